@@ -141,6 +141,21 @@ async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge
     await uow.leases.save(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
 
 
+async def settle_unbilled(uow: UnitOfWork, asked: Lease, now: datetime) -> None:
+    """On a market without bills: once a machine is gone what our own clock says stands, and nothing more is held."""
+    lease = await uow.leases.get(asked.id) or asked
+    if lease.ending.gone_at is None:
+        return
+    if lease.billing.settled_at is None:
+        books = (await uow.ledger.sum_books([lease.id]))[lease.id]
+        change = reserve_change(lease, books, ZERO, now)
+        await uow.ledger.post([change] if change is not None else [])
+        log.info("lease.settled_without_bill", lease=lease.id)
+    settled_at = lease.billing.settled_at or now
+    billing = replace(lease.billing, settled_at=settled_at, reconciled_at=now, waits_for=None)
+    await uow.leases.save(replace(lease, billing=billing))
+
+
 async def write_off(uow: UnitOfWork, asked: Lease, now: datetime) -> None:
     """Give back what is held for a create that no list and no bill has shown, once a bill would have."""
     lease = await uow.leases.get(asked.id) or asked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -13,7 +13,7 @@ from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import evolve_orphan
-from autopilot.engine.invoices import LATEST_BILL, import_invoice, is_due, window, write_off
+from autopilot.engine.invoices import LATEST_BILL, import_invoice, is_due, settle_unbilled, window, write_off
 from autopilot.engine.orphans import make_orphan
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
@@ -75,6 +75,9 @@ class Maintenance:
             return True
         of_market = [lease for lease in leases if lease.provider == name]
         never_seen = {lease.label: lease for lease in unresolved if lease.provider == name}
+        if not provider.capabilities.has_bills:
+            await self._settle_unbilled(of_market, never_seen.values())
+            return True
         try:
             charges = await provider.charges(*window([*of_market, *never_seen.values()], self._clock.now()))
         except MarketUnknown as problem:
@@ -87,6 +90,13 @@ class Maintenance:
             for lease in never_seen.values():  # those that the bill does not name either
                 await write_off(uow, lease, self._clock.now())
         return True
+
+    async def _settle_unbilled(self, of_market: Sequence[Lease], never_seen: Iterable[Lease]) -> None:
+        async with self._store.transaction() as uow:
+            for lease in of_market:
+                await settle_unbilled(uow, lease, self._clock.now())
+            for lease in never_seen:
+                await write_off(uow, lease, self._clock.now())
 
     async def _take_in_unknown(self, uow: UnitOfWork, charges: Sequence[Charge], never_seen: dict[str, Lease]) -> None:
         """A create took effect late, or made a second instance, and that ended before any list showed it: only the

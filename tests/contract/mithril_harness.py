@@ -36,7 +36,7 @@ class MithrilHarness:
 
     def __init__(self, url: str, http: aiohttp.ClientSession, clock: QuickClock) -> None:
         self.url = url
-        self._http = http
+        self.http = http
         self.clock = clock
         self.provider: Provider = self.connect()
 
@@ -70,7 +70,7 @@ class MithrilHarness:
     async def fault(self, on: str, kind: str, **wish: Any) -> AsyncIterator[None]:
         await self.control("fault", **{"on": on, "kind": kind, "times": None, **wish})
         yield
-        async with self._http.delete(f"{self.url}/_emu/mithril/faults") as response:
+        async with self.http.delete(f"{self.url}/_emu/mithril/faults") as response:
             assert response.status == 200
 
     async def billed(self, instance_id: str) -> Decimal:
@@ -80,7 +80,7 @@ class MithrilHarness:
 
     async def control(self, name: str, **wish: Any) -> Any:
         method = "POST" if wish else "GET"
-        async with self._http.request(method, f"{self.url}/_emu/mithril/{name}", json=wish or None) as response:
+        async with self.http.request(method, f"{self.url}/_emu/mithril/{name}", json=wish or None) as response:
             answer = await response.json()
             assert response.status == 200, answer
             return answer

@@ -117,7 +117,7 @@ class MithrilApi:
     def _list_bids(self, call: Call) -> web.Response:
         query = call.request.query
         until = call.market.now - timedelta(seconds=call.fault.lag_s if call.fault and call.has("stale_list") else 0)
-        late = timedelta(minutes=30) if "list-shows-name" in call.market.broken else timedelta(0)
+        late = timedelta(minutes=30) if "list-shows-label" in call.market.broken else timedelta(0)
         shown = [
             rows.bid_row(bid)
             for bid in call.market.bids.values()

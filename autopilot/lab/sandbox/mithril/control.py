@@ -129,6 +129,7 @@ class MithrilControl:
             "machine": None if machine is None else {"id": machine.id, "status": str(machine.status)},
             "machines": len(bid.machines),
             "boots": bid.boots,
+            "startup_script": bid.order.startup_script,
             "created_at": bid.created_at.isoformat(),
         }
 

@@ -1,0 +1,116 @@
+"""A job on Mithril: it waits for an auction, is outbid and returns by itself, is raised live, and ends its bid."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from engine_world import a_world
+from mithril_world import JOB, MithrilWorld
+
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import LeaseState
+from autopilot.lab.sandbox.mithril.bids import BidStatus
+
+D = Decimal
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[MithrilWorld]:
+    async with a_world(tmp_path, kind=MithrilWorld) as made:
+        assert isinstance(made, MithrilWorld)
+        yield made
+
+
+async def test_a_job_runs_to_its_end_and_leaves_no_open_bid(world: MithrilWorld) -> None:
+    lease = await world.running(JOB)
+    assert world.bid(lease).status is BidStatus.ALLOCATED
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    assert world.open_bids() == []
+    (posted,) = (await world.spend()).values()
+    # The price is looked at once a minute, and a machine once a tick; the price itself did not move.
+    assert abs(posted - world.billed()) <= D("0.02")
+    assert posted < lease.bid * D("0.25")
+
+
+async def test_an_outbid_machine_comes_back_by_itself_and_the_job_goes_on(world: MithrilWorld) -> None:
+    world.agents.total_steps = 1500
+    lease = await world.running(JOB)
+    world.take_others(lease)
+    world.outbid(lease, "9", stay_s=500)
+    await world.until(lambda job: job.main is not None and job.main.state is LeaseState.PAUSED, "it is outbid")
+    await world.until_running()
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    (only,) = [each for each in await world.leases() if each.instance_id]
+    assert only.id == lease.id
+    assert world.bid(only).boots == 2
+
+
+async def test_a_limit_is_raised_live_where_a_raise_wins(world: MithrilWorld) -> None:
+    world.agents.total_steps = 1500
+    lease = await world.running(JOB)
+    world.take_others(lease)
+    world.outbid(lease, "1.3")
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    assert world.bid(lease).limit > lease.bid
+    assert len([each for each in await world.leases() if each.instance_id]) == 1
+
+
+async def test_a_bid_that_wins_nothing_is_withdrawn(world: MithrilWorld) -> None:
+    """A rival comes between the look and the auction, and bids more than the job may pay."""
+    await world.tick()
+    await world.submit(JOB)
+    await world.tick(2)
+    (lease,) = await world.leases()
+    world.outbid(lease, "9")
+    await world.until(lambda job: all(each.id != lease.id for each in job.leases), "the bid is withdrawn")
+    assert world.bid(lease).status is BidStatus.TERMINATED
+    assert world.bid(lease).meter.total(world.sandbox.mithril.now) == 0
+    await world.until_over()
+
+
+async def test_a_machine_that_is_moved_goes_on_under_its_lease(world: MithrilWorld) -> None:
+    world.agents.total_steps = 1500
+    lease = await world.running(JOB)
+    world.sandbox.mithril.lifecycle.relocate(world.bid(lease))
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    assert len(world.bid(lease).machines) == 2
+    assert len([each for each in await world.leases() if each.instance_id]) == 1
+
+
+async def test_a_create_whose_answer_is_lost_is_found_and_used_or_ended(world: MithrilWorld) -> None:
+    await world.tick()
+    await world.emu("POST", "mithril/fault", on="create", kind="effect_then_reset", times=1)
+    await world.submit(JOB)
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    assert world.open_bids() == []
+
+
+async def test_a_bid_that_nobody_knew_of_is_ended_when_it_is_listed(world: MithrilWorld) -> None:
+    """It would win, and win again, for ever."""
+    await world.tick()
+    world.sandbox.mithril.broken.add("list-shows-label")
+    await world.emu("POST", "mithril/fault", on="create", kind="effect_then_reset", times=1)
+    await world.submit(JOB)
+    await world.tick(2)
+    (late,) = world.open_bids()
+    await world.until(lambda job: late.is_over, "the late bid is ended", most=400)
+    world.sandbox.mithril.broken.clear()
+    await world.until_over()
+
+
+async def test_a_restarted_daemon_goes_on_with_the_bid_that_it_has(world: MithrilWorld) -> None:
+    world.agents.total_steps = 900
+    lease = await world.running(JOB)
+    await world.restart()
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    assert len([each for each in await world.leases() if each.instance_id]) == 1
+    assert world.bid(lease).boots == 1

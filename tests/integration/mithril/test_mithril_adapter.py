@@ -1,0 +1,368 @@
+"""The Mithril adapter against the emulator over HTTP: what only this market does, and what goes wrong there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.remark import RemarkKind
+from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.providers.mithril import plugin
+from tests.contract.harness import QuickClock
+from tests.contract.mithril_harness import KEY, MithrilHarness, mithril_harness
+from tests.contract.provider_contract import DISK_GB, LABEL, eventually, listing, rent, request, running, seen
+
+D = Decimal
+
+
+@pytest.fixture
+def clock() -> QuickClock:
+    return QuickClock()
+
+
+@pytest.fixture
+async def harness(tmp_path: Path, clock: QuickClock) -> AsyncIterator[MithrilHarness]:
+    async with mithril_harness(tmp_path, clock) as made:
+        yield made
+
+
+async def a_request(harness: MithrilHarness, **changes: Any) -> CreateRequest:
+    return replace(request(harness, await harness.make_offer_available()), **changes)
+
+
+async def only(harness: MithrilHarness) -> Instance:
+    (instance,) = await harness.provider.instances()
+    return instance
+
+
+async def truth(harness: MithrilHarness, bid_id: str) -> dict[str, Any]:
+    return next(bid for bid in (await harness.control("bids"))["bids"] if bid["id"] == bid_id)
+
+
+async def refused(outcome: Any, code: RefusalCode) -> Refused:
+    assert isinstance(outcome, Refused), outcome
+    assert outcome.code is code
+    return outcome
+
+
+# -- creating
+
+
+async def test_a_new_bid_is_done_and_waits_free_of_charge(harness: MithrilHarness) -> None:
+    assert isinstance(await harness.provider.create(await a_request(harness)), Done)
+    waiting = await only(harness)
+    assert waiting.status is InstanceStatus.PROVISIONING
+    assert waiting.bills == 0
+    assert waiting.message == "the bid waits to win"
+
+
+async def test_a_bid_that_wins_nothing_counts_as_outbid_after_its_patience(harness: MithrilHarness) -> None:
+    asked = await a_request(harness)
+    region, kind = asked.machine_id.split("/")
+    await harness.control("rival", region=region, instance_type=kind, limit="50.00")
+    outcome = await harness.provider.create(asked)
+    assert isinstance(outcome, Done)
+    waiting = await seen(harness, outcome.value.instance_id, InstanceStatus.STOPPED)
+    assert waiting.intended_running
+    assert waiting.bills == 0
+    assert waiting.price_to_win == D("50.01")
+    # Raised above that, it wins in the next auction: nobody made another bid.
+    assert await harness.provider.change_bid(waiting.instance_id, D("50.01")) == Done(D("50.01"))
+    await seen(harness, waiting.instance_id, InstanceStatus.RUNNING)
+
+
+async def test_a_name_that_is_taken_is_what_an_earlier_attempt_made(harness: MithrilHarness) -> None:
+    asked = await a_request(harness)
+    first = await harness.provider.create(asked)
+    async with harness.fault("create", "name_conflict"):
+        again = await harness.provider.create(asked)
+    assert isinstance(first, Done)
+    assert again == first
+    assert len(await harness.provider.instances()) == 1
+
+
+async def test_a_name_that_is_taken_and_found_nowhere_is_unknown(harness: MithrilHarness) -> None:
+    async with harness.fault("create", "name_conflict"):
+        assert isinstance(await harness.provider.create(await a_request(harness)), Unknown)
+
+
+async def test_the_key_of_a_create_is_its_label(harness: MithrilHarness) -> None:
+    """So that a create that a gateway sends twice makes one bid."""
+    asked = await a_request(harness)
+    first, again = await harness.provider.create(asked), await harness.provider.create(asked)
+    assert isinstance(first, Done)
+    assert again == first
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("http_401", RefusalCode.NO_RIGHTS),
+        ("http_402", RefusalCode.OUT_OF_CREDIT),
+        ("http_403", RefusalCode.NO_RIGHTS),
+        ("http_429", RefusalCode.RATE_LIMITED),
+        ("over_quota", RefusalCode.OFFER_GONE),
+        ("no_billing", RefusalCode.OUT_OF_CREDIT),
+    ],
+)
+async def test_a_known_no_makes_nothing(harness: MithrilHarness, kind: str, code: RefusalCode) -> None:
+    asked = await a_request(harness)
+    async with harness.fault("create", kind):
+        await refused(await harness.provider.create(asked), code)
+    assert await harness.provider.instances() == ()
+
+
+@pytest.mark.parametrize("kind", ["http_404_html", "http_409", "http_500", "http_502", "http_503", "http_504", "reset"])
+async def test_after_any_other_no_nobody_knows(harness: MithrilHarness, kind: str) -> None:
+    asked = await a_request(harness)
+    async with harness.fault("create", kind):
+        assert isinstance(await harness.provider.create(asked), Unknown)
+
+
+@pytest.mark.parametrize("kind", ["effect_then_500", "html", "empty", "bad_json"])
+async def test_an_answer_that_cannot_be_read_is_unknown_and_its_bid_is_found(
+    harness: MithrilHarness, kind: str
+) -> None:
+    asked = await a_request(harness)
+    async with harness.fault("create", kind):
+        assert isinstance(await harness.provider.create(asked), Unknown)
+    assert (await only(harness)).label == asked.label
+
+
+async def test_what_the_market_would_turn_down_is_not_sent(harness: MithrilHarness) -> None:
+    for changes in (
+        {"capacity_type": CapacityType.ON_DEMAND},
+        {"label": "x" * 65},
+        {"onstart": "x" * 10_001},
+        {"offer_id": "somewhere"},
+    ):
+        await refused(await harness.provider.create(await a_request(harness, **changes)), RefusalCode.INVALID)
+    await refused(await harness.provider.create(await a_request(harness, bid=D("0.009"))), RefusalCode.BID_TOO_LOW)
+    assert (await harness.control("requests")).get("create", 0) == 0
+
+
+async def test_the_script_carries_the_environment(harness: MithrilHarness, tmp_path: Path) -> None:
+    assert isinstance(await harness.provider.create(await a_request(harness, env={"KEY": "it's $HOME"})), Done)
+    (bid,) = (await harness.control("bids"))["bids"]
+    assert bid["startup_script"] == "#!/bin/sh\nexport KEY='it'\"'\"'s $HOME'\ntrue"
+
+
+# -- what happens to a machine
+
+
+async def test_the_price_of_the_auction_is_what_a_machine_costs(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    before = await only(harness)
+    region, kind = before.machine_id.split("/")
+    price = before.computes_at
+    assert price < before.bid
+    (pool,) = [
+        each
+        for each in (await harness.control("auctions"))["auctions"]
+        if (each["region"], each["instance_type"]) == (region, kind)
+    ]
+    losing = before.bid - D("0.01")
+    await harness.control("rival", bid_id=instance_id, limit=str(losing), quantity=pool["slots"])
+    await harness.advance(200)
+    after = await only(harness)
+    assert after.status is InstanceStatus.RUNNING
+    assert (after.bid, after.computes_at) == (before.bid, losing)
+
+
+async def test_a_notice_that_is_withdrawn_leaves_it_running(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    bid = (await only(harness)).bid
+    await harness.control("rival", bid_id=instance_id, limit=str(bid + 1), duration_s=100)
+    await harness.advance(125)
+    warned = await only(harness)
+    assert warned.status is InstanceStatus.RUNNING
+    assert warned.message.startswith("outbid")
+    await harness.advance(125)
+    assert not (await only(harness)).message.startswith("outbid")
+    assert (await truth(harness, instance_id))["boots"] == 1
+
+
+async def test_an_outbid_machine_comes_back_by_itself(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    bid = (await only(harness)).bid
+    await harness.control("rival", bid_id=instance_id, limit=str(bid + 1), duration_s=700)
+    await seen(harness, instance_id, InstanceStatus.STOPPED)
+    await seen(harness, instance_id, InstanceStatus.RUNNING)
+    assert (await truth(harness, instance_id))["boots"] == 2
+
+
+async def test_a_move_to_another_host_keeps_the_instance(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    await harness.control("relocate", bid_id=instance_id)
+    moving = await only(harness)
+    assert moving.status is InstanceStatus.RUNNING
+    assert moving.message.startswith("it is moved")
+    await harness.advance(310)
+    assert (await only(harness)).status is InstanceStatus.PROVISIONING
+    again = await seen(harness, instance_id, InstanceStatus.RUNNING)
+    assert again.instance_id == instance_id
+    assert (await truth(harness, instance_id))["machines"] == 2
+
+
+async def test_a_machine_that_does_not_come_up_says_so(harness: MithrilHarness) -> None:
+    asked = await a_request(harness)
+    async with harness.fault("create", "error_machine"):
+        outcome = await harness.provider.create(asked)
+    assert isinstance(outcome, Done)
+    failed = await seen(harness, outcome.value.instance_id, InstanceStatus.STOPPED)
+    assert failed.start_failed
+
+
+async def test_a_pause_that_the_answer_does_not_show_is_unknown(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    for kind in ("effect_then_500", "empty", "html"):
+        async with harness.fault("change", kind):
+            assert isinstance(await harness.provider.stop(instance_id), Unknown)
+            assert isinstance(await harness.provider.change_bid(instance_id, D("3.00")), Unknown)
+
+
+async def test_a_limit_below_the_minimum_leaves_the_limit_as_it_was(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    before = await only(harness)
+    await refused(await harness.provider.change_bid(instance_id, D("0.10")), RefusalCode.BID_TOO_LOW)
+    await refused(await harness.provider.change_bid(instance_id, D("0.009")), RefusalCode.BID_TOO_LOW)
+    assert (await only(harness)).bid == before.bid
+
+
+# -- giving back
+
+
+async def test_destroying_ends_the_bid_so_that_it_never_rents_again(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    assert await harness.provider.destroy(instance_id) == Done(None)
+    assert (await truth(harness, instance_id))["status"] == "Terminated"
+    await harness.advance(3600)
+    assert await harness.provider.instances() == ()
+    assert await harness.provider.instance(instance_id) is None
+    assert (await truth(harness, instance_id))["boots"] == 1
+
+
+@pytest.mark.parametrize("kind", ["effect_then_500", "html"])
+async def test_a_destroy_without_an_answer_is_unknown_and_can_be_asked_again(
+    harness: MithrilHarness, kind: str
+) -> None:
+    instance_id = await running(harness)
+    async with harness.fault("end", kind):
+        assert isinstance(await harness.provider.destroy(instance_id), Unknown)
+    assert await harness.provider.destroy(instance_id) == Done(None)
+
+
+# -- lists
+
+
+@pytest.mark.parametrize("on", ["list", "instances"])
+@pytest.mark.parametrize("kind", ["repeated_cursor", "bad_json", "html", "empty", "http_500"])
+async def test_a_list_that_cannot_be_believed_is_none(harness: MithrilHarness, on: str, kind: str) -> None:
+    instance_id = await rent(harness)
+    async with harness.fault(on, kind):
+        with pytest.raises(MarketUnknown):
+            await harness.provider.instances()
+    await eventually(harness, lambda: listing(harness, {instance_id}))
+
+
+async def test_a_list_that_lacks_a_bid_that_exists_is_none(harness: MithrilHarness) -> None:
+    instance_id = await rent(harness)
+    await eventually(harness, lambda: listing(harness, {instance_id}))
+    async with harness.fault("list", "stale_list", lag_s=1e6):
+        with pytest.raises(MarketUnknown, match="stale"):
+            await harness.provider.instances()
+
+
+async def test_machines_that_are_listed_late_are_provisioning(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    async with harness.fault("instances", "stale_list", lag_s=1e6):
+        assert (await only(harness)).status is InstanceStatus.PROVISIONING
+    assert (await only(harness)).instance_id == instance_id
+
+
+@pytest.mark.parametrize("kind", ["null_prices", "no_price", "http_500", "bad_json"])
+async def test_without_a_price_the_limit_is_what_it_costs(
+    harness: MithrilHarness, clock: QuickClock, kind: str
+) -> None:
+    await running(harness)
+    clock.advance(61)
+    async with harness.fault("price", kind):
+        held = await only(harness)
+        assert held.status is InstanceStatus.RUNNING
+        assert held.computes_at == held.bid
+
+
+@pytest.mark.parametrize("kind", ["null_prices", "no_price"])
+async def test_a_pool_without_prices_is_not_offered(harness: MithrilHarness, kind: str) -> None:
+    async with harness.fault("price", kind):
+        assert await harness.provider.offers(harness.query) == ()
+
+
+async def test_prices_are_asked_for_once_a_minute(harness: MithrilHarness, clock: QuickClock) -> None:
+    for _ in range(3):
+        await harness.provider.offers(harness.query)
+    pools = (await harness.control("requests"))["price"]
+    assert pools == len(await harness.provider.offers(harness.query))
+    clock.advance(61)
+    await harness.provider.offers(harness.query)
+    assert (await harness.control("requests"))["price"] == 2 * pools
+
+
+# -- the account
+
+
+async def test_a_wrong_key_is_a_matter_of_rights(harness: MithrilHarness, clock: QuickClock) -> None:
+    other = plugin.connect({"base_url": harness.url, "api_key": "wrong", "timeout_s": 5}, clock)
+    for read in (other.account, other.instances):
+        with pytest.raises(MarketUnknown) as problem:
+            await read()
+        assert problem.value.code is RefusalCode.NO_RIGHTS
+    await other.close()
+
+
+async def test_a_project_that_the_key_cannot_see_is_named(harness: MithrilHarness, clock: QuickClock) -> None:
+    other = plugin.connect({"base_url": harness.url, "api_key": KEY, "project": "proj_other", "timeout_s": 5}, clock)
+    with pytest.raises(MarketUnknown, match="proj_other") as problem:
+        await other.account()
+    assert problem.value.code is RefusalCode.NO_RIGHTS
+    await other.close()
+
+
+async def test_the_account_has_no_credit_and_a_digest_of_its_key(harness: MithrilHarness) -> None:
+    account = await harness.provider.account()
+    assert account.credit is None
+    assert account.digest
+    assert KEY not in account.account_id
+
+
+async def test_a_refusal_in_words_that_nobody_knows_is_remarked(harness: MithrilHarness) -> None:
+    assert isinstance(await harness.provider.create(await a_request(harness, offer_id="nowhere/it_x")), Refused)
+    assert [remark.kind for remark in harness.provider.remarks()] == [RemarkKind.UNKNOWN_WORDS]
+
+
+async def test_another_s_bid_for_several_machines_is_listed_whole(harness: MithrilHarness) -> None:
+    asked = await a_request(harness)
+    region, kind = asked.machine_id.split("/")
+    body = {
+        "project": "proj_sandbox",
+        "region": region,
+        "instance_type": kind,
+        "limit_price": "$2.00",
+        "instance_quantity": 2,
+        "name": "somebody's",
+        "launch_specification": {"ssh_keys": ["sshkey_1"]},
+    }
+    url, headers = f"{harness.url}/v2/spot/bids", {"Authorization": f"Bearer {KEY}"}
+    async with harness.http.post(url, json=body, headers=headers) as response:
+        assert response.status == 201
+    theirs = await only(harness)
+    assert (theirs.bid, theirs.num_gpus) == (D("4.00"), 2)
+    assert theirs.label != LABEL
+    assert DISK_GB

@@ -1,0 +1,192 @@
+"""Mithril's records as our values: floors, prices, states."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from autopilot.domain.instance import InstanceStatus
+from autopilot.providers.mithril import mapping, wire
+from autopilot.providers.mithril.wire import BidRow, InstanceRow, PriceRow, TypeRow
+
+D = Decimal
+AT = datetime(2026, 11, 23, tzinfo=UTC)
+KIND = TypeRow("it_1", "h100-80gb.sxm.8x", 8, D(80), D(12000))
+
+
+def prices(**changes: Decimal | int | None) -> PriceRow:
+    given: dict[str, Decimal | int | None] = {
+        "spot": D("25.00"),
+        "minimum": D("8.00"),
+        "lowest_allocated": D("26.00"),
+        "wins_now": None,
+        "available": 0,
+    }
+    return PriceRow(**(given | changes))  # type: ignore[arg-type]
+
+
+def a_bid(status: str = "Allocated", instance_ids: tuple[str, ...] = ("inst_1",), quantity: int = 1) -> BidRow:
+    return BidRow("bid_1", "ap1.x", status, D("30.00"), quantity, "it_1", "us-x", instance_ids)
+
+
+def a_machine(status: str = "RUNNING", instance_id: str = "inst_1", created_at: datetime = AT) -> InstanceRow:
+    return InstanceRow(instance_id, "bid_1", status, created_at)
+
+
+@pytest.mark.parametrize(
+    ("changes", "floor"),
+    [
+        ({}, "26.01"),
+        ({"available": 3}, "25.01"),
+        ({"available": 3, "spot": None}, "8.01"),
+        ({"available": 3, "spot": D("5.00")}, "8.01"),
+        ({"wins_now": D("26.50")}, "26.50"),
+        ({"wins_now": D("1.00")}, "8.00"),
+        ({"lowest_allocated": D("2.00")}, "8.00"),
+        ({"lowest_allocated": None}, None),
+        ({"available": None, "lowest_allocated": None}, None),
+        ({"available": 1, "spot": None, "minimum": None}, None),
+    ],
+)
+def test_the_floor_is_what_wins_and_not_what_is_paid(
+    changes: dict[str, Decimal | int | None], floor: str | None
+) -> None:
+    found = mapping.floor(prices(**changes))
+    assert found == (None if floor is None else D(floor))
+
+
+def test_an_offer_tells_the_floor_from_the_price() -> None:
+    offer = mapping.offer(KIND, "us-x", prices(), "H100 SXM")
+    assert offer is not None
+    assert (offer.floor, offer.clearing_price, offer.on_demand_price) == (D("26.01"), D("25.00"), None)
+    assert mapping.pool_of_offer(offer.offer_id) == ("us-x", "it_1")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("h100-80gb.sxm.8x", "H100 SXM"),
+        ("a100-80gb.sxm.1x", "A100 SXM4"),
+        ("b200.8x", "B200"),
+        ("h200.8x", "H200"),
+        ("mystery-9000.16x", "MYSTERY-9000"),
+    ],
+)
+def test_gpus_have_their_standard_names(name: str, gpu: str) -> None:
+    assert mapping.gpu_of(name) == gpu
+
+
+P, R, S = InstanceStatus.PROVISIONING, InstanceStatus.RUNNING, InstanceStatus.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("bid", "machine", "expected", "is_meant_to_run"),
+    [
+        (a_bid("Open", ()), None, P, True),
+        (a_bid("Open"), None, S, True),
+        (a_bid("Open"), a_machine("PREEMPTED"), S, True),
+        (a_bid("Open"), a_machine("RUNNING"), R, True),
+        (a_bid("Allocated", ()), None, P, True),
+        (a_bid(), a_machine("NEW"), P, True),
+        (a_bid(), a_machine("STARTING"), P, True),
+        (a_bid(), a_machine(), R, True),
+        (a_bid(), a_machine("RELOCATING"), R, True),
+        (a_bid(), a_machine("STOPPED"), P, True),
+        (a_bid(), a_machine("ERROR"), S, True),
+        (a_bid("Preempting"), a_machine("PREEMPTING"), R, True),
+        (a_bid("Preempting"), a_machine("PREEMPTED"), S, True),
+        (a_bid("Paused"), a_machine("PAUSED"), S, False),
+        (a_bid("Paused"), a_machine("STOPPING"), R, False),
+        (a_bid("Paused"), a_machine("RUNNING"), R, False),
+        (a_bid("Paused"), None, S, False),
+        (a_bid("Terminated"), a_machine("STOPPING"), R, False),
+    ],
+)
+def test_what_a_bid_and_its_machine_come_to(
+    bid: BidRow, machine: InstanceRow | None, expected: InstanceStatus, is_meant_to_run: bool
+) -> None:
+    made = mapping.instance(bid, machine, KIND, prices(), is_waiting=True)
+    assert made.status is expected
+    assert made.intended_running is is_meant_to_run
+    assert made.start_failed is (machine is not None and machine.status == "ERROR")
+
+
+def test_a_new_bid_that_waits_for_too_long_counts_as_outbid() -> None:
+    made = mapping.instance(a_bid("Open", ()), None, KIND, prices(), is_waiting=False)
+    assert made.status is S
+    assert made.price_to_win == D("26.01")
+    assert made.bills == 0
+
+
+@pytest.mark.parametrize("status", ["Terminated", "Replaced"])
+def test_an_ended_bid_is_over_unless_its_machine_still_is_on(status: str) -> None:
+    assert mapping.is_over(a_bid(status), None)
+    assert mapping.is_over(a_bid(status), a_machine("PREEMPTED"))
+    assert not mapping.is_over(a_bid(status), a_machine("STOPPING"))
+    assert not mapping.is_over(a_bid("Paused"), None)
+
+
+def test_of_several_machines_the_newest_counts_and_replaced_ones_never() -> None:
+    old, new = a_machine("RUNNING", "inst_0", AT), a_machine("STARTING", "inst_1", AT.replace(hour=1))
+    assert mapping.current(a_bid(), [new, old]) is new
+    assert mapping.current(a_bid(), [a_machine("REPLACED")]) is None
+    assert mapping.current(a_bid(), [InstanceRow("inst_2", "bid_2", "RUNNING", AT)]) is None
+
+
+def test_a_machine_costs_the_price_and_never_more_than_its_limit() -> None:
+    shown = mapping.instance(a_bid(), a_machine(), KIND, prices(), is_waiting=False)
+    assert (shown.bid, shown.computes_at, shown.bills) == (D("30.00"), D("25.00"), D("25.00"))
+    dear = mapping.instance(a_bid(), a_machine(), KIND, prices(spot=D("99.00")), is_waiting=False)
+    assert dear.computes_at == D("30.00")
+    unknown = mapping.instance(a_bid(), a_machine(), KIND, None, is_waiting=False)
+    assert unknown.computes_at == D("30.00")
+    several = mapping.instance(a_bid(quantity=3), a_machine(), KIND, prices(), is_waiting=False)
+    assert (several.bid, several.computes_at, several.num_gpus) == (D("90.00"), D("75.00"), 24)
+
+
+@pytest.mark.parametrize(("bid", "limit"), [("2.509", "2.50"), ("2.50", "2.50"), ("0.009", "0.00"), ("5000", "1000")])
+def test_a_limit_is_never_more_than_was_decided(bid: str, limit: str) -> None:
+    assert mapping.limit_for(D(bid)) == D(limit)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fid": None},
+        {"fid": "../x"},
+        {"status": "Frozen"},
+        {"limit_price": 2.5},
+        {"limit_price": "$-1"},
+        {"instance_quantity": 0},
+        {"instance_quantity": 5000},
+        {"instance_type": 7},
+        {"region": "us/../x"},
+        {"instances": None},
+        {"instances": [7]},
+    ],
+)
+def test_a_bid_that_cannot_be_read_is_not_left_out(change: dict[str, object]) -> None:
+    row = {
+        "fid": "bid_1",
+        "status": "Open",
+        "limit_price": "$2.50",
+        "instance_quantity": 1,
+        "instance_type": "it_1",
+        "region": "us-x",
+        "instances": [],
+        "name": "n",
+    }
+    assert wire.bid_row(row).limit == D("2.50")
+    with pytest.raises(wire.UnreadableRow):
+        wire.bid_row(row | change)
+
+
+@pytest.mark.parametrize("change", [{"fid": ""}, {"status": "STATUS_ASLEEP"}, {"bid": 5}])
+def test_a_machine_that_cannot_be_read_is_not_left_out(change: dict[str, object]) -> None:
+    row = {"fid": "inst_1", "status": "STATUS_RUNNING", "bid": "bid_1", "created_at": None}
+    assert wire.instance_row(row).status == "RUNNING"
+    assert wire.instance_row(row | {"bid": None}).bid_id == ""
+    with pytest.raises(wire.UnreadableRow):
+        wire.instance_row(row | change)
