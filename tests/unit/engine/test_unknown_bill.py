@@ -16,7 +16,7 @@ from autopilot.engine.maintenance import Maintenance
 from autopilot.ids import UlidIds
 from autopilot.ports.provider import Provider
 from autopilot.store.memory.store import MemoryStore
-from tests.builders import D
+from tests.builders import D, capabilities
 from tests.store_records import START, a_lease
 
 LABEL = "ap1.install.lost"
@@ -24,6 +24,8 @@ LABEL = "ap1.install.lost"
 
 class Bills:
     """A market that shows its bill and nothing else."""
+
+    capabilities = capabilities()
 
     def __init__(self, *charges: Charge) -> None:
         self._charges = charges
@@ -84,3 +86,28 @@ async def test_what_a_create_of_which_nothing_is_known_yet_may_have_brought_is_l
     intent = a_lease("new", None, label=LABEL, state=LeaseState.INTENT, instance_id=None, intended_at=START)
     (lease,) = await after_a_night(intent, billed("77", LABEL))
     assert (lease.state, lease.instance_id) == (LeaseState.INTENT, None)
+
+
+async def test_a_market_without_bills_is_not_asked_and_its_machines_settle_by_our_own_clock() -> None:
+    class NoBills(Bills):
+        capabilities = capabilities(has_bills=False)
+
+        async def charges(self, since: date, until: date) -> Sequence[Charge]:
+            raise AssertionError("there is no bill to ask for")
+
+    store, clock = MemoryStore(), ManualClock(START)
+    gone = a_lease("gone", None, state=LeaseState.GONE, instance_id="76", intended_at=START, gone_at=START)
+    here = a_lease("here", None, state=LeaseState.ACTIVE, instance_id="77", intended_at=START)
+    async with store.transaction() as uow:
+        for lease in (gone, here):
+            await uow.leases.save(lease)
+    clock.advance(timedelta(days=1, hours=2).total_seconds())
+    bills = cast(Provider, NoBills())
+    maintenance = Maintenance({"vastai": bills}, store, clock, timedelta(minutes=10), "install", UlidIds(clock))
+    await maintenance.reconcile()
+    async with store.snapshot() as uow:
+        (there, over) = [await uow.leases.get(name) for name in ("here", "gone")]
+    assert over is not None
+    assert over.billing.settled_at == clock.now()
+    assert there is not None
+    assert there.billing.settled_at is None
