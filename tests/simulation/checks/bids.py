@@ -77,17 +77,20 @@ class Bids:
             return
         if life.began_s + LAG_S > echo.began_s:
             return  # a daemon that was not there cannot know it for its own
-        highest = self._highest_known(host, now_s)
+        highest = self._highest_known(lease.provider, host, now_s)
         unit, markup = self._params.bids.unit, self._params.bids.markup
         if highest is not None and lease.bid > (highest * markup + unit).quantize(unit, ROUND_CEILING):
             self._add_violation("S17", f"lease {lease.id} bids {lease.bid}: {highest} is no echo of ours")
 
-    def _highest_known(self, host: Host, now_s: float) -> Decimal | None:
+    def _highest_known(self, provider: str, host: Host, now_s: float) -> Decimal | None:
         """$/h: of the floors that the list has shown, and of bids that lost."""
         told = list(host.told_floors)
         floors = [floor for at_s, floor in told if now_s - at_s < TOLD_S] + [floor for _, floor in told[-3:]]
-        beaten = [bid + self._params.bids.unit for at_s, bid in host.beaten_bids if now_s - at_s < REMEMBERED_S]
-        return max((*floors, *beaten), default=None)
+        beaten = [bid for at_s, bid in host.beaten_bids if now_s - at_s < REMEMBERED_S]
+        # A raise that brought no machine back has lost, whatever kept it from coming.
+        lost_s, lost = self._lost.get((provider, host.machine_id), (0.0, None))
+        beaten += [lost] if lost is not None and now_s - lost_s < REMEMBERED_S else []
+        return max((*floors, *(bid + self._params.bids.unit for bid in beaten)), default=None)
 
     def _check_raise(self, before: Lease, after: Lease) -> None:
         if before.state is not LeaseState.PAUSED or before.observed.pause_cause not in STOPPED_BY_CREDIT:
