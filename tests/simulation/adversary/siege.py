@@ -232,6 +232,8 @@ class _Attack:
                 since_s = _fault_s(box)
                 until_s = box.gone_s if box.is_gone else world.now_s
                 bound = (box.rate + box.storage_rate) * Decimal(max(until_s - since_s, 0.0)) / 3600
+                # What it sends is billed when it has arrived, which may be after that.
+                bound += sum(dollars(amount) for (kind, _), amount in box.meter.lines.items() if kind == "bwu")
                 if dollars(box.meter.excused) > bound + A_CENT / 100:
                     excused = dollars(box.meter.excused)
                     world.check.add_violation("S27", f"{box.key} is excused for {excused:.6f} of {bound:.6f}")
