@@ -18,7 +18,7 @@ from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.policy.guard import Exposure, Limits, allowance
-from autopilot.ports.store import Totals, UnitOfWork
+from autopilot.ports.store import OwnerTotals, Totals, UnitOfWork
 
 LONGEST = timedelta(days=3650)
 
@@ -47,6 +47,7 @@ async def budget(
             if owner in (None, job.owner)
         ],
         "tokens": await _read_tokens(uow, moment, owner, users),
+        "schedules": await _read_schedules(uow, moment, owner),
     }
 
 
@@ -86,13 +87,30 @@ async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, users
             continue
         sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
         live = [each for each in moment.outstanding.values() if owners.get(each.lease.job_id or "") == token.owner]
-        # Those of machines that are gone are in the sums.
-        held = sum((each.held_total for each in live if not each.lease.is_over), sums.held)
-        total = Money(sums.posted, sum((each.accrued_total for each in live), ZERO), held)
-        leases = [each.lease for each in live]
         row = {"name": token.name, "number": token.number, "is_monthly": token.is_monthly}
-        rows.append(row | _against(token.allowance, total, burning(leases), None))
+        rows.append(row | _against_sums(token.allowance, sums, live))
     return rows
+
+
+async def _read_schedules(uow: UnitOfWork, moment: Moment, owner: int | None) -> list[render.Json]:
+    """Each that goes on with a budget over all firings, and what counts against it."""
+    firings = {job.id: job.schedule_id for job in moment.jobs}
+    rows = []
+    for schedule in await uow.schedules.list_live():
+        if schedule.budget is None or owner not in (None, schedule.owner):
+            continue
+        sums = await uow.ledger.sum_schedule(schedule.id, schedule.counts_from(moment.now))
+        live = [each for each in moment.outstanding.values() if firings.get(each.lease.job_id or "") == schedule.id]
+        row = {"id": schedule.id, "name": schedule.spec.name, "is_monthly": schedule.cadence.is_monthly}
+        rows.append(row | _against_sums(schedule.budget, sums, live))
+    return rows
+
+
+def _against_sums(limit: Decimal, sums: OwnerTotals, live: Sequence[Outstanding]) -> render.Json:
+    """``live``: machines whose bill is not complete. What is held for those that are gone is in ``sums``."""
+    held = sum((each.held_total for each in live if not each.lease.is_over), sums.held)
+    total = Money(sums.posted, sum((each.accrued_total for each in live), ZERO), held)
+    return _against(limit, total, burning(each.lease for each in live), None)
 
 
 async def _read_totals(uow: UnitOfWork, now: datetime) -> Totals:

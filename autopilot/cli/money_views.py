@@ -103,6 +103,7 @@ def budget(body: Row) -> list[RenderableType]:
     limits = [(name, account[period]) for name, period in periods]
     limits += [(f"job {job['name']}", job) for job in body["jobs"]]
     limits += [(f"{_whose(token)}, {_period(token)}", token) for token in body["tokens"]]
+    limits += [(f"schedule {each['name']}, {_period(each)}", each) for each in body.get("schedules", ())]
     rows = [
         (
             text.plain(name),

@@ -134,6 +134,14 @@ class TokenMoney(Against):
     is_monthly: bool
 
 
+class ScheduleMoney(Against):
+    """Of all firings together."""
+
+    id: str
+    name: str
+    is_monthly: bool
+
+
 class Budget(Answer):
     now: Instant
     currency: str
@@ -142,6 +150,8 @@ class Budget(Answer):
     jobs: list[JobMoney]
     tokens: list[TokenMoney]
     """Those with an allowance."""
+    schedules: tuple[ScheduleMoney, ...] = ()
+    """Those that go on and have a budget over all firings. A daemon of an older version does not tell."""
 
 
 class Amounts(Answer):

@@ -30,9 +30,13 @@ async def test_a_schedule_is_made_once_and_belongs_to_its_owner(served: Served) 
     assert (status, own["schedule"]["owner"]) == (201, -1)
     listed = (await served.call("GET", "/v1/schedules"))[1]["schedules"]
     assert [each["id"] for each in listed] == [made["schedule"]["id"], own["schedule"]["id"]]
+    (row, other) = (await served.call("GET", "/v1/budget"))[1]["schedules"]
+    assert (row["id"], row["is_monthly"], row["limit"], row["left"]) == (made["schedule"]["id"], True, "60", "60")
+    assert (await token.call("GET", "/v1/budget"))[1]["schedules"] == [other], "its own alone"
     status, ended = await served.call("POST", f"/v1/schedules/{name}/end")
     assert (status, ended["schedule"]["id"], ended["schedule"]["reason"]) == (200, made["schedule"]["id"], "user_ended")
     assert len((await served.call("GET", "/v1/schedules"))[1]["schedules"]) == 1
+    assert (await served.call("GET", "/v1/budget"))[1]["schedules"] == [other]
     assert len((await served.call("GET", "/v1/schedules?all=1"))[1]["schedules"]) == 2
 
 
