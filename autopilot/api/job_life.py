@@ -31,8 +31,10 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
     leases = await uow.leases.list_by_job(job.id)
     rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
     spend = rows[0] if rows else None
-    of_array = None if spend is None else spend.on_demand  # the machines are its tasks'
-    equivalent = of_array if job.is_array else render.on_demand_equivalent(leases, now)
+    # The machines of an array are its tasks', and of a shared one a task has its share.
+    is_by_spend = job.is_array or any(lease.is_shared for lease in leases)
+    by_spend = None if spend is None else spend.on_demand
+    equivalent = by_spend if is_by_spend else render.on_demand_equivalent(leases, now)
     posted = await uow.ledger.sum_by_day([lease.id for lease in leases])
     forecasts = await uow.forecasts.of_jobs([job.id]) if job.status in GOES_ON else {}
     return {
@@ -107,6 +109,7 @@ def _task(task: Job) -> render.Json:
         "status": task.status,
         "reason": task.reason,
         "posted": render.plain(task.spent),
+        "is_estimate": task.is_estimate,
     }
 
 
@@ -114,7 +117,8 @@ async def read_spans(uow: UnitOfWork, job_ids: Sequence[str]) -> dict[str, rende
     """By job: its newest machines, the spans of each by lease, and the events that say when its command ran."""
     leases: dict[str, list[Lease]] = {job_id: [] for job_id in job_ids}
     for lease in await uow.leases.list_by_jobs(job_ids):
-        leases[lease.job_id or ""].append(lease)
+        for job_id in {lease.job_id or "", *(use.job_id for use in lease.uses)} & leases.keys():
+            leases[job_id].append(lease)
     events: dict[str, list[render.Json]] = {job_id: [] for job_id in job_ids}
     for record in await uow.events.list_named("agent.reported", job_ids, limit=_REPORTS_READ):
         events[record.job_id or ""].append(render.event(record))

@@ -18,6 +18,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import KindAndDay
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
+from autopilot.domain.task_shares import share_by_task
 from autopilot.engine.accrue import sum_unposted
 from autopilot.policy.budget import Holding, holdings, unobserved_cost
 from autopilot.ports.store import OwnerTotals, UnitOfWork
@@ -65,6 +66,8 @@ class Moment:
     outstanding: Mapping[str, Outstanding]
     """By lease id."""
     _by_job: Mapping[str | None, Sequence[Outstanding]]
+    _by_use: Mapping[str, Sequence[Outstanding]] = field(default_factory=dict)
+    """The same of machines that several tasks have used, by each of these tasks."""
     titles: Mapping[str, JobTitle] = field(default_factory=dict)
     """By id: of the jobs that those wait for, or have waited for."""
     tasks: Mapping[str, TaskCounts] = field(default_factory=dict)
@@ -84,11 +87,19 @@ class Moment:
     def money_of(self, job: Job) -> Money:
         """Of an array: of all its tasks together."""
         if not job.is_array:
-            return money(job.spent, self.of_job(job.id))
+            return self._money_of_task(job)
         live = [row for row in self.of_whole(job) if not row.lease.is_over]
         sums = self.sums.get(job.id, NOTHING)
         of_live = money(sums.posted, live)
         return of_live._replace(held=of_live.held + sums.held)
+
+    def _money_of_task(self, job: Job) -> Money:
+        """What a machine that other tasks have used, too, has run up since is shared; what is held goes with it."""
+        own = [row for row in self.of_job(job.id) if not row.lease.is_shared]
+        of_job = money(job.spent, self.of_job(job.id))
+        shares = (share_by_task(row.lease, row.accrued).get(job.id, {}) for row in self._by_use.get(job.id, ()))
+        shared = sum((sum(parts.values(), ZERO) for parts in shares), ZERO)
+        return of_job._replace(accrued=sum((row.accrued_total for row in own), shared))
 
 
 async def read_moment(uow: UnitOfWork, now: datetime, params: Params, others: Iterable[Job] = ()) -> Moment:
@@ -96,14 +107,17 @@ async def read_moment(uow: UnitOfWork, now: datetime, params: Params, others: It
     jobs = await uow.jobs.list_open()
     outstanding = await _read_outstanding(uow, jobs, now, params)
     by_job: dict[str | None, list[Outstanding]] = defaultdict(list)
+    by_use: dict[str, list[Outstanding]] = defaultdict(list)
     for each in outstanding.values():
         by_job[each.lease.job_id].append(each)
+        for job_id in {use.job_id for use in each.lease.uses} if each.lease.is_shared else ():
+            by_use[job_id].append(each)
     named = {after.job for job in (*jobs, *others) for after in job.spec.after}
     titles = await uow.jobs.list_titles(named) if named else {}
     arrays = list({job.id for job in (*jobs, *others) if job.is_array})
     tasks = await uow.jobs.count_tasks(arrays) if arrays else {}
     sums = await uow.ledger.sum_arrays(arrays) if arrays else {}
-    return Moment(now, jobs, outstanding, by_job, titles, tasks, sums)
+    return Moment(now, jobs, outstanding, by_job, by_use, titles, tasks, sums)
 
 
 async def _read_outstanding(

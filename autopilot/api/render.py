@@ -88,6 +88,7 @@ def job(
         "work_done_s": plain(state.work_done),
         "estimate_s": plain(state.spec.work_estimate),
         **amounts(money),
+        "is_estimate": state.is_estimate,
         "budget": plain(state.spec.budget),
         "run_epoch": state.run_epoch,
         "failures": state.failures,

@@ -120,6 +120,11 @@ def _tell_bid(fields: Fields) -> str:
     return f"{verb} the bid from {text.per_hour(old)} to {text.per_hour(new)}"
 
 
+def _tell_exit(fields: Fields) -> str:
+    blamed = ", which is put down to the machine" if fields.get("blamed") else ""
+    return f"the command ended with exit code {text.plain(fields.get('exit_code'))}{blamed}"
+
+
 def _tell_ordered(fields: Fields) -> str:
     return f"orders run {text.plain(fields.get('run_epoch'))} on the same machine{_because(fields)}"
 
@@ -238,6 +243,9 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "lease.instance_found": lambda fields: f"instance {text.plain(fields.get('instance_id'))} was left behind",
     "lease.destroy_sent": _tell_destroy,
     "lease.promoted": lambda fields: f"run {text.plain(fields.get('run_epoch'))} is given to the machine",
+    "lease.handed_over": lambda fields: f"the machine goes on with task {text.plain(fields.get('task'))}",
+    "lease.inherited": "goes on with the machine of a task that has ended",
+    "run.excused": "the machine that failed it failed the next task, too: it begins anew elsewhere",
     "lease.settled": "the market's bill is complete",
     "lease.written_off": _tell_written_off,
     "bid.intended": _tell_bid,
@@ -247,7 +255,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "run.ordered": _tell_ordered,
     "run.stalled": _tell_stall,
     "run.went_on": lambda fields: f"goes on after {text.span(fields.get('still_s'))} with nothing new",
-    "run.exited": lambda fields: f"the command ended with exit code {text.plain(fields.get('exit_code'))}",
+    "run.exited": _tell_exit,
     "exec.called": _tell_exec,
     "lease.held": lambda fields: (
         f"the machine is held until {text.minute(fields.get('until'))} UTC at {text.per_hour(fields.get('per_hour'))}"

@@ -64,7 +64,7 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
         _status(job),
         _gpu_cell(main) if main else text.NONE,
         text.per_hour(main["bid"]) if main else text.NONE,
-        text.money(job["posted"]),
+        ("~" if job.get("is_estimate") else "") + text.money(job["posted"]),
         text.money(job["accrued"]),
         text.money(job["held"]),
         text.percent(job.get("progress")),
@@ -211,6 +211,9 @@ def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
     shown = {name: amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")}
     parts = zip(kinds, amounts.sum_columns(kinds), strict=False) if kinds else ()
     listed = ", ".join(f"{kind} {cells[0]}" for kind, cells in parts)
+    if job.get("is_estimate"):
+        shared = ", an estimate: other tasks used its machines, too, and a bill is awaited"
+        shown["posted"] += shared
     return [
         ("posted", f"{shown['posted']} ({listed})" if listed else shown["posted"]),
         ("accrued", shown["accrued"]),

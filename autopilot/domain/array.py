@@ -65,6 +65,8 @@ class TaskCounts(NamedTuple):
     cancelled: int = 0
     work: timedelta = timedelta(0)
     """That those did together which have succeeded."""
+    excused: int = 0
+    """Those that a machine failed, and that have not failed themselves."""
 
     @property
     def begun(self) -> int:
@@ -76,7 +78,7 @@ class TaskCounts(NamedTuple):
         return self.open - self.parked
 
     @classmethod
-    def of(cls, statuses: Mapping[str, int], work: timedelta = timedelta(0)) -> TaskCounts:
+    def of(cls, statuses: Mapping[str, int], work: timedelta = timedelta(0), excused: int = 0) -> TaskCounts:
         """``statuses``: how many tasks have each status of a job."""
         over = {name: statuses.get(name, 0) for name in ("succeeded", "failed", "cancelled")}
         running = statuses.get("running", 0) + statuses.get("migrating", 0)
@@ -84,7 +86,7 @@ class TaskCounts(NamedTuple):
         ending = statuses.get("stopping", 0) + statuses.get("cancelling", 0)
         is_open = sum(statuses.values()) - sum(over.values())
         waiting = is_open - running - parked - ending
-        return cls(is_open, waiting, running, parked, ending, **over, work=work)
+        return cls(is_open, waiting, running, parked, ending, **over, work=work, excused=excused)
 
 
 def split_task(reference: str) -> tuple[str, str]:

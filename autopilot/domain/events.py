@@ -230,6 +230,25 @@ class RunOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseHandedOver:
+    """The task has ended, and its machine is another task's from now on."""
+
+    lease_id: str
+    task: int
+    """The number of that one."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseInherited:
+    """The machine of a task that has ended runs this one next, without a boot: under a new run epoch."""
+
+    lease: Lease
+    """As the other task left it."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class HoldBegun:
     """The job has failed, and the machine stays for its owner to look into it."""
 
@@ -255,6 +274,7 @@ class HeartbeatSeen:
     most_bytes: int = 0
     """All boots together can have sent no more than this."""
     can_run_again: bool = False
+    can_take_next: bool = False
     readings: Readings | None = None
 
 
@@ -321,6 +341,13 @@ class TaskRetried:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskExcused:
+    """A task that has failed begins anew elsewhere: the machine that failed it failed the next one as well."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class SpecChanged:
     """The user changed what the job may cost, or when it is due; the rest of ``spec`` is as it was."""
 
@@ -352,6 +379,8 @@ Event = (
     | StopOrdered
     | LeasePromoted
     | RunOrdered
+    | LeaseHandedOver
+    | LeaseInherited
     | HoldBegun
     | HeartbeatSeen
     | CheckpointVerified
@@ -361,5 +390,6 @@ Event = (
     | StatusSet
     | PredecessorsEnded
     | TaskRetried
+    | TaskExcused
     | SpecChanged
 )

@@ -13,6 +13,7 @@ from decimal import Decimal
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.evolve_lease import evolve_lease
+from autopilot.domain.handover import before_run, end_use, inherit, speaks_of_machine, with_first_use
 from autopilot.domain.job import Job, JobSpec, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot
 from autopilot.domain.money import BYTES_PER_GB
@@ -40,6 +41,10 @@ def evolve(job: Job, event: e.Event) -> Job:
             job = _promote(job, _lease(job, lease_id))
         case e.RunOrdered(lease_id):
             job = _run_again(job, _lease(job, lease_id), event.at)
+        case e.LeaseHandedOver(lease_id):
+            job = replace(job, leases=tuple(lease for lease in job.leases if lease.id != lease_id))
+        case e.LeaseInherited(lease):
+            job = inherit(job, lease, event.at)
         case e.CheckpointVerified(checkpoint):
             if job.checkpoint is None or checkpoint.order > job.checkpoint.order:
                 job = replace(job, checkpoint=checkpoint)
@@ -67,22 +72,16 @@ def evolve(job: Job, event: e.Event) -> Job:
         case e.SpecChanged(spec):
             job = replace(job, spec=spec)
         case e.TaskRetried():
-            job = replace(
-                _fall_back(job),
-                status=JobStatus.PARKED,
-                reason=Reason.RETRIED,
-                finished_at=None,
-                parked_at=event.at,
-                failures=0,
-                fruitless=0,
-                exit_code=None,
-            )
+            job = replace(_begin_anew(job, event.at), failures=0)
+        case e.TaskExcused():
+            job = _begin_anew(job, event.at)
+            job = replace(job, failures=max(job.failures - 1, 0), excused=job.excused + 1)
         case _:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
             job = _judge_launches(_count_work(job, before, after, event), before, event)
             job, after = _learn_pace(job, before, _forget_anchor(before, after, event), event)
-            job = _with(job, after)
+            job = _with(job, with_first_use(job, before, after, event))
     return _restate(job, event)
 
 
@@ -106,16 +105,21 @@ def _run_again(job: Job, lease: Lease, at: datetime) -> Job:
 
     Until its agent speaks of the new run it prepares for it.
     """
-    agent = replace(
-        lease.agent,
-        state=AgentState.WAITING,
-        preparing_since=at,
-        has_saved=False,
+    lease = replace(lease, agent=before_run(lease.agent, at), anchor=PaceAnchor())
+    return _promote(_fall_back(job), end_use(lease, None))
+
+
+def _begin_anew(job: Job, at: datetime) -> Job:
+    """A task that was over, once there is a place for it."""
+    return replace(
+        _fall_back(job),
+        status=JobStatus.PARKED,
+        reason=Reason.RETRIED,
+        finished_at=None,
+        parked_at=at,
+        fruitless=0,
         exit_code=None,
-        failed_by_host=False,
-        stalled_since=None,
     )
-    return _promote(_fall_back(job), replace(lease, agent=agent, anchor=PaceAnchor()))
 
 
 def _fall_back(job: Job) -> Job:
@@ -127,17 +131,21 @@ def _exit(job: Job, event: e.RunExited) -> Job:
     lease = _lease(job, event.lease_id)
     if not event.run_epoch == lease.orders.run_epoch == job.run_epoch or lease.agent.exit_code is not None:
         return job
+    is_blamed = event.exit_code != 0 and speaks_of_machine(job, lease, event.at)
     agent = replace(
         lease.agent,
         exit_code=event.exit_code,
-        failed_by_host=event.is_of_host,
-        failures=lease.agent.failures + (event.exit_code != 0),
+        failed_by_host=event.is_of_host or is_blamed,
+        failures=lease.agent.failures + 1 if event.exit_code else 0,
+        is_blamed=is_blamed,
     )
-    job = _with(replace(job, exit_code=event.exit_code), replace(lease, agent=agent))
+    job = _with(replace(job, exit_code=event.exit_code), end_use(replace(lease, agent=agent), event.at))
     if job.status.is_final or job.status in (JobStatus.CANCELLING, JobStatus.PARKED):
         return job
     if event.exit_code == 0:
         return replace(job, status=JobStatus.SUCCEEDED, reason=Reason.COMPLETED, finished_at=event.at)
+    if is_blamed:
+        return replace(job, excused=job.excused + 1)
     job = replace(job, failures=job.failures + 1)
     if job.failures >= job.spec.max_attempts:
         return replace(job, status=JobStatus.FAILED, reason=Reason.COMMAND_FAILED, finished_at=event.at)
@@ -247,7 +255,7 @@ def _status_of_leases(job: Job) -> tuple[JobStatus, Reason]:
     if main.state is LeaseState.INTENT:
         return JobStatus.STARTING, Reason.LAUNCHING
     if main.observed.running_since is None or main.agent.state not in AT_WORK:
-        return JobStatus.STARTING, Reason.RETRY if main.agent.failures else Reason.PULLING
+        return JobStatus.STARTING, Reason.RETRY if main.agent.failures and not main.is_shared else Reason.PULLING
     return JobStatus.RUNNING, Reason.STALLED if main.agent.stalled_since else Reason.WORKING
 
 

@@ -35,6 +35,8 @@ ABSENCE_GAP = timedelta(seconds=20)
 STALLED_AFTER = timedelta(minutes=30)
 """A command of which nothing was new for so long has stalled."""
 
+COMMANDS = (AgentState.SETTING_UP, AgentState.RUNNING)
+
 UNOBSERVED_LASTS = timedelta(seconds=90)
 """What a machine did between two observations further apart than this is not known."""
 
@@ -337,6 +339,8 @@ def _hear(lease: Lease, event: e.HeartbeatSeen) -> Lease:
         log_count=event.log_count,
         sent_bytes=_counted_before(lease.agent, event) + _bound_claim(lease, event),
         can_run_again=event.can_run_again,
+        can_take_next=event.can_take_next,
+        working_since=_working_since(lease.agent, event),
         readings=event.readings,
         stalled_since=_stalled_since(lease, event),
     )
@@ -347,6 +351,13 @@ def _preparing_since(agent: AgentReport, event: e.HeartbeatSeen) -> datetime | N
     if event.agent_state not in PREPARING:
         return None
     return agent.preparing_since if event.agent_state == agent.state and agent.preparing_since else event.at
+
+
+def _working_since(agent: AgentReport, event: e.HeartbeatSeen) -> datetime | None:
+    """Setup and command are told apart: what fails right after a long setup has failed soon."""
+    if event.agent_state not in COMMANDS or (event.agent_state == agent.state and agent.working_since):
+        return agent.working_since
+    return event.at
 
 
 def _stalled_since(lease: Lease, event: e.HeartbeatSeen) -> datetime | None:

@@ -189,12 +189,14 @@ class Job:
     submitted_at: datetime
     run_epoch: int = 0
     launches: int = 0
-    """Leases ever intended for this job."""
+    """Leases ever intended for this job, or handed over to it by another task."""
     fruitless: int = 0
     """Launches in a row that never got as far as running the command."""
     parked_at: datetime | None = None
     failures: int = 0
     """Exits of the user's command with an error."""
+    excused: int = 0
+    """Those of a task that were its machine's fault, and used up no attempt: one at the most."""
     work_done: timedelta = timedelta(0)
     """Useful work done so far, counted while the command ran; falls back to the checkpoint's on a loss."""
     progress: Decimal | None = None
@@ -209,6 +211,9 @@ class Job:
     """Posted to the ledger so far."""
     held: Decimal = ZERO
     """Held back for machines that are gone and whose bills are not yet believed."""
+    is_estimate: bool = False
+    """What a task has spent is in part its share of a machine that other tasks used, too, and whose bill is not yet
+    believed."""
     decisions: int = 0
     """Decisions recorded so far; the next one's id is made of it."""
     owner: int = 0

@@ -195,9 +195,15 @@ class AgentReport:
     failed_by_host: bool = False
     """That run failed by the machine rather than by itself."""
     failures: int = 0
-    """Runs that failed on this lease."""
+    """Runs in a row that failed on this lease."""
+    is_blamed: bool = False
+    """Tasks failed there in a way that speaks of the machine: it gets no more."""
+    working_since: datetime | None = None
+    """Since when it is seen to run the command, or the setup before it, of its present run; None: it never was."""
     can_run_again: bool = False
     """It takes orders with a new run epoch after an exit."""
+    can_take_next: bool = False
+    """After an exit it takes orders for another task of the same array."""
     readings: Readings | None = None
     """The newest. Agents of older versions send none."""
     stalled_since: datetime | None = None
@@ -241,10 +247,22 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskUse:
+    """One task's time on a machine."""
+
+    job_id: str
+    """Of the task."""
+    ordered_at: datetime
+    """Of the first task when its machine was first heard: no order reaches it before."""
+    ended_at: datetime | None = None
+    """When its exit was taken in. None: it is still there, or left without one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     id: str
     job_id: str | None
-    """None: an instance with our label whose job the ledger does not know."""
+    """None: an instance with our label whose job the ledger does not know. Of a reused machine the task that has it."""
     slot: Slot
     state: LeaseState
     provider: str
@@ -283,6 +301,8 @@ class Lease:
     traffic: Traffic = Traffic()
     ending: Ending = Ending()
     spans: tuple[Span, ...] = ()
+    uses: tuple[TaskUse, ...] = ()
+    """The tasks of one array that it was given to, one after another. Empty: its job is no task, or was never heard."""
 
     @property
     def is_wanted(self) -> bool:
@@ -297,6 +317,16 @@ class Lease:
         """Given up unobserved, but a machine of it can have run while no list was read: its bill would tell."""
         is_unknown = self.state is LeaseState.ABANDONED and self.create_unknown and self.instance_id is None
         return is_unknown and self.billing.unobserved > ZERO and self.billing.settled_at is None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several tasks have used it."""
+        return len({use.job_id for use in self.uses}) > 1
+
+    @property
+    def first_job_id(self) -> str | None:
+        """The job that it was rented for: its orders lie there for all of its life."""
+        return self.uses[0].job_id if self.uses else self.job_id
 
     @property
     def is_spot(self) -> bool:

@@ -56,6 +56,7 @@ class Reason(StrEnum):
     CERTIFYING = "certifying"
     CERTIFYING_PULL = "certifying_pull"
     RETRY = "retry"
+    BAD_MACHINE = "bad_machine"
     HOLD_OVER = "hold_over"
     USER_RELEASED = "user_released"
     UNKNOWN = "unknown"

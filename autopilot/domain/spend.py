@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from autopilot.domain.array import split_task
 from autopilot.domain.instance import CostKind, InstanceStatus
-from autopilot.domain.lease import Span
-from autopilot.domain.money import ZERO, accrue, to_nano
+from autopilot.domain.lease import Lease, Span
+from autopilot.domain.money import ZERO, accrue, from_nano, to_nano
+from autopilot.domain.task_shares import share_by_task
 from autopilot.domain.time import MICROSECOND, start_of_day
 from autopilot.domain.zones import DAY, local_days, local_months, midnight, share_out
 
@@ -86,6 +87,26 @@ class SpendSource:
     """What has cost money and is not posted yet, by UTC day."""
     held: Sequence[Cell] = ()
     """What is held back at this moment, on the day that it is in the report's zone."""
+
+
+def of_task(source: SpendSource, leases: Iterable[Lease], job_id: str) -> SpendSource:
+    """The task's shares of the machines that other tasks used as well, of all that is posted: amounts, and hours in
+    the same proportion. ``leases``: those of the source that several tasks have used. Its cells: by day.
+    """
+    shared = {lease.id: lease for lease in leases}
+    cells = [cell for cell in source.cells if cell.lease_id not in shared]
+    ran = {id_: stretches for id_, stretches in source.ran.items() if id_ not in shared}
+    for lease in shared.values():
+        amounts = {cell: cell.amount for cell in source.cells if cell.lease_id == lease.id}
+        own = share_by_task(lease, amounts).get(job_id, {})
+        cells += [cell._replace(amount=amount) for cell, amount in own.items()]
+        stretches = []
+        for started_at, ended_at in source.ran.get(lease.id, ()):
+            whole = {"": from_nano(max((ended_at or lease.observed_at) - started_at, timedelta(0)) // MICROSECOND)}
+            part = share_by_task(lease, whole).get(job_id, {}).get("", ZERO)
+            stretches.append((started_at, started_at + to_nano(part) * MICROSECOND))
+        ran[lease.id] = stretches
+    return replace(source, cells=cells, ran=ran)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ which it came into being. Of what has ended only what an earlier transaction has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -28,10 +29,12 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.purses import with_tasks
+from autopilot.engine.reuse import as_ended, excuse_before, find_free, hand_over, list_waiting
 from autopilot.policy.array_measures import like_a_task, machines_of, measure_task
 from autopilot.policy.arrays import Course, course_of
 from autopilot.policy.eligibility import eligible
 from autopilot.policy.guard import Exposure
+from autopilot.policy.reuse import is_worth_keeping
 from autopilot.policy.width import Bound, TaskMeasure, Width, choose_width, due_of_task
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import DecisionRecord, EventRecord, UnitOfWork
@@ -63,11 +66,13 @@ class Arrays:
         exposure: Exposure,
         room: int | None,
         market_of: MarketOf,
+        busy: Collection[str],
         now: datetime,
     ) -> tuple[list[EventLog], Exposure]:
         """The tasks that begin in this tick, written down, and the exposure that knows of them.
 
-        ``event_logs``: of all open jobs. ``room``: how many more machines the account may have.
+        ``event_logs``: of all open jobs. ``room``: how many more machines the account may have. ``busy``: leases with a
+        call on its way.
         """
         arrays = [each for each in event_logs if each.job.is_array and not each.is_broken]
         arrays = [each for each in arrays if not (each.job.status.is_final or _waits(each.job))]
@@ -77,8 +82,9 @@ class Arrays:
         counts = await uow.jobs.count_tasks([each.job.id for each in arrays])
         begun: list[EventLog] = []
         for array in arrays:
-            tasks = [each for each in event_logs if each.job.array_id == array.job.id and not each.is_broken]
-            tasks = [each for each in tasks if not each.job.status.is_final]
+            begun_before = [each for each in event_logs if each.job.array_id == array.job.id and not each.is_broken]
+            tasks = [each for each in begun_before if not each.job.status.is_final]
+            begun += await excuse_before(uow, begun_before, now)
             stands = counts[array.job.id]
             goes_on = False
             with contain(array):
@@ -87,6 +93,10 @@ class Arrays:
                     more, chosen = self._choose(array.job, tasks, stands, exposure, market_of, now)
             if array.is_broken or not goes_on:
                 continue
+            free = find_free(begun_before, busy, now, self._params)
+            if free:
+                started, exposure = await self._reuse(uow, array, free, begun_before, stands, exposure, market_of, now)
+                begun += started
             if room is not None:
                 more = min(more, max(room - stands.waiting, 0))
             queued = [each for each in tasks if _is_queued(each.job)][:more]
@@ -103,6 +113,44 @@ class Arrays:
             begun += opened
             room = None if room is None else room - len(opened)
         return begun, exposure
+
+    async def _reuse(
+        self,
+        uow: UnitOfWork,
+        array: EventLog,
+        free: Sequence[EventLog],
+        begun: Sequence[EventLog],
+        stands: TaskCounts,
+        exposure: Exposure,
+        market_of: MarketOf,
+        now: datetime,
+    ) -> tuple[list[EventLog], Exposure]:
+        """Hand the machines of tasks that have ended to those that wait for one, then to those that are to begin.
+
+        The tasks that begin so, written down. A machine that gets none is released as that of any job that is over.
+        """
+        after = as_ended(stands, begun)
+        if course_of(_spec_of(array.job), after)[0] is not Course.OPEN_MORE:
+            return [], exposure
+        tasks = [each for each in begun if not each.job.status.is_final]
+        prices = [lease.burn_upper for each in free for lease in each.job.leases]
+        more = 0
+        with contain(array):
+            more, chosen = self._choose(array.job, tasks, after, exposure, market_of, now, prices)
+        if array.is_broken:
+            return [], exposure
+        waiting = list_waiting(tasks)
+        free = [each for each in free if any(is_worth_keeping(lease, chosen.measure) for lease in each.job.leases)]
+        more = min(more, max(len(free) - len(waiting), 0))
+        queued = [each for each in tasks if _is_queued(each.job)][:more]
+        opened = await self._open(uow, array, more - len(queued), chosen, now)
+        for each in queued:
+            each.apply(e.StatusSet(JobStatus.PENDING, Reason.RETRIED, now))
+        exposure = with_tasks(exposure, array.job.id, [each.job.id for each in opened])
+        for taken_by in hand_over(free, [*waiting, *queued, *opened], now):
+            for lease in taken_by.job.leases:
+                exposure = exposure.with_changed(lease)
+        return opened, exposure
 
     def _goes_on(self, array: EventLog, tasks: Sequence[EventLog], stands: TaskCounts, now: datetime) -> bool:
         """Whether tasks may begin; where they may not, what has to be done to those that have begun is done."""
@@ -148,8 +196,9 @@ class Arrays:
         exposure: Exposure,
         market_of: MarketOf,
         now: datetime,
+        free: Sequence[Decimal] = (),
     ) -> tuple[int, _Chosen]:
-        """How many tasks may begin now, and what that was reckoned of."""
+        """How many tasks may begin now, and what that was reckoned of. ``free``: $/h of machines that wait for one."""
         spec, params = _spec_of(job), self._params
         market = market_of(job)
         leases = [lease for each in tasks for lease in each.job.leases if lease.is_wanted]
@@ -159,7 +208,7 @@ class Arrays:
         like = like_a_task(job)
         candidates = price_candidates(like, market, eligible(like, market, now, params), params)
         measure = measure_task(job, stands, candidates, params)
-        offered = machines_of(candidates, market, leases, job.spec.disk_gb, spec.parallel)
+        offered = [*free, *machines_of(candidates, market, leases, job.spec.disk_gb, spec.parallel)]
         prices = [lease.burn_upper for lease in leases]
         queued = sum(_is_queued(each.job) for each in tasks)
         width = choose_width(spec, stands, measure, prices, offered, left, budget, queued)

@@ -287,17 +287,21 @@ class Avoid:
         """Both by job."""
         self._refused: dict[tuple[str, str, str], _Refused] = {}
 
-    def add(self, lease: Lease, now: datetime, span: timedelta, *, bids_only: bool = False) -> None:
+    def add(
+        self, lease: Lease, now: datetime, span: timedelta, *, bids_only: bool = False, of: str | None = None
+    ) -> None:
         """Of a pool the next machine is another one: what is wrong with this one says little of it.
 
-        ``bids_only``: on demand may be rented there, which outranks any bid.
+        ``bids_only``: on demand may be rented there, which outranks any bid. ``of``: the job that keeps away, where it
+        is not the lease's: of an array all its tasks do.
         """
         provider = self._providers.get(lease.provider)
         if provider is not None and provider.capabilities.is_pooled:
             span = min(span, POOL_AVOIDED)
-        if lease.job_id is not None:
+        job_id = of or lease.job_id
+        if job_id is not None:
             until = self._no_bids_until if bids_only else self._until
-            until.setdefault(lease.job_id, {})[lease.provider, lease.machine_id] = now + span
+            until.setdefault(job_id, {})[lease.provider, lease.machine_id] = now + span
 
     def add_refused(self, lease: Lease, now: datetime, span: timedelta) -> None:
         """``span``, and each time twice as long for a machine that refuses again and again, up to a limit."""
@@ -368,6 +372,7 @@ AVOID_AFTER_RELEASE = {
     Reason.DISPLACED: timedelta(minutes=30),
     Reason.OUTBID: timedelta(minutes=30),
     Reason.RETRY: timedelta(hours=1),
+    Reason.BAD_MACHINE: timedelta(hours=6),
     Reason.WRONG_TERMS: timedelta(hours=1),
     Reason.EXPIRING: timedelta(hours=6),
 }

@@ -338,7 +338,8 @@ class Engine:
                 event_logs,
                 exposure,
                 allowance(exposure, self.config.limits, self.config.params).instances,
-                lambda job: self.market_view(offers.get(job.spec.query, ()), None, now),
+                lambda job: self.market_view(offers.get(job.spec.query, ()), job.id, now),
+                self.calls.busy,
                 now,
             )
             event_logs += begun
@@ -434,6 +435,8 @@ class Engine:
             return exposure
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
+        if job.array_id is not None:
+            market = replace(market, avoid=market.avoid | self._avoid.machines(job.array_id, now))
         # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
         taken = {
             (lease.provider, lease.machine_id)
@@ -497,6 +500,8 @@ class Engine:
                 case Release(lease_id, reason):
                     span = AVOID_AFTER_RELEASE.get(reason, timedelta(0))
                     self._avoid.add(before[lease_id], now, span, bids_only=reason is Reason.OUTBID)
+                    if reason is Reason.BAD_MACHINE and job.array_id is not None:
+                        self._avoid.add(before[lease_id], now, span, of=job.array_id)
                     if before[lease_id].observed.pause_cause is Reason.OUTBID:
                         self._lost_bids.add(before[lease_id], before[lease_id].bid, now)
                 case _:

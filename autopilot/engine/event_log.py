@@ -38,12 +38,21 @@ class EventLog:
         self.original = job
         self.records: list[EventRecord] = []
         self.is_broken = False
+        self._tied: list[EventLog] = []
+
+    def tie(self, other: EventLog) -> None:
+        """What has changed of the two belongs together: if one is given up, so is the other."""
+        self._tied.append(other)
+        other._tied.append(self)
 
     def give_up(self) -> None:
         """Back to where the tick began; nothing more is to be done for this job in it."""
         self.job = self.original
         self.records = []
         self.is_broken = True
+        for other in self._tied:
+            if not other.is_broken:
+                other.give_up()
 
     @property
     def changed(self) -> bool:
@@ -81,8 +90,8 @@ class EventLog:
     def _log(self, event: e.Event, old: Lease | None, new: Lease | None, at: datetime) -> None:
         named = describe(event, old, new)
         if named is not None:
-            lease_id = new.id if new else None
-            self.records.append(EventRecord(at, named[0], self.job.id, lease_id, named[1]))
+            lease = new or old  # a machine that is handed over is no longer the job's
+            self.records.append(EventRecord(at, named[0], self.job.id, lease.id if lease else None, named[1]))
 
 
 @contextmanager
@@ -188,11 +197,11 @@ def daemon_restarted(since: str, at: datetime) -> EventRecord:
 
 def _lease_id(event: e.Event) -> str | None:
     match event:
-        case e.LeaseIntended(lease):
+        case e.LeaseIntended(lease) | e.LeaseInherited(lease):
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
-        case e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged() | e.TaskRetried():
+        case e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged() | e.TaskRetried() | e.TaskExcused():
             return None
         case _:
             return event.lease_id
@@ -238,6 +247,17 @@ def _describe_promoted(event: e.LeasePromoted, _: Lease | None, new: Lease | Non
 def _describe_ordered(event: e.RunOrdered, _: Lease | None, new: Lease | None) -> Words:
     epoch = new.orders.run_epoch if new else None
     return "run.ordered", (("reason", event.reason), ("run_epoch", epoch))
+
+
+def _describe_inherited(event: e.LeaseInherited, _: Lease | None, new: Lease | None) -> Words:
+    epoch = new.orders.run_epoch if new else None
+    return "lease.inherited", (("machine_id", event.lease.machine_id), ("run_epoch", epoch))
+
+
+def _describe_exit(event: e.RunExited, _: Lease | None, new: Lease | None) -> Words:
+    fields: Fields = (("exit_code", event.exit_code), ("run_epoch", event.run_epoch))
+    is_blamed = new is not None and new.agent.is_blamed
+    return "run.exited", (*fields, ("blamed", "machine")) if is_blamed else fields
 
 
 def _describe_verified(event: e.CheckpointVerified, *_: Lease | None) -> Words:
@@ -322,7 +342,10 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.LeasePromoted: _describe_promoted,
     e.RunOrdered: _describe_ordered,
     e.CheckpointVerified: _describe_verified,
-    e.RunExited: lambda event, *_: ("run.exited", (("exit_code", event.exit_code), ("run_epoch", event.run_epoch))),
+    e.RunExited: _describe_exit,
+    e.LeaseHandedOver: lambda event, *_: ("lease.handed_over", (("task", event.task),)),
+    e.LeaseInherited: _describe_inherited,
+    e.TaskExcused: lambda *_: ("run.excused", ()),
     e.LeaseSettled: lambda *_: ("lease.settled", ()),
     e.LeaseObserved: lambda _, old, new: _observation(old, new),
     e.HeartbeatSeen: _heartbeat,

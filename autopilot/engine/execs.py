@@ -62,7 +62,8 @@ class Execs:
 
     def of(self, lease_id: str) -> ExecOrder | None:
         """What the orders of that lease ask for."""
-        return next((call.order for call in self._calls.values() if call.lease_id == lease_id), None)
+        calls = (call for call in self._calls.values() if call.lease_id == lease_id and not call.is_dropped)
+        return next((call.order for call in calls), None)
 
     async def call(self, job_id: str, lease_id: str, call_id: str, command: str, timeout_s: int) -> ExecAnswer:
         """Have the machine run the command; ``timeout_s`` are real seconds.
@@ -89,7 +90,12 @@ class Execs:
     def forget(self, lease_ids: frozenset[str]) -> None:
         """Calls to leases other than these get no answer any more."""
         for call in self._calls.values():
-            call.is_dropped = call.lease_id not in lease_ids
+            call.is_dropped |= call.lease_id not in lease_ids
+
+    def drop(self, lease_id: str) -> None:
+        """The machine is another task's now: what was asked of the one before gets no answer."""
+        for call in self._calls.values():
+            call.is_dropped |= call.lease_id == lease_id
 
     def close(self) -> None:
         """Whoever waits is told that the daemon ends."""

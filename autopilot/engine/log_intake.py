@@ -42,6 +42,11 @@ class LogIntake:
             self._written[lease_id] = note
         return min(claimed, note.next.number) if note.next.boot == boot else 0
 
+    def forget_lease(self, lease_id: str) -> None:
+        """It is another task's: what it sends from now on is counted anew."""
+        self._notes.pop(lease_id, None)
+        self._written.pop(lease_id, None)
+
     def forget(self, lease_ids: frozenset[str]) -> None:
         """Drop what is kept for leases other than these."""
         for kept in (self._notes, self._written):

@@ -44,7 +44,7 @@ from autopilot.mailbox.order_shapes import Orders, Work
 from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, HostReport, Manifest, SshLogin, TakeAway
-from autopilot.mailbox.wire import RUN_AGAIN
+from autopilot.mailbox.wire import NEXT_TASK, RUN_AGAIN
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
 from autopilot.ports.unpacking import Unpacker
@@ -110,7 +110,10 @@ class Mailbox:
         self._probed: dict[str, Probe] = {}
         self._searches: dict[str, tuple[asyncio.Task[Checkpoint | None], Probe]] = {}
         self._admitted: dict[str, int] | None = None
-        self._job_of: dict[str, str] = {}
+        self._home_of: dict[str, str] = {}
+        self._task_of: dict[str, str] = {}
+        self._first_numbers: dict[str, int] = {}
+        """By lease: where the numbers of its present task's checkpoints begin, if it had others before."""
         self._withdrawn: set[tuple[str, str]] = set()
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
@@ -125,6 +128,7 @@ class Mailbox:
         if lease.instance_id is None or not lease.is_wanted:
             return Mail()
         most_bytes, notice = 0, None
+        self._follow(job, lease)
         try:
             host = await self._hosts.read(job, lease)
             heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
@@ -173,18 +177,39 @@ class Mailbox:
 
     def withdraw(self, leases: Iterable[Lease]) -> None:
         """Of those that are over, what holds secrets is deleted soon: orders, and a registry's login."""
-        self._withdrawn |= {(lease.job_id, lease.id) for lease in leases if lease.is_over and lease.job_id}
+        over = ((lease, job_id) for lease in leases if lease.is_over for job_id in (lease.first_job_id, lease.job_id))
+        self._withdrawn |= {(job_id, lease.id) for lease, job_id in over if job_id}
 
     async def write_orders(self, job: Job, lease: Lease) -> None:
         """Write the orders when they differ from the last that were written. Failures are logged and tried again."""
         if lease.is_over:
             self._newest_of.pop(lease.id, None)
             return
+        self._follow(job, lease)
         self._newest_of[lease.id] = job, lease
         try:
             await self._write(lease.id)
         except (BlobUnavailable, UserError) as problem:
             log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
+
+    def _follow(self, job: Job, lease: Lease) -> None:
+        """Of a machine that goes from one task to the next nothing is known of the new one's mailbox.
+
+        Its last heartbeat still says what it can do; what it asked for was for the task before.
+        """
+        before, self._task_of[lease.id] = self._task_of.get(lease.id, job.id), job.id
+        if before == job.id:
+            return
+        self._probed.pop(lease.id, None)
+        if lease.id in self._searches:
+            self._searches.pop(lease.id)[0].cancel()
+        self._rejected = {pair for pair in self._rejected if pair[0] != lease.id}
+        self._logs.forget_lease(lease.id)
+        self.execs.drop(lease.id)
+        if (beat := self._heartbeats.get(lease.id)) is not None:
+            heard = beat.boot, beat.seq, beat.run_epoch, beat.orders_seq_seen, AgentState.WAITING
+            number = self._first_numbers[lease.id] = beat.next_checkpoint
+            self._heartbeats[lease.id] = Heartbeat(*heard, next_checkpoint=number, can=beat.can, ssh=beat.ssh)
 
     async def _write(self, lease_id: str) -> None:
         """The newest that was committed, one writer at a time: older orders never replace newer ones.
@@ -204,6 +229,7 @@ class Mailbox:
             lease.instance_id,
             lease.permit.seq,
             lease.orders.role,
+            job.id,
             lease.orders.run_epoch,
             restore and (restore.lease_id, restore.number),
             heartbeat and _wishes(heartbeat),
@@ -218,9 +244,10 @@ class Mailbox:
         host = await self._hosts.plan(job, lease)
         orders = self._orders(job, lease, heartbeat, restorable, grant, left)
         orders = replace(orders, exec=exec_order, host=host)
-        await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
+        home = lease.first_job_id or job.id
+        await self._blobs.put(orders_key(home, lease.id), orders.to_json())
         self._written[lease.id] = face
-        self._job_of[lease.id] = job.id
+        self._home_of[lease.id] = home
 
     async def _grant(self, job: Job, lease: Lease, restore: CheckpointRef | None) -> Grant | None:
         """Where the store gives keys: to write this lease's checkpoints and to read those that are restored."""
@@ -248,6 +275,7 @@ class Mailbox:
             self._blobs,
             job_id=job.id,
             lease_id=lease.id,
+            home_id=lease.first_job_id,
             instance_id=lease.instance_id,
             run_epoch=lease.orders.run_epoch,
             seq=lease.permit.seq,
@@ -365,14 +393,14 @@ class Mailbox:
         self._claims.forget(lease_ids)
         self._hosts.forget(lease_ids)
         self.execs.forget(lease_ids)
-        for lease_id in self._job_of.keys() - lease_ids:
-            self._withdrawn.add((self._job_of.pop(lease_id), lease_id))
+        for lease_id in self._home_of.keys() - lease_ids:
+            self._withdrawn.add((self._home_of.pop(lease_id), lease_id))
         for job_id in self._manifests.keys() - job_ids:
             del self._manifests[job_id]
         for job_id in self._left_for.keys() - job_ids:
             del self._left_for[job_id]
         by_lease: tuple[dict[str, Any], ...] = (self._probed, self._written, self._heartbeats)
-        for kept in (*by_lease, self._newest_of, self._writing):
+        for kept in (*by_lease, self._newest_of, self._writing, self._task_of, self._first_numbers):
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
         self._rejected = {pair for pair in self._rejected if pair[0] in lease_ids}
@@ -413,7 +441,7 @@ class Mailbox:
             log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
             self._outputs_read.add((lease.id, lease.orders.run_epoch))
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
-        number = max(verified + 1, claimed)
+        number = max(verified + 1, claimed, self._first_numbers.get(lease.id, 0))
         newest: Checkpoint | None = None
         while await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
             if self._is_plausible(lease.id, number):
@@ -490,6 +518,7 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
             at=now,
             sent_bytes=beat.bytes_sent,
             can_run_again=RUN_AGAIN in beat.can,
+            can_take_next=NEXT_TASK in beat.can,
             most_bytes=within_budget(job, before, lease, mail.most_bytes),
             readings=beat.readings,
         )

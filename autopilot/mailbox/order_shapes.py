@@ -168,6 +168,9 @@ class Orders:
     """Agents of older versions do not know it; jobs that they were rented for take nothing of others."""
     host: HostPlan | None = None
     """Only where the market boots virtual machines; for the host program, not for the agent."""
+    job: str = ""
+    """Whose work this is. Another one than before: all that the one before left in the work directory is to go. Only
+    agents that say ``wire.NEXT_TASK`` meet that."""
 
     def to_json(self) -> bytes:
         return dump(self)

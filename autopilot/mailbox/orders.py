@@ -92,9 +92,11 @@ def build_orders(
     grant: Grant | None = None,
     left: Sequence[LeftRef] = (),
     host: HostPlan | None = None,
+    home_id: str | None = None,
 ) -> Orders:
     """Orders for the lease's agent, ready to be put at ``orders_key``.
 
+    ``home_id``: the job that the machine was rented for, if not this one: beneath it its orders lie all its life.
     ``heartbeat`` is the agent's last: it says which URLs are needed next. Durations are market seconds.
     Raises ``ValueError`` for ids that make no blob key.
     """
@@ -148,6 +150,7 @@ def build_orders(
         return CodeUrls(code.sha256, code.index_bytes, 0, urls)
 
     return Orders(
+        job=job_id,
         lease=lease_id,
         instance=instance_id or "",
         run_epoch=run_epoch,
@@ -168,7 +171,7 @@ def build_orders(
             out=outputs(),
             headers=dict(store.put_headers),
         ),
-        next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
+        next_orders_url=store.sign_get(orders_key(home_id or job_id, lease_id), ORDERS_URL_VALID_FOR),
         code=code_urls() if code.sha256 else None,
         left=tuple(left_urls(number, ref) for number, ref in enumerate(left)),
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},

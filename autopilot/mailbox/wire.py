@@ -27,9 +27,11 @@ MAX_TEXT = 500
 
 RUN_AGAIN = "run_again"
 """An agent that says so in its heartbeats takes orders with a new run epoch after an exit."""
+NEXT_TASK = "next_task"
+"""One that says so takes orders for another task of the same array after an exit."""
 EXEC = "exec"
 """One that says so runs the commands that its orders bring beside the job."""
-ABILITIES = (RUN_AGAIN, EXEC)
+ABILITIES = (RUN_AGAIN, NEXT_TASK, EXEC)
 
 SSH_KEY_VARIABLE = "AUTOPILOT_SSH_KEY"
 """Of the machine's environment: the public key that its agent lets in."""

@@ -40,7 +40,7 @@ def measure_task(job: Job, stands: TaskCounts, candidates: Sequence[Candidate], 
     if work is None:
         return TaskMeasure(None, timedelta(0), None)
     loss = timedelta(seconds=params.timing.tick_lag_s + params.budget.detect_s) + setup + spec.checkpoint_interval
-    return TaskMeasure(setup + work, work * longer_by(job, params.deadline) + loss, cost)
+    return TaskMeasure(setup + work, work * longer_by(job, params.deadline) + loss, cost, setup)
 
 
 def machines_of(

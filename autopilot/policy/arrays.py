@@ -28,7 +28,7 @@ def course_of(array: ArraySpec, counts: TaskCounts) -> tuple[Course, JobStatus, 
     if counts.succeeded >= array.needed:
         course = Course.ENDED if not counts.open else Course.FINISH_ENOUGH
         return course, JobStatus.SUCCEEDED, Reason.COMPLETED
-    if array.max_failures is not None and counts.failed >= array.max_failures:
+    if array.max_failures is not None and counts.failed + counts.excused >= array.max_failures:
         course = Course.ENDED if not counts.open else Course.END_ALL
         return course, JobStatus.FAILED, Reason.TOO_MANY_FAILURES
     is_through = not counts.open and counts.begun >= array.count

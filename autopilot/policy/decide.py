@@ -152,7 +152,7 @@ def _while_paused(situation: Situation, main: Lease) -> Answer:
 def _why_over(main: Lease, now: datetime, params: Params) -> Reason | None:
     """Its run ended, its life did, or its host is lost."""
     if main.agent.exit_code is not None:
-        return Reason.RETRY
+        return Reason.BAD_MACHINE if main.agent.is_blamed else Reason.RETRY
     if now >= main.not_after:
         return Reason.EXPIRING
     offline_since = main.observed.offline_since

@@ -46,6 +46,8 @@ class TaskMeasure:
     """Held beside that before a deadline: an estimate that is too low, and a machine that is lost."""
     cost: Decimal | None
     """Dollars on the cheapest machine that can be had; None: nobody knows."""
+    setup: timedelta = timedelta(0)
+    """What of ``busy`` a machine takes that has to boot first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import SPEND_TYPES
 from autopilot.domain.money import ZERO
+from autopilot.domain.task_shares import share_spent
 from autopilot.ports.store.jobs import JobTitle
-from autopilot.store.leases import LIVE, SqlLeases
+from autopilot.store.leases import LIVE, SHARED, SqlLeases
 from autopilot.store.ledger import SqlLedger
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import array_tables, checkpoints, jobs, leases, ledger_entries
+from autopilot.store.schema import array_tables, checkpoints, jobs, lease_uses, leases, ledger_entries
 from autopilot.store.statements import SqlRepository, Statements
 
 _MIN_PREFIX_LENGTH = 6
@@ -131,14 +132,20 @@ class SqlJobs(SqlRepository):
 
     async def count_tasks(self, array_ids: Collection[str]) -> Mapping[str, TaskCounts]:
         key = jobs.c.array_id, jobs.c.status
-        sums = select(*key, func.count(), func.sum(jobs.c.work_done)).where(jobs.c.array_id.in_(array_ids))
+        excused = func.sum(case((jobs.c.excused > 0, 1), else_=0))
+        sums = select(*key, func.count(), func.sum(jobs.c.work_done), excused).where(jobs.c.array_id.in_(array_ids))
         found: dict[str, dict[str, int]] = {array_id: {} for array_id in array_ids}
         work: dict[str, timedelta] = {}
-        for array_id, status, count, done in await self._sql.fetch_all(sums.group_by(*key)):
+        excused_of: dict[str, int] = defaultdict(int)
+        for array_id, status, count, done, many in await self._sql.fetch_all(sums.group_by(*key)):
             found[array_id][status] = count
             if status is JobStatus.SUCCEEDED:
                 work[array_id] = done
-        return {id: TaskCounts.of(statuses, work.get(id, timedelta(0))) for id, statuses in found.items()}
+            if status is not JobStatus.FAILED:
+                excused_of[array_id] += many
+        return {
+            id: TaskCounts.of(statuses, work.get(id, timedelta(0)), excused_of[id]) for id, statuses in found.items()
+        }
 
     async def list_tasks(
         self, array_id: str, *, first: int = 0, limit: int, statuses: Collection[JobStatus] | None = None
@@ -160,7 +167,7 @@ class SqlJobs(SqlRepository):
         return next((text for (text,) in await self._sql.fetch_all(chosen)), None)
 
     async def _select(self, chosen: Any) -> tuple[Job, ...]:
-        """Six queries, however many jobs."""
+        """Seven queries, however many jobs; nine where tasks of arrays are among them."""
         rows = await self._sql.fetch_all(chosen)
         if not rows:
             return ()
@@ -170,6 +177,8 @@ class SqlJobs(SqlRepository):
             held[lease.job_id].append(lease)
         newest = {checkpoint.job_id: checkpoint for checkpoint in await self._checkpoints.list_by_jobs(ids)}
         spent = await self._sum_spent(ids)
+        array_of = list(jobs.c.keys()).index("array_id")
+        shared, estimates = await self._share_spent([row[0] for row in rows if row[array_of] is not None])
         held_back = await self._ledger.sum_held()
         return tuple(
             record_of(
@@ -178,16 +187,26 @@ class SqlJobs(SqlRepository):
                 row,
                 leases=tuple(held[row[0]]),
                 checkpoint=newest.get(row[0]),
-                spent=spent.get(row[0], ZERO),
+                spent=spent.get(row[0], ZERO) + shared.get(row[0], ZERO),
+                is_estimate=row[0] in estimates,
                 held=held_back.get(row[0], ZERO),
             )
             for row in rows
         )
 
+    async def _share_spent(self, job_ids: Sequence[str]) -> tuple[dict[str | None, Decimal], set[str | None]]:
+        """Of the machines that several tasks have used: the shares of these jobs, and which may change with a bill."""
+        if not job_ids:
+            return {}, set()
+        used = select(lease_uses.c.lease_id).where(lease_uses.c.job_id.in_(job_ids))
+        shared = await self._leases.select(leases.c.id.in_(used), leases.c.id.in_(SHARED))
+        return share_spent(shared, await self._ledger.sum_by_day([lease.id for lease in shared]) if shared else {})
+
     async def _sum_spent(self, job_ids: Sequence[str]) -> dict[str, Decimal]:
+        """On machines of their own."""
         entry = ledger_entries.c
         spend = select(entry.job_id, func.sum(entry.amount)).where(
-            entry.job_id.in_(job_ids), entry.type.in_(SPEND_TYPES)
+            entry.job_id.in_(job_ids), entry.type.in_(SPEND_TYPES), entry.lease_id.not_in(SHARED)
         )
         return {job_id: amount for job_id, amount in await self._sql.fetch_all(spend.group_by(entry.job_id))}
 

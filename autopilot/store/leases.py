@@ -1,4 +1,4 @@
-"""Leases and their spans."""
+"""Leases with their spans, and the tasks that used them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from autopilot.domain.launches import LaunchCount
-from autopilot.domain.lease import OVER, Lease, LeaseState, Span
+from autopilot.domain.lease import OVER, Lease, LeaseState, Span, TaskUse
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import lease_spans, leases
+from autopilot.store.schema import lease_spans, lease_uses, leases
 from autopilot.store.statements import SqlRepository
 
 LIVE = sorted(set(LeaseState) - OVER)
@@ -33,6 +33,10 @@ UNSETTLED = and_(
 """Over, and its bill not yet believed: of a machine that is gone, or of one that nobody knows to have been."""
 
 
+SHARED = select(lease_uses.c.lease_id).where(lease_uses.c.seq > 0)
+"""Those that several tasks have used, one after another."""
+
+
 class SqlLeases(SqlRepository):
     __slots__ = ()
 
@@ -47,10 +51,10 @@ class SqlLeases(SqlRepository):
         return (await self.select(named))[::-1]
 
     async def list_by_job(self, job_id: str) -> tuple[Lease, ...]:
-        return await self.select(leases.c.job_id == job_id)
+        return await self.list_by_jobs((job_id,))
 
     async def list_by_jobs(self, job_ids: Collection[str]) -> tuple[Lease, ...]:
-        return await self.select(leases.c.job_id.in_(job_ids)) if job_ids else ()
+        return await self.select(are_of(job_ids)) if job_ids else ()
 
     async def list_by_label(self, labels: Collection[str]) -> tuple[Lease, ...]:
         return await self.select(leases.c.label.in_(labels)) if labels else ()
@@ -101,14 +105,33 @@ class SqlLeases(SqlRepository):
             for seq, span in enumerate(lease.spans)
         ]
         await self._sql.upsert(lease_spans, spans)
+        uses = [
+            values_of(lease_uses, use, lease_id=lease.id, seq=seq)
+            for lease in ordered
+            for seq, use in enumerate(lease.uses)
+        ]
+        await self._sql.upsert(lease_uses, uses)
 
     async def select(self, *conditions: ColumnElement[bool]) -> tuple[Lease, ...]:
-        """With their spans, oldest first."""
+        """With their spans and uses, oldest first."""
         chosen = select(leases).where(*conditions)
         rows = await self._sql.fetch_all(chosen.order_by(leases.c.intended_at, leases.c.id))
         spans: dict[Any, list[Span]] = defaultdict(list)
+        uses: dict[Any, list[TaskUse]] = defaultdict(list)
         if rows:
-            of_chosen = select(lease_spans).where(lease_spans.c.lease_id.in_([row[0] for row in rows]))
+            ids = [row[0] for row in rows]
+            of_chosen = select(lease_spans).where(lease_spans.c.lease_id.in_(ids))
             for row in await self._sql.fetch_all(of_chosen.order_by(lease_spans.c.lease_id, lease_spans.c.seq)):
                 spans[row[0]].append(record_of(Span, lease_spans, row))
-        return tuple(record_of(Lease, leases, row, spans=tuple(spans[row[0]])) for row in rows)
+            their_uses = select(lease_uses).where(lease_uses.c.lease_id.in_(ids))
+            for row in await self._sql.fetch_all(their_uses.order_by(lease_uses.c.lease_id, lease_uses.c.seq)):
+                uses[row[0]].append(record_of(TaskUse, lease_uses, row))
+        return tuple(
+            record_of(Lease, leases, row, spans=tuple(spans[row[0]]), uses=tuple(uses[row[0]])) for row in rows
+        )
+
+
+def are_of(job_ids: Collection[str]) -> ColumnElement[bool]:
+    """Leases that these jobs have, and those that they had as tasks before others of their array."""
+    used = select(lease_uses.c.lease_id).where(lease_uses.c.job_id.in_(job_ids))
+    return or_(leases.c.job_id.in_(job_ids), leases.c.id.in_(used))

@@ -99,8 +99,11 @@ class SqlLedger(SqlRepository):
         return {id: OwnerTotals(posted.get(id, ZERO), reserved.get(id, ZERO)) for id in array_ids}
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
-        sums = select(_entry.job_id, func.sum(_entry.amount)).group_by(_entry.job_id)
-        held = sums.where(_entry.lease_id.in_(_select_unsettled()), _entry.type.in_(RESERVE_TYPES))
+        # By the job that has the lease now: of a reused machine other tasks have set aside, and given back.
+        sums = select(leases.c.job_id, func.sum(_entry.amount)).join_from(
+            leases, ledger_entries, _entry.lease_id == leases.c.id
+        )
+        held = sums.where(UNSETTLED, _entry.type.in_(RESERVE_TYPES)).group_by(leases.c.job_id)
         return {job_id: amount for job_id, amount in await self._sql.fetch_all(held)}
 
     async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:

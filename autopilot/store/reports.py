@@ -11,11 +11,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, extract, func, or_, select
 
 from autopilot.domain.instance import InstanceStatus
-from autopilot.domain.lease import Span
+from autopilot.domain.lease import Lease, Span
 from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine
 from autopilot.domain.reconciliation import ReconciliationRow, compare_books
-from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource
+from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource, of_task
 from autopilot.domain.time import month_bounds
+from autopilot.store.leases import SHARED, SqlLeases, are_of
 from autopilot.store.rows import record_of
 from autopilot.store.schema import (
     invoice_lines,
@@ -49,16 +50,20 @@ class SqlReports(SqlRepository):
         with_tags: bool = False,
     ) -> SpendSource:
         chosen = _within(since, before)
+        shared: tuple[Lease, ...] = ()
         if job_id is not None:
             tasks = select(jobs.c.id).where(jobs.c.array_id == job_id)
-            of_job = or_(leases.c.job_id == job_id, leases.c.job_id.in_(tasks))
+            of_job = or_(are_of((job_id,)), leases.c.job_id.in_(tasks))
             chosen.append(_sum.lease_id.in_(select(leases.c.id).where(of_job)))
-        cells = await self._cells(chosen, per)
+            shared = await SqlLeases(self._sql).select(are_of((job_id,)), leases.c.id.in_(SHARED))
+        cells = await self._cells(chosen, "day" if shared else per)
         concerned = select(_sum.lease_id).where(*chosen).distinct()
         facts = await self._facts(concerned)
         if with_tags:
             facts = await self._add_tags(facts, concerned)
-        return SpendSource(facts, cells, await self._ran(concerned), await self._spans(concerned) if with_spans else {})
+        spans = await self._spans(concerned) if with_spans else {}
+        source = SpendSource(facts, cells, await self._ran(concerned), spans)
+        return source if job_id is None or not shared else of_task(source, shared, job_id)
 
     async def reconcile(self, month: str) -> tuple[ReconciliationRow, ...]:
         first, after = month_bounds(month)

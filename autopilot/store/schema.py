@@ -27,7 +27,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.job_forecast import JobForecast
-from autopilot.domain.lease import WANTED, Lease, Span
+from autopilot.domain.lease import WANTED, Lease, Span, TaskUse
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
@@ -37,7 +37,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0025"
+REVISION = "0026"
 
 metadata = MetaData(
     naming_convention={
@@ -78,7 +78,13 @@ jobs = Table(
         Job,
         key=("id",),
         not_money=("progress",),
-        leave_out=("checkpoint", "spent", "held", "leases"),  # they are read from the tables that own them
+        leave_out=(
+            "checkpoint",
+            "spent",
+            "held",
+            "is_estimate",
+            "leases",
+        ),  # they are read from the tables that own them
         paths=JOB_PATHS,
     ),
     Column("name", Text, nullable=False),
@@ -161,7 +167,10 @@ LEASE_PATHS = {
     "exit_code": ("agent", "exit_code"),
     "failed_by_host": ("agent", "failed_by_host"),
     "agent_failures": ("agent", "failures"),
+    "is_blamed": ("agent", "is_blamed"),
+    "working_since": ("agent", "working_since"),
     "can_run_again": ("agent", "can_run_again"),
+    "can_take_next": ("agent", "can_take_next"),
     "readings": ("agent", "readings"),
     "stalled_since": ("agent", "stalled_since"),
     "anchor_work": ("anchor", "work"),
@@ -185,7 +194,7 @@ leases = Table(
         Lease,
         key=("id",),
         not_money=("disk_gb", "anchor_progress", "download_gb", "upload_gb"),
-        leave_out=("spans",),
+        leave_out=("spans", "uses"),
         paths=LEASE_PATHS,
     ),
     _refers("job_id", "jobs.id"),
@@ -214,6 +223,19 @@ lease_spans = Table(
     *columns_of(Span),
     PrimaryKeyConstraint("lease_id", "seq"),
     _refers("lease_id", "leases.id"),
+)
+
+# Of machines that tasks of arrays have used: what each of them costs is reckoned of it.
+lease_uses = Table(
+    "lease_uses",
+    metadata,
+    Column("lease_id", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    *columns_of(TaskUse),
+    PrimaryKeyConstraint("lease_id", "seq"),
+    _refers("lease_id", "leases.id"),
+    _refers("job_id", "jobs.id"),
+    Index(None, "job_id"),
 )
 
 bids = Table(

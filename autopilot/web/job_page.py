@@ -177,7 +177,8 @@ def _tell_why(job: Row, now: datetime) -> list[str]:
 
 def _tell_task(task: Row) -> TaskLine:
     reason = "" if task["status"] in ("succeeded", "running") else words.words(task["reason"])
-    return TaskLine(task["task"], task["id"], status_of(task), reason, words.money(task["posted"]))
+    cost = ("~" if task["is_estimate"] else "") + words.money(task["posted"])
+    return TaskLine(task["task"], task["id"], status_of(task), reason, cost)
 
 
 def _list_array_figures(job: Row, now: datetime) -> list[Figure]:

@@ -29,10 +29,11 @@ from .progress import Progress
 from .readings import Readings, Stillness
 from .room import Room
 from .ssh import Ssh
-from .states import ABILITIES
+from .states import ABILITIES, NEXT_TASK
 from .surroundings import WISH, Notice
 from .transfer import Abandoned, Transfer, step_aside
 from .web import Web
+from .workplace import Workplace
 
 POLL_S = 15.0
 TICK_S = 0.1
@@ -59,7 +60,7 @@ class Agent:
         self.web = Web()
         self.child = Child(self.memory["token"], self.take_output)
         self.keeper = Keeper(home, self.web, self.log, self.memory, lambda: self.machine.orders, self.speed)
-        self.home, self.room = home, Room(home)
+        self.home, self.room, self.workplace = home, Room(home), Workplace(home)
         if self.memory["zstd"] is None:
             self.memory.values["zstd"] = library() is not None
         self.keeper.compresses = self.memory["zstd"]
@@ -185,6 +186,7 @@ class Agent:
         if event[0] == "orders" and self.machine.take_orders(event[1], now):
             if has_ended and self.machine.exit is None:
                 self.progress.forget()
+            self.log.begin(event[1].get("job", ""))
             self.execs.take(event[1].get("exec"), event[2])
             url = event[1]["next_orders_url"]
             self.web.put_headers = event[1]["put_urls"]["headers"]
@@ -310,7 +312,21 @@ class Agent:
     def prefetch(self) -> None:
         self.keeper.prefetch()
 
+    def renew(self) -> None:
+        """What the task before has left goes, but for the inputs: the next one finds what the first one found."""
+        assert self.machine.orders is not None
+        work, workdir = self.machine.orders["work"], self.workdir()
+        left_by_job = [[workdir, *work["outputs"]], *filter(None, [self.checkpoint_path()])]
+        of_others = [slot["path"] for slot in self.machine.orders.get("left") or ()]
+        self.workplace.renew(workdir, [*work["inputs"], *of_others], left_by_job)
+        self.room.forget_task()
+        self.keeper.forget_task()
+        self.run_as = None
+        self.log.say("the work directory is as it was before the last task")
+
     def restore(self) -> None:
+        if not self.memory["surveyed"] and not self.memory["run_epoch"]:
+            self.memory.save(surveyed=self.workplace.survey(self.workdir()))
         run = self.keeper.restore(self.checkpoint_path())
         if run:
             self.room.keep_mlflow_run(run)
@@ -409,22 +425,25 @@ class Agent:
 
     def ship_logs(self) -> None:
         if self.machine.orders and not self.machine.is_surplus():
-            self.log.ship(self.machine.orders["put_urls"]["log"], self.web.put)
+            orders = self.machine.orders
+            self.log.ship(orders.get("job", ""), orders["put_urls"]["log"], self.web.put)
 
     def beat(self) -> None:
         machine, memory = self.machine, self.memory
         if machine.orders is None or machine.is_surplus():  # the mailbox is another machine's
             return
         self.beats += 1
-        step, progress = self.progress.read()
+        is_of_other = machine.is_of_other()  # what it knows is of another task than the one that it writes to
+        step, progress = (None, None) if is_of_other else self.progress.read()
+        last_n = None if is_of_other else memory["last_ckpt_n"]
         body = {
             **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": machine.orders["run_epoch"]},
             **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.is_saved()},
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
-            **{"last_ckpt_n": memory["last_ckpt_n"], "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
+            **{"last_ckpt_n": last_n, "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
             **self.keeper.cost,
             "readings": {**self.readings.at(self.now()), "still_s": self.still_s()},
-            "can": ABILITIES,
+            "can": [each for each in ABILITIES if each != NEXT_TASK or memory["surveyed"]],
             "ssh": self.ssh.report(),
             "notice": self.notice.report(),
             "error": self.log.error(),

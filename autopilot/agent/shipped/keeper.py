@@ -40,6 +40,22 @@ class Keeper:
         self.downloading: Transfer | None = None
         self.fetching: tuple[int, Transfer] | None = None  # of what other jobs have left: which, counted from 0
 
+    def forget_task(self) -> None:
+        """Another task's checkpoints are to come; their numbers go on. Raises ``OSError``."""
+        for snapshots in (self.snapshots, self.output_snapshots()):
+            for record in snapshots.newest_first():
+                snapshots.drop(record)
+        for stored in (self.stored, self.stored_outputs()):
+            stored.forget()
+        self.seen, self.damaged, self.cost = None, 0, {}
+        self.memory.save(next_ckpt_n=self.next_number(), last_ckpt_n=None)
+
+    def output_snapshots(self) -> Snapshots:
+        return Snapshots(self.snapshots.directory + "-outputs")
+
+    def stored_outputs(self) -> Stored:
+        return Stored(os.path.join(os.path.dirname(self.stored.path), "stored-outputs.json"))
+
     def wants(self) -> dict[str, Any]:
         """For the heartbeat: the parts for which URLs are needed next, and whether what is to be restored is harmed."""
         up, down, (left, fetching) = self.uploading, self.downloading, self.fetching or (0, None)
@@ -148,12 +164,12 @@ class Keeper:
 
     def send_outputs(self, workdir: str, patterns: list[str], run_epoch: int) -> None:
         """What the job leaves: copied, and sent beside the checkpoints."""
-        snapshots = Snapshots(self.snapshots.directory + "-outputs")
+        snapshots = self.output_snapshots()
         meta = {"run_epoch": run_epoch, "n": run_epoch, "step": None, "uploaded": False}
         snapshots.take([workdir, *patterns], meta, None)
         self.warn_of_links([workdir, *patterns])
         for record in snapshots.newest_first()[:1]:
-            stored = Stored(os.path.join(os.path.dirname(self.stored.path), "stored-outputs.json"))
+            stored = self.stored_outputs()
             transfer = self.uploading = Transfer(self.outputs_slot, self.ask, self.speed)
 
             def put_manifest(manifest: bytes) -> None:

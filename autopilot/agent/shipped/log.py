@@ -13,7 +13,8 @@ LOG_CHUNK_BYTES, LOG_BUFFER_BYTES = 256 << 10, 8 << 20
 
 class Log:
     def __init__(self, boot: int) -> None:
-        self.boot, self.next_n = boot, 0
+        self.boot, self.sent_n = boot, 0
+        self.task = self.sent_task = ""  # whose output comes now, and whose chunks ``sent_n`` counts
         self.buffer, self.chunk = bytearray(), b""
         self.problems: dict[str, str] = {}
         self.lock, self.ship_lock = threading.Lock(), threading.Lock()
@@ -40,11 +41,27 @@ class Log:
             self.buffer += data
             del self.buffer[: max(0, len(self.buffer) - LOG_BUFFER_BYTES)]
 
-    def ship(self, slots: list[dict[str, Any]], put: Callable[[str, bytes], None]) -> None:
-        """Raises ``OSError``."""
+    @property
+    def next_n(self) -> int:
+        """The number of the chunk that is sent next."""
+        return self.sent_n if self.task == self.sent_task else 0
+
+    def begin(self, task: str) -> None:
+        """What comes from now on is that task's. What the one before has not sent is dropped: it must not be mixed."""
+        with self.lock:
+            if self.task and task != self.task:
+                self.buffer.clear()
+            self.task = task
+
+    def ship(self, task: str, slots: list[dict[str, Any]], put: Callable[[str, bytes], None]) -> None:
+        """``task``: whose slots they are. Raises ``OSError``."""
         with self.ship_lock:
+            if self.sent_task != self.task:
+                self.sent_task, self.sent_n, self.chunk = self.task, 0, b""
             for slot in slots:
-                if (slot["boot"], slot["n"]) != (self.boot, self.next_n):
+                if not task == self.task == self.sent_task:
+                    return
+                if (slot["boot"], slot["n"]) != (self.boot, self.sent_n):
                     continue
                 if not self.chunk:  # a chunk once begun keeps its content until it has arrived
                     with self.lock:
@@ -54,4 +71,4 @@ class Log:
                     return
                 put(slot["url"], self.chunk)
                 self.chunk = b""
-                self.next_n += 1
+                self.sent_n += 1

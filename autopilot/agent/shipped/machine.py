@@ -4,7 +4,8 @@
 is to be done. The order of what a served machine does:
 
     code ─► inputs ─► setup ─► restore ─► run ─► checkpoint, as often as ordered ─► last checkpoint ─► outputs ─► report
-                         └───► prefetch, for as long as its role is to wait
+     ▲                   └───► prefetch, for as long as its role is to wait
+   renew, once the orders are another task's
 
 The last checkpoint comes before the report: a job that is reported as ended is saved.
 """
@@ -52,10 +53,10 @@ GOODBYES = ("destroy", "stop")  # they need not wait for another task
 class Machine:
     """Decides what to do next, from orders, results and the time; does nothing itself.
 
-    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``code prefetch restore
-    checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon`` cuts short the
-    checkpoint that is under way, for a newer one is there to be saved; ``quit`` ends the agent. Whatever happened,
-    asking again leads to what the newest orders want.
+    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``renew code prefetch
+    restore checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon`` cuts
+    short the checkpoint that is under way, for a newer one is there to be saved; ``quit`` ends the agent. Whatever
+    happened, asking again leads to what the newest orders want.
     """
 
     def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "") -> None:
@@ -75,6 +76,7 @@ class Machine:
         self.result = ENDED if self.exit else NONE
         self.has_left_files = False  # the run that ended, since this boot
         self.epoch = int(memory["run_epoch"])
+        self.job = str(memory.get("job", ""))  # whose files lie on the disk; agents of older versions do not remember
         # Of ``code``, ``inputs`` and ``setup``. An agent of an older version remembers no code.
         is_done = {"setup": memory["setup_done"], "code": memory.get("code_done", False)}
         self.prepared = frozenset(step for step, done in is_done.items() if done)
@@ -95,6 +97,7 @@ class Machine:
             "exit": asdict(self.exit) if self.exit else None,
             "dirty": self.is_dirty,
             "run_epoch": self.epoch,
+            "job": self.job,
             "permit_ends_at": self.permit_until,
         }
 
@@ -118,6 +121,7 @@ class Machine:
             self.seq = orders["seq"]
             self.permit_until = now + orders["permit_ttl_s"]
         before, self.orders, self.has_heard = self.restore_name(), orders, True
+        self.job = self.job or orders.get("job", "")
         if self.restore_name() != before:
             self.tries["restore"] = replace(self._tries("restore"), in_vain=0)
         if self.exit is not None and self._role() == "run" and self.exit.run_epoch < orders["run_epoch"]:
@@ -170,7 +174,7 @@ class Machine:
         elif task != "checkpoint" or upload.state != ABANDONED:
             self.mark_taken = upload.mark_before if task == "checkpoint" else self.mark_taken
             self._fail(task, now)
-            if task in ("code", "inputs", "restore"):
+            if task in ("renew", "code", "inputs", "restore"):
                 self._fail_in_vain(task)
 
     def quit(self, now: float, grace_s: float = 0.0) -> None:
@@ -213,7 +217,12 @@ class Machine:
     @property
     def is_dirty(self) -> bool:
         """Whether the job has run since the last upload that was taken after its end."""
-        return self.disk in (IN_USE, UNSAVED)
+        return self.disk in (IN_USE, UNSAVED) and not self.is_of_other()
+
+    def is_of_other(self) -> bool:
+        """Whether the files on the disk are those of another task than the orders': nothing of them may be sent."""
+        named = self.orders.get("job", "") if self.orders else ""
+        return bool(named) and named != self.job
 
     def is_surplus(self) -> bool:
         """Whether the orders are for another machine: one create has made both, and this one is wanted by nobody."""
@@ -285,8 +294,8 @@ class Machine:
         return self.orders["role"] if self.orders else None
 
     def _is_fenced(self) -> bool:
-        """Whether another machine does the work: this one must upload nothing."""
-        return self._role() in ("wait", "leave")
+        """Whether another machine does the work, or another work is to be done: this one must upload nothing."""
+        return self._role() in ("wait", "leave") or self.is_of_other()
 
     def _run(self, now: float) -> str | None:
         assert self.orders is not None
@@ -317,6 +326,8 @@ class Machine:
         return self._begin("prefetch", now) if self.restore_name() != self.prefetched else None
 
     def _is_prepared(self) -> bool:
+        if self.is_of_other():
+            return False
         return all(step in self.prepared or not self._asks_for(step) for step in ("code", "inputs", "setup"))
 
     def _asks_for(self, step: str) -> bool:
@@ -333,6 +344,8 @@ class Machine:
         """What ``setup`` and ``run`` need, then ``setup``."""
         if self.process.kind:
             return None
+        if self.is_of_other():
+            return self._begin("renew", now)
         for task in ("code", "inputs"):
             if self._asks_for(task) and task not in self.prepared:
                 return self._begin(task, now)
@@ -367,7 +380,7 @@ class Machine:
         is_blocked = task in self.tasks or (self.tasks and task not in GOODBYES)
         if is_blocked or now < self._tries(task).not_before:
             return None
-        self.tasks[task] = self.restore_name()
+        self.tasks[task] = str(self.orders["job"]) if task == "renew" and self.orders else self.restore_name()
         if task == "checkpoint":
             self._begin_upload()
         return task
@@ -395,7 +408,7 @@ class Machine:
     def _start_over(self) -> None:
         """Another run is ordered after an exit: what was prepared still is, and the files stay as they lie."""
         self.exit, self.result = None, move(RESULT, self.result, "start")
-        if self.has_left_files:
+        if self.has_left_files and not self.is_of_other():
             self.disk = move(DISK, self.disk, "again")
 
     def _end_run(self, epoch: int, code: int, reason: str, finished_at: str) -> None:
@@ -408,6 +421,8 @@ class Machine:
         self.tries[task] = Tries(not_before=now + (REPEAT_S if task in GOODBYES else 0))
         if task in ("code", "inputs"):
             self.prepared |= {task}
+        elif task == "renew":
+            self._forget_task(about)
         elif task == "prefetch":
             self.prefetched = about
         elif task == "checkpoint":
@@ -416,6 +431,12 @@ class Machine:
         event = "save" if task == "checkpoint" and self.upload.is_final else task
         self.disk = move(DISK, self.disk, event)
         self.result = move(RESULT, self.result, event)
+
+    def _forget_task(self, job: str) -> None:
+        """The disk is that of the task ``job`` now: of the one before nothing is left but what the setup made."""
+        self.job, self.prepared, self.prefetched = job, self.prepared & {"setup"}, ""
+        self.mark = self.mark_taken = 0
+        self.upload, self.tries, self.has_left_files = Upload(), {}, False
 
     def _fail(self, what: str, now: float) -> None:
         tries = self._tries(what)

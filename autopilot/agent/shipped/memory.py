@@ -25,13 +25,15 @@ class Memory:
             **{"boot": 0, "token": uuid.uuid4().hex, "next_orders_url": "", "orders_seq": 0, "run_epoch": 0},
             **{"permit_ttl_s": DEFAULT_TTL_S, "setup_done": False, "code_done": False, "dirty": False, "exit": None},
             "permit_ends_at": None,
+            "job": "",
+            "surveyed": False,  # whether it is known what was in the work directory before anything ran there
             "zstd": None,  # whether the image has it: what a setup installs is not there when a checkpoint is fetched
             **{"next_ckpt_n": 0, "attempted_ckpt_n": -1, "last_ckpt_n": None, "execs": []},
         }
         self.values.update(read_json(self.path) or {})
         self.values["boot"] += 1
         if is_new_container(container, self.values["token"]):  # what the setup installed went with the old one's disk
-            self.values.update(setup_done=False, code_done=False, zstd=None)
+            self.values.update(setup_done=False, code_done=False, zstd=None, surveyed=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]

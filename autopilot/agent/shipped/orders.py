@@ -41,7 +41,7 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         if asked:
             numbers += [asked["timeout_s"], asked["issued_at"]]
             texts += [asked["id"], asked["command"], asked["url"]]
-        texts.append(orders["instance"])
+        texts += [orders["instance"], orders.get("job", "")]  # daemons of older versions do not say whose work it is
         if restore:
             texts.append(restore["lease"])
         whole = all(type(flag) is bool for flag in flags) and orders["v"] == 1 and orders["role"] in ROLES

@@ -27,6 +27,12 @@ class Room:
         with zipfile.ZipFile(sys.argv[0]) as agent:
             agent.extractall(self.directory, [name for name in agent.namelist() if name.startswith(HELPER)])
 
+    def forget_task(self) -> None:
+        """What the job said by files is of the task before. Raises ``OSError``."""
+        for path in (self.progress, self.run_named, self.run_restored, self.save_request):
+            if os.path.lexists(path):
+                os.remove(path)
+
     def variables(self) -> dict[str, str]:
         found = {
             "AUTOPILOT_PROGRESS_FILE": self.progress,

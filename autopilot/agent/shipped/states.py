@@ -12,6 +12,7 @@ does not list changes nothing. ``moved`` is the only way along a table:
     disk      EMPTY ─restore─► RESTORED ─start─► IN_USE ─end──► UNSAVED   the job's files
                ▲ └────again─────▲                  ▲───restore───┤
                └───────────────────────────────────save──────────┘
+                     (``renew``, for another task, leads from each to EMPTY)
 
     upload    NONE ─begin─► SENDING ─abandon─► ABANDONED                a checkpoint on its way
                ▲──────────────┴───────end──────────┘
@@ -29,9 +30,10 @@ from typing import Any
 AGENT_STATES = ("waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left")
 """All that a heartbeat may say of its agent. The daemon knows the same words."""
 
-ABILITIES = ("run_again", "exec")
-"""What older agents cannot do. ``run_again``: take orders with a new run epoch after an exit. ``exec``: run the
-commands that orders bring beside the job."""
+NEXT_TASK = "next_task"
+ABILITIES = ("run_again", NEXT_TASK, "exec")
+"""What older agents cannot do. ``run_again``: take orders with a new run epoch after an exit. ``next_task``: take
+orders for another task of the same array after one. ``exec``: run the commands that orders bring beside the job."""
 
 SERVING, EXPIRED, QUITTING, QUITTING_EXPIRED = "serving", "expired", "quitting", "quitting_expired"
 LIFE: dict[str, dict[str, str]] = {
@@ -57,6 +59,8 @@ DISK: dict[str, dict[str, str]] = {
     IN_USE: {"end": UNSAVED, "save": RESTORED},
     UNSAVED: {"restore": IN_USE, "save": EMPTY},  # ordered to run before it had saved: it starts over
 }
+for _arrows in DISK.values():
+    _arrows["renew"] = EMPTY
 
 SENDING, ABANDONED = "sending", "abandoned"
 UPLOAD: dict[str, dict[str, str]] = {

@@ -287,6 +287,8 @@ class Job(Answer):
     """Since the last posting, by our own clock."""
     held: Money
     """What limits count beside the two."""
+    is_estimate: bool
+    """``posted`` is in part its share of a machine that other tasks used, too, and whose bill is not yet complete."""
     budget: Money | None
     run_epoch: int
     failures: int

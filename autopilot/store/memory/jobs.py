@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from autopilot.domain.array import TaskCounts
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.money import ZERO
+from autopilot.domain.task_shares import share_spent
 from autopilot.ports.store.jobs import JobTitle
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.leases import gather_leases, require
@@ -136,7 +137,8 @@ def _tasks_of(tables: MemoryTables, array_id: str) -> list[Job]:
 
 def _count(tasks: list[Job]) -> TaskCounts:
     work = sum((job.work_done for job in tasks if job.status is JobStatus.SUCCEEDED), timedelta(0))
-    return TaskCounts.of(Counter(job.status for job in tasks), work)
+    excused = sum(job.excused > 0 and job.status is not JobStatus.FAILED for job in tasks)
+    return TaskCounts.of(Counter(job.status for job in tasks), work, excused)
 
 
 def _of_owner(tables: MemoryTables, owner: int | None) -> list[Job]:
@@ -147,11 +149,17 @@ def _assemble(tables: MemoryTables, job: Job) -> Job:
     """The job with the leases that are not over, its newest checkpoint, and what it spent and holds back."""
     held = (id for id in tables.leases_by_job.get(job.id) or () if tables.live_leases.get(id))
     checkpoints = _gather_checkpoints(tables, job.id)
+    used = gather_leases(tables, tables.leases_used_by.get(job.id) or ())
+    shared = [lease for lease in used if len(lease.uses) > 1]
+    posted = {lease.id: tables.posted.get(lease.id) or {} for lease in shared}
+    shares, estimates = share_spent(shared, posted)
+    of_own = (tables.spent_by_job.get(job.id) or {}).items()
     return replace(
         job,
         leases=gather_leases(tables, held),
         checkpoint=checkpoints[-1] if checkpoints else None,
-        spent=tables.spent_by_job.get(job.id) or ZERO,
+        spent=sum((spent for id, spent in of_own if id not in posted), shares.get(job.id, ZERO)),
+        is_estimate=job.id in estimates,
         held=sum_held_of(tables, job.id),
     )
 

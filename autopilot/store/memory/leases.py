@@ -34,12 +34,12 @@ class MemoryLeases(MemoryRepository):
         return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id), reverse=True))
 
     async def list_by_job(self, job_id: str) -> tuple[Lease, ...]:
-        tables = self._access.read()
-        return gather_leases(tables, tables.leases_by_job.get(job_id) or ())
+        return await self.list_by_jobs((job_id,))
 
     async def list_by_jobs(self, job_ids: Collection[str]) -> tuple[Lease, ...]:
         tables = self._access.read()
-        return gather_leases(tables, (id for job in set(job_ids) for id in tables.leases_by_job.get(job) or ()))
+        held = {id for job in job_ids for id in tables.leases_by_job.get(job) or ()}
+        return gather_leases(tables, held | {id for job in job_ids for id in tables.leases_used_by.get(job) or ()})
 
     async def list_by_label(self, labels: Collection[str]) -> tuple[Lease, ...]:
         tables = self._access.read()

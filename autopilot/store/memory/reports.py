@@ -11,7 +11,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import SPEND_TYPES, EntryType
 from autopilot.domain.money import ZERO
 from autopilot.domain.reconciliation import ReconciliationRow, compare_books
-from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource
+from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource, of_task
 from autopilot.domain.time import month_bounds
 from autopilot.store.memory.access import MemoryRepository
 
@@ -31,9 +31,12 @@ class MemoryReports(MemoryRepository):
     ) -> SpendSource:
         tables = self._access.read()
         cells: list[Cell] = []
+        used = tables.leases_used_by.get(job_id) or () if job_id is not None else ()
+        shared = [lease for lease in filter(None, map(tables.leases.get, used)) if len(lease.uses) > 1]
+        per = "day" if shared else per
         for lease_id in tables.posted:
             lease = tables.leases.get(lease_id)
-            if lease is None or job_id not in (None, lease.job_id, self._array_of(lease)):
+            if lease is None or not (lease in shared or job_id in (None, lease.job_id, self._array_of(lease))):
                 continue
             sums: dict[tuple[CostKind, date | None], Decimal] = {}
             for (kind, day), amount in (tables.posted.get(lease_id) or {}).items():
@@ -46,12 +49,13 @@ class MemoryReports(MemoryRepository):
             lease.id: [(s.started_at, s.ended_at) for s in lease.spans if s.status is InstanceStatus.RUNNING]
             for lease in held
         }
-        return SpendSource(
+        source = SpendSource(
             {lease.id: self._facts(lease, with_tags=with_tags) for lease in held},
             cells,
             {lease_id: stretches for lease_id, stretches in ran.items() if stretches},
             {lease.id: lease.spans for lease in held if lease.spans} if with_spans else {},
         )
+        return of_task(source, shared, job_id) if shared and job_id is not None else source
 
     async def reconcile(self, month: str) -> tuple[ReconciliationRow, ...]:
         tables = self._access.read()

@@ -70,6 +70,7 @@ class MemoryTables:
         self.tasks_by_array: Rows[str, tuple[str, ...]] = rows("tasks_by_array")
         self.task_places: Rows[tuple[str, int], str] = rows("task_places")
         self.leases_by_job: Rows[str, tuple[str, ...]] = rows("leases_by_job")
+        self.leases_used_by: Rows[str, tuple[str, ...]] = rows("leases_used_by")
         self.leases_by_label: Rows[str, tuple[str, ...]] = rows("leases_by_label")
         self.live_leases: Rows[str, bool] = rows("live_leases")
         self.unsettled: Rows[str, bool] = rows("unsettled")
@@ -82,7 +83,7 @@ class MemoryTables:
         self.posted: Rows[str, Mapping[tuple[CostKind, date], Decimal]] = rows("posted")
         self.books: Rows[str, LeaseBooks] = rows("books")
         self.lines_by_lease: Rows[str, tuple[str, ...]] = rows("lines_by_lease")
-        self.spent_by_job: Rows[str, Decimal] = rows("spent_by_job")
+        self.spent_by_job: Rows[str, Mapping[str, Decimal]] = rows("spent_by_job")
         self.spent_on: Rows[date, Decimal] = rows("spent_on")
 
     def all(self) -> list[Rows[Any, Any]]:
@@ -115,12 +116,17 @@ class MemoryTables:
         if before is not None and len(before.spans) > len(lease.spans):
             # Spans are rows of their own: those that the record no longer tells stay.
             lease = replace(lease, spans=lease.spans + before.spans[len(lease.spans) :])
+        if before is not None and len(before.uses) > len(lease.uses):
+            lease = replace(lease, uses=lease.uses + before.uses[len(lease.uses) :])
         self._take_slot(before, lease)
         self.leases.put(lease.id, lease)
         _mark(self.live_leases, lease.id, lease.state not in OVER)
         is_gone = lease.state is LeaseState.GONE and lease.instance_id is not None
         _mark(self.unsettled, lease.id, lease.may_be_billed or (is_gone and lease.billing.settled_at is None))
         _move(self.leases_by_job, lease.id, before and before.job_id, lease.job_id)
+        for use in lease.uses[len(before.uses) if before else 0 :]:
+            known = self.leases_used_by.get(use.job_id) or ()
+            self.leases_used_by.put(use.job_id, known if lease.id in known else (*known, lease.id))
         _move(self.leases_by_label, lease.id, before and before.label, lease.label)
         _move(self.launches, lease.id, before and hour_of(before.intended_at), hour_of(lease.intended_at))
 
@@ -167,7 +173,9 @@ class MemoryTables:
             self.posted.put(entry.lease_id, {**sums, key: sums.get(key, ZERO) + entry.amount})
             self.spent_on.put(entry.day, (self.spent_on.get(entry.day) or ZERO) + entry.amount)
             if entry.job_id is not None:
-                self.spent_by_job.put(entry.job_id, (self.spent_by_job.get(entry.job_id) or ZERO) + entry.amount)
+                spent = self.spent_by_job.get(entry.job_id) or {}
+                more = {entry.lease_id: spent.get(entry.lease_id, ZERO) + entry.amount}
+                self.spent_by_job.put(entry.job_id, {**spent, **more})
         return True
 
     def add_invoice_line(self, line: InvoiceLine) -> None:
@@ -198,7 +206,8 @@ class MemoryTables:
     def check_references(self) -> None:
         """Every row that was written names rows that exist. Raises ``ConstraintViolated``."""
         for lease in _list_written(self.leases):
-            self._refer(f"lease {lease.id}", self.jobs, lease.job_id)
+            for job_id in (lease.job_id, *(use.job_id for use in lease.uses)):
+                self._refer(f"lease {lease.id}", self.jobs, job_id)
         for job_id in self.array_tables.changes:
             self._refer("a table", self.jobs, job_id)
         for checkpoint in _list_written(self.checkpoints):

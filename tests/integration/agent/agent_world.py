@@ -75,13 +75,16 @@ class Lease:
     host: HostPlan | None = None
     """Of a virtual machine."""
     renewing: bool = True
+    job: str = JOB
+    """Whose task it has now; its orders lie where they did."""
 
     async def write_orders(self) -> None:
         heartbeat = await self.heartbeat()
         self.seq += 1
         orders = build_orders(
             self.store,
-            job_id=JOB,
+            job_id=self.job,
+            home_id=JOB,
             lease_id=self.lease_id,
             instance_id=self.instance_id,
             run_epoch=self.run_epoch,
@@ -113,7 +116,7 @@ class Lease:
         return self.seq
 
     async def heartbeat(self) -> Heartbeat | None:
-        data = await self.store.get(heartbeat_key(JOB, self.lease_id))
+        data = await self.store.get(heartbeat_key(self.job, self.lease_id))
         if data is None:
             return None
         heartbeat = parse_heartbeat(data)
@@ -121,7 +124,7 @@ class Lease:
         return heartbeat
 
     async def exit(self) -> ExitRecord | None:
-        data = await self.store.get(exit_key(JOB, self.lease_id))
+        data = await self.store.get(exit_key(self.job, self.lease_id))
         return None if data is None else parse_exit(data)
 
     async def until(self, what: str, wanted: Callable[[Heartbeat], bool], within_s: float = 20) -> Heartbeat:
@@ -137,7 +140,7 @@ class Lease:
         return answer
 
     def log(self) -> str:
-        chunks = (self.store.root / "jobs" / JOB / self.lease_id / "log").glob("*")
+        chunks = (self.store.root / "jobs" / self.job / self.lease_id / "log").glob("*")
         in_order = sorted(chunks, key=lambda path: tuple(map(int, path.name.split("-"))))
         return "".join(path.read_text() for path in in_order)
 

@@ -18,7 +18,7 @@ from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import exec_key, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
-from autopilot.mailbox.wire import EXEC, RUN_AGAIN
+from autopilot.mailbox.wire import EXEC, NEXT_TASK, RUN_AGAIN
 from tests.checkpoint_data import a_part, an_index
 
 ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
@@ -31,7 +31,10 @@ class Agent:
 
     store: LocalBlobStore
     job_id: str
+    """Of the task that it has now."""
     lease_id: str
+    home_id: str
+    """Of the one that it was rented for."""
     boot: int = 0
     seq: int = 0
     run_epoch: int = 0
@@ -40,6 +43,8 @@ class Agent:
     step: int = 0
     saved_step: int = 0
     next_checkpoint: int = 0
+    first_checkpoint: int = 0
+    """Of its present task: numbers go on."""
     claims_sent: int = 0
     """Bytes, as it says."""
     acted_at: datetime | None = None
@@ -51,12 +56,17 @@ class Agent:
 
     async def act(self, boot: int, agents: Agents, now: datetime) -> None:
         """Read the orders, do what they say since the last time, and report."""
-        data = await self.store.get(orders_key(self.job_id, self.lease_id))
+        data = await self.store.get(orders_key(self.home_id, self.lease_id))
         if data is None:
             return
         orders = json.loads(data)
         if boot != self.boot:  # whatever ran was killed with the machine; its disk is still there
             self.boot, self.seq, self.state, self.saved, self.step = boot, 0, "waiting", False, self.saved_step
+        if orders["job"] != self.job_id and agents.can_take_next:
+            assert self.state == "finished", "a task is handed over after its end"
+            self.job_id, self.state, self.saved = orders["job"], AgentState.WAITING, False
+            self.step = self.saved_step = 0
+            self.first_checkpoint = self.next_checkpoint
         await self._obey(orders, agents, now)
         if orders["exec"] and agents.exec_answer is not None:
             call_id = orders["exec"]["id"]
@@ -91,7 +101,7 @@ class Agent:
             return
         if self.step >= total_steps:
             await self._checkpoint(now)
-            record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch))
+            record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch, self.lease_id))
             await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
             self.state = "finished"
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
@@ -126,9 +136,13 @@ class Agent:
             state=self.state,
             saved=self.saved,
             step=self.step,
-            last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint else None,
+            last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint > self.first_checkpoint else None,
             next_checkpoint=self.next_checkpoint,
-            can=(*[RUN_AGAIN] * agents.can_run_again, *[EXEC] * agents.can_exec),
+            can=(
+                *[RUN_AGAIN] * agents.can_run_again,
+                *[NEXT_TASK] * agents.can_take_next,
+                *[EXEC] * agents.can_exec,
+            ),
             bytes_sent=self.claims_sent,
             ssh=agents.ssh,
         )
@@ -140,7 +154,8 @@ class Agents:
 
     Those of runs from ``ends_well_from`` on end well. Agents of the version before cannot run again on one machine.
     What they answer to a command beside the job is ``exec_answer``, or nothing; ``execs`` are those that they ran.
-    ``steps_of`` a job come before ``total_steps``; as many attempts of a job as ``failures`` says end with 1.
+    On ``failing`` leases every run fails. ``steps_of`` a job come before ``total_steps``; as many attempts of a job as
+    ``failures`` says end with 1.
     """
 
     def __init__(self, store: LocalBlobStore, market: SandboxMarket) -> None:
@@ -148,17 +163,20 @@ class Agents:
         self.ssh: SshLogin | None = None
         self.exit_code = 0
         self.ends_well_from: int | None = None
-        self.can_run_again = self.can_exec = True
+        self.can_run_again = self.can_take_next = self.can_exec = True
         self.exec_answer: ExecAnswer | bytes | None = ExecAnswer(0, b"", False, "exited")
         self.execs: list[str] = []
         self.deaf: set[str] = set()
         self.steps_of: dict[str, int] = {}
         self.failures: Counter[str] = Counter()
+        self.failing: set[str] = set()
         self._store = store
         self._market = market
         self._by_instance: dict[int, Agent] = {}
 
-    def take_exit_code(self, job_id: str, run_epoch: int) -> int:
+    def take_exit_code(self, job_id: str, run_epoch: int, lease_id: str) -> int:
+        if lease_id in self.failing:
+            return 1
         if self.failures[job_id] > 0:
             self.failures[job_id] -= 1
             return 1
@@ -172,7 +190,9 @@ class Agents:
             told = ORDERS.search(instance.order.onstart or "")
             if instance.container is not Container.RUNNING or told is None or told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_instance.setdefault(instance.id, Agent(self._store, **told.groupdict()))
+            agent = self._by_instance.setdefault(
+                instance.id, Agent(self._store, **told.groupdict(), home_id=told["job_id"])
+            )
             await agent.act(instance.boots, self, now)
         self._check_one_at_work()
 

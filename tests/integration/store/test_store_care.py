@@ -26,7 +26,7 @@ from autopilot.domain.drift import Drift, DriftKind
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job_forecast import JobForecast
-from autopilot.domain.lease import LeaseState
+from autopilot.domain.lease import LeaseState, TaskUse
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
 from autopilot.domain.token import Scope, Token
@@ -80,7 +80,8 @@ async def fill(url: str) -> None:
     note = Note("floor", (("usd", Decimal("1.10")), ("n", 1), ("x", 1.5), ("text", "ü"), ("none", None)))
     store = await open_store(url)
     async with store.transaction() as work:
-        await work.jobs.save(a_job(leases=(lease, a_lease("gone", state=LeaseState.GONE))))
+        gone = a_lease("gone", state=LeaseState.GONE, uses=(TaskUse("job-000001", START, START),))
+        await work.jobs.save(a_job(leases=(lease, gone)))
         await work.jobs.keep_table("job-000001", "LR\n0.1\n")
         await work.leases.save(a_lease("orphan", None))
         await work.checkpoints.add(a_checkpoint(3))

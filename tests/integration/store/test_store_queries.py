@@ -26,4 +26,4 @@ async def test_open_jobs_take_the_same_few_queries_however_many_jobs(store: SqlS
             assert len(await work.jobs.list_open()) == 20
     finally:
         event.remove(Engine, "before_cursor_execute", count)
-    assert len(queries) == 6
+    assert len(queries) == 7

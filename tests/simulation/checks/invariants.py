@@ -65,6 +65,7 @@ CHECKERS = {
     "S29": "each due instant of a schedule becomes one job at most, no earlier than it is due, and none beside another",
     "S30": "the firings of a schedule together stay within its budget at every instant, excused spend apart",
     "S31": "each task of an array is there once, and no more of them are open than the array allows",
+    "S32": "a task runs on its own files: nothing of the task that had its machine before is taken for its own",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -369,6 +370,8 @@ class Invariants:
 
     def begin_run(self, box: Box, epoch: int, step: int) -> None:
         """The user's command starts from so many steps."""
+        if box.disk.owner not in (None, box.job_id):
+            self.add_violation("S32", f"{box.key} runs {box.job_id} on the files of {box.disk.owner}")
         newest = None if self.is_ledger_old else self._newest.get(box.job_id or "")
         job = self.ground.committed.get("jobs", {}).get(box.job_id)
         if newest is None or job is None or job.run_epoch != epoch:

@@ -89,6 +89,8 @@ class Disk:
     snapshot: tuple[int, int, int] | None = None
     """(run epoch, number, step) of the newest one here."""
     is_uploaded: bool = False
+    owner: str | None = None
+    """The job whose files they are; None: there are none."""
 
 
 @dataclass(slots=True)

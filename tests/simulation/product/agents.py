@@ -136,6 +136,7 @@ class SimAgent:
             url = orders["next_orders_url"]
             self.memory.update(next_orders_url=url, permit_ttl_s=orders["permit_ttl_s"])
             self.urls = [url, self.first_url]
+            self.box.job_id = orders["job"] if self.box.job_id else None
             if not self.machine.life.is_expired and orders["seq"] > seq:
                 self.box.permit_until_s = self.ground.now_s + orders["permit_ttl_s"]
 
@@ -191,7 +192,7 @@ class SimAgent:
             self.ground.loop.after(0.3, self._report)
         elif command == "checkpoint":
             self._take_checkpoint()
-        elif command == "inputs" or self.box.is_broken != "never ready":
+        elif command in ("inputs", "renew") or self.box.is_broken != "never ready":
             self.ground.loop.after(self._transfer_s(), getattr(self, f"_{command}"))
 
     def _transfer_s(self) -> float:
@@ -207,6 +208,7 @@ class SimAgent:
                 ground.loop.after(self.rng.uniform(20, 90), self._ended, self.process_n, 0)
             return
         ground.check.begin_run(box, machine.epoch, box.disk.step)
+        box.disk.owner = box.disk.owner or box.job_id
         if box.is_broken == "fails" or ground.is_doomed(box.job_id):
             ground.loop.after(self.rng.uniform(60, 1800), self._ended, self.process_n, 1)
         elif not box.is_broken:
@@ -330,6 +332,13 @@ class SimAgent:
         is_there = self.box.state is not State.OFFLINE and self.box.is_broken != "never ready"
         self._done("inputs", is_there and not self.box.is_suspended)
 
+    def _renew(self) -> None:
+        """Nothing of the task before is left on the disk."""
+        disk = self.box.disk
+        disk.step, disk.snapshot, disk.is_uploaded, disk.owner = 0, None, False, None
+        self.memory["last_ckpt_n"] = None
+        self._done("renew", self.is_on and not self.box.is_suspended)
+
     def _prefetch(self) -> None:
         try:
             self._fetch()
@@ -351,6 +360,7 @@ class SimAgent:
             ordered = None
         self.damaged = 0
         if ordered is not None and (orders := self.machine.orders):
+            disk.owner = orders["job"]
             self.ground.check.restore(self.box, orders["restore"]["lease"], ordered[1])
         found = [snapshot for snapshot in (ordered, disk.snapshot) if snapshot is not None]
         newest = max(found, key=lambda snapshot: snapshot[:2], default=None)
@@ -386,7 +396,8 @@ class SimAgent:
             **{"v": 1, "boot": self.memory["boot"], "seq": self.beats, "run_epoch": orders["run_epoch"]},
             **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.is_saved()},
             **{"step": step * (1000 if is_lie else 1), "progress": None, "bytes_sent": self.bytes_sent},
-            **{"last_ckpt_n": self.memory["last_ckpt_n"], "next_ckpt_n": self.memory["next_ckpt_n"]},
+            **{"last_ckpt_n": None if machine.is_of_other() else self.memory["last_ckpt_n"]},
+            **{"next_ckpt_n": self.memory["next_ckpt_n"]},
             **{"restore_failed": self.damaged > 0, "can": ABILITIES},
         }
         beat = stored(json.dumps(body).encode()) if self._liar is None else self._liar.heartbeat(body)

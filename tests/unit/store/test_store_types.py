@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from autopilot.domain.job import Checkpoint, Job
-from autopilot.domain.lease import Lease, Span
+from autopilot.domain.lease import Lease, Span, TaskUse
 from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
@@ -79,8 +79,9 @@ def test_only_known_codes_are_written() -> None:
 @pytest.mark.parametrize(
     ("table", "record", "elsewhere"),
     [
-        (schema.jobs, Job, {"checkpoint", "spent", "held", "leases"}),
-        (schema.leases, Lease, {"spans"}),
+        (schema.jobs, Job, {"checkpoint", "spent", "held", "is_estimate", "leases"}),
+        (schema.leases, Lease, {"spans", "uses"}),
+        (schema.lease_uses, TaskUse, ()),
         (schema.lease_spans, Span, ()),
         (schema.checkpoints, Checkpoint, ()),
         (schema.ledger_entries, LedgerEntry, ()),

@@ -1,0 +1,194 @@
+"""Machines that run one task of an array after another, by the engine's own ticks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from engine_world import World, a_world
+from interrupted_store import Killed, Moment
+from test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
+from test_engine_kills import Wrapper
+
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.money import ZERO
+from autopilot.domain.reasons import Reason
+from autopilot.mailbox.keys import exit_key, heartbeat_key
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat
+
+D = Decimal
+ONE_ATTEMPT = "[retry]\nmax_attempts = 1\n"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path) as made:
+        made.agents.total_steps = 100
+        made.limits = WIDE
+        await made.restart()
+        await made.tick()
+        yield made
+
+
+async def machines_of(world: World) -> dict[str, Lease]:
+    """All that any task of the array ever had, by lease."""
+    async with world.store.snapshot() as uow:
+        leases = await uow.leases.list_by_jobs([task.id for task in await tasks_of(world)])
+    return {lease.id: lease for lease in leases}
+
+
+async def until_task_runs(world: World, number: int) -> Job:
+    for _ in range(100):
+        for task in await tasks_of(world):
+            if task.task == number and task.status is JobStatus.RUNNING:
+                return task
+        await world.tick()
+    raise AssertionError(f"task {number} does not run: {await stands(world)}")
+
+
+async def test_the_next_task_runs_without_a_boot_and_tasks_add_up_to_the_bills(world: World) -> None:
+    await submit(world, an_array("count = 6", "parallel = 2"))
+    await until_task_runs(world, 3)
+    halfway = [task for task in await tasks_of(world) if task.status is JobStatus.SUCCEEDED]
+    assert halfway
+    assert all(task.is_estimate for task in halfway), "a bill may change what the machine has cost"
+    shown = await world.jobs.show(f"train/{halfway[0].task}")
+    assert shown["job"]["is_estimate"]
+    assert shown["leases"], "the machine that it had is told of still"
+    await until_ended(world, JobStatus.SUCCEEDED)
+    await world.until_settled()
+    assert await runs_of(world) == [1] * 6
+    leases = await machines_of(world)
+    assert len(leases) == len(world.sent("instance.created")) == 2, "two machines for six tasks"
+    assert sum(len(lease.uses) for lease in leases.values()) == 6
+    async with world.store.snapshot() as uow:
+        posted = await uow.ledger.sum_by_day(list(leases))
+        by_report = [await uow.reports.sum_spend(job_id=task.id) for task in await tasks_of(world)]
+        events = [record.name for record in await uow.events.list_after()]
+    tasks = await tasks_of(world)
+    total = sum((sum(days.values(), ZERO) for days in posted.values()), ZERO)
+    assert sum((task.spent for task in tasks), ZERO) == total > 0
+    assert all(task.spent > 0 for task in tasks)
+    assert [sum((cell.amount for cell in source.cells), ZERO) for source in by_report] == [task.spent for task in tasks]
+    assert not any(task.is_estimate for task in tasks)
+    assert events.count("lease.inherited") == events.count("lease.handed_over") == 4
+    shown = await world.jobs.show("train/5")
+    assert D(shown["job"]["posted"]) == D(shown["spend"]["posted"]) == tasks[5].spent
+
+
+async def test_agents_that_cannot_are_released_as_before(world: World) -> None:
+    world.agents.can_take_next = False
+    await submit(world, an_array("count = 3", "parallel = 1"))
+    await until_ended(world, JobStatus.SUCCEEDED)
+    await world.until_settled()
+    assert len(world.sent("instance.created")) == 3
+    assert not any(lease.is_shared for lease in (await machines_of(world)).values())
+
+
+async def test_what_the_task_before_could_write_is_refused_and_what_it_says_is_not_believed(world: World) -> None:
+    await submit(world, an_array("count = 2", "parallel = 1"))
+    first = await until_task_runs(world, 0)
+    assert first.main is not None
+    lease_id = first.main.id
+    second = await until_task_runs(world, 1)
+    assert second.main is not None
+    assert second.main.id == lease_id
+    admitted = json.loads((world.root / "mailbox-leases.json").read_text())["leases"]
+    assert list(admitted) == [f"jobs/{second.id}/{lease_id}"], "what is signed for the first is refused"
+    agent = world.agents.of(second.main.instance_id)
+    old_epoch = first.run_epoch
+    said = Heartbeat(agent.boot, agent.seq + 5, old_epoch, 1, "finished", step=99, progress=1.0)  # type: ignore[arg-type]
+    for job_id in (first.id, second.id):
+        await world.blobs.put(exit_key(job_id, lease_id), ExitRecord(old_epoch, 1).to_json())
+        await world.blobs.put(heartbeat_key(job_id, lease_id), said.to_json())
+    world.agents.deaf.add(lease_id)
+    await world.tick()
+    (_, now) = await tasks_of(world)
+    assert (now.failures, now.exit_code, now.progress) == (0, None, None)
+    assert (await tasks_of(world))[0].status is JobStatus.SUCCEEDED
+    world.agents.deaf.clear()
+    agent.seq += 5
+    await until_ended(world, JobStatus.SUCCEEDED)
+    assert await runs_of(world) == [1, 1]
+
+
+async def test_a_machine_that_fails_a_task_at_once_gets_no_more_and_the_task_no_attempt_less(world: World) -> None:
+    world.agents.total_steps = 30
+    await submit(world, an_array("count = 3", "parallel = 1", more=ONE_ATTEMPT))
+    first = await until_task_runs(world, 0)
+    assert first.main is not None
+    world.agents.failing.add(first.main.id)
+    await until_ended(world, JobStatus.SUCCEEDED)
+    assert set((await stands(world)).values()) == {JobStatus.SUCCEEDED}
+    tasks, leases = await tasks_of(world), await machines_of(world)
+    assert [(task.failures, task.excused) for task in tasks] == [(0, 1), (0, 0), (0, 0)]
+    assert len(leases) == 2
+    bad = leases.pop(first.main.id)
+    assert (bad.reason, len(bad.uses)) == (Reason.BAD_MACHINE, 1)
+    assert bad.machine_id not in {lease.machine_id for lease in leases.values()}
+
+
+async def test_a_task_that_fails_at_once_everywhere_fails_by_itself(world: World) -> None:
+    world.agents.total_steps, world.agents.exit_code = 30, 1
+    await submit(world, an_array("count = 1", more=ONE_ATTEMPT))
+    await until_ended(world, JobStatus.FAILED)
+    (task,) = await tasks_of(world)
+    assert (task.failures, task.excused, task.status) == (1, 1, JobStatus.FAILED)
+    assert len(await machines_of(world)) == 2
+
+
+async def test_excused_failures_count_once_towards_the_most(world: World) -> None:
+    world.agents.total_steps, world.agents.exit_code = 30, 1
+    await submit(world, an_array("count = 6", "parallel = 3", "max_failures = 3"))
+    job = await until_ended(world, JobStatus.FAILED)
+    assert job.reason is Reason.TOO_MANY_FAILURES
+    assert len(await machines_of(world)) <= 5, "little was rented for what fails everywhere"
+
+
+async def test_two_tasks_in_a_row_that_fail_on_a_machine_run_elsewhere(world: World) -> None:
+    await submit(world, an_array("count = 4", "parallel = 1", more=ONE_ATTEMPT))
+    first = await until_task_runs(world, 0)
+    assert first.main is not None
+    world.agents.failing.add(first.main.id)
+    second = await until_task_runs(world, 1)
+    assert second.main is not None
+    assert second.main.id == first.main.id, "one failure that took its time says nothing of the machine"
+    assert (await stands(world))[0] is JobStatus.FAILED
+    await until_ended(world, JobStatus.SUCCEEDED)
+    tasks, leases = await tasks_of(world), await machines_of(world)
+    assert [(task.failures, task.excused) for task in tasks] == [(0, 1), (0, 1), (0, 0), (0, 0)]
+    assert leases[first.main.id].reason is Reason.BAD_MACHINE
+    assert len(leases) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(8, 40, 4))
+async def test_killed_at_any_commit_nothing_is_handed_over_twice(tmp_path: Path, number: int, moment: Moment) -> None:
+    wrapper = Wrapper()
+    async with a_world(tmp_path, wrapper) as world:
+        world.agents.total_steps = 20
+        await world.tick()
+        await submit(world, an_array("count = 5", "parallel = 2"))
+        assert wrapper.store is not None
+        wrapper.store.kill_at, wrapper.store.moment = wrapper.store.transactions + number, moment
+        kills = 0
+        for _ in range(200):
+            try:
+                await world.tick()
+            except Killed:
+                kills += 1
+                await world.restart()
+            if (await world.job()).status.is_final:
+                break
+        assert kills == 1
+        assert await stands(world) == dict.fromkeys(range(5), JobStatus.SUCCEEDED)
+        assert await runs_of(world) == [1] * 5
+        await world.until_settled()
+        leases = await machines_of(world)
+        assert len(leases) == len(world.sent("instance.created")) == 2
+        assert sum(len(lease.uses) for lease in leases.values()) == 5
