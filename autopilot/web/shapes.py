@@ -73,7 +73,8 @@ def deadline_of(job: Row, now: datetime) -> DeadlineWords | None:
         return DeadlineWords(
             "✓" if is_met else "✕", "met" if is_met else "missed", "", f"it was due {words.moment(at)}"
         )
-    sign, word, tone = VERDICTS.get(job["verdict"] or "", ("", "not judged", ""))
+    unjudged = ("", "for all its tasks", "") if job.get("tasks") else ("", "not judged", "")
+    sign, word, tone = VERDICTS.get(job["verdict"] or "", unjudged)
     due = f"in {words.duration(at - now)}" if at > now else f"was due {words.duration(now - at)} ago"
     slack = job["slack_s"]
     spare = "" if slack is None else f", {words.duration(abs(slack))} {'short' if slack < 0 else 'to spare'}"

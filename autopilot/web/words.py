@@ -99,4 +99,7 @@ def tell_decision(decision: dict[str, Any]) -> str:
         note["numbers"] for note in decision["notes"] if note["topic"] == "option" and note["numbers"].get("chosen")
     )
     option = next(chosen, None)
+    width = next((note["numbers"] for note in decision["notes"] if note["topic"] == "width"), None)
+    if width is not None:
+        return f"{width['tasks']} of its tasks at once"
     return "nothing was to be done" if option is None else f"the best option: {words(option['option'])}"

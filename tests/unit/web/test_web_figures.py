@@ -22,7 +22,7 @@ from autopilot.domain.lease import LeaseState, Span
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleStatus
 from autopilot.store.memory.store import MemoryStore
-from autopilot.web import job_page, money_page, now_page, svg
+from autopilot.web import job_page, money_page, now_page, svg, words
 from autopilot.web.site import PageSite
 from autopilot.web.source import READER
 from tests.contract.store_schedules import a_schedule
@@ -212,10 +212,18 @@ def _dollars(cell: str) -> Decimal:
     return D(cell.replace("$", "").replace(",", ""))
 
 
+def test_a_decision_of_an_array_is_how_many_tasks_run_at_once() -> None:
+    note = {"topic": "width", "numbers": {"tasks": 4, "bound": "price", "cheap": 4, "begun": 2, "count": 9}}
+    assert words.tell_decision({"actions": (), "vetoes": (), "notes": (note,)}) == "4 of its tasks at once"
+    assert words.tell_decision({"actions": (), "vetoes": (), "notes": ()}) == "nothing was to be done"
+
+
 async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
     store = MemoryStore()
     array = a_job("array-000001", name="sweep", status=JobStatus.RUNNING, reason=Reason.TASKS_OPEN)
-    spec = replace(array.spec, array=ArraySpec(5, parallel=2, max_failures=3), budget=D(4))
+    spec = replace(
+        array.spec, array=ArraySpec(5, parallel=2, max_failures=3), budget=D(4), deadline=NOW + timedelta(hours=9)
+    )
     stands = ((0, JobStatus.SUCCEEDED), (1, JobStatus.FAILED), (2, JobStatus.RUNNING))
     async with store.transaction() as work:
         await work.jobs.save(replace(array, spec=spec))
@@ -242,6 +250,8 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
     (row,) = [row for row in now.open if row.job["name"].startswith("sweep")]
     assert row.strip != svg.NOTHING, "its last hours are those of its tasks' machines"
     assert (row.job["name"], row.done, row.work) == ("sweep", "20\u00a0%", "1/5 done, 1 running, 1 failed")
+    assert row.deadline is not None
+    assert (row.deadline.word, row.deadline.due) == ("for all its tasks", "in 9\u00a0h")
     given = {"page": page, "log": (), "done": "", "chosen": ""}
     read = PageReader(PageSite().render("job.html", "/jobs/array-000001", READER, **given))
     assert "/jobs/task-1" in read.links
