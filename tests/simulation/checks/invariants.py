@@ -66,6 +66,8 @@ CHECKERS = {
     "S30": "the firings of a schedule together stay within its budget at every instant, excused spend apart",
     "S31": "each task of an array is there once, and no more of them are open than the array allows",
     "S32": "a task runs on its own files: nothing of the task that had its machine before is taken for its own",
+    "S33": "what the tasks of a machine have cost adds up to what is posted for it",
+    "S34": "a machine that failed a task at once, or two in a row, gets no more",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -141,7 +143,7 @@ class Invariants:
         self._holds = Holds(ground, markets, self._unless_old)
         self._allowances = Allowances(ground, self._unless_old)
         self._firings = Firings(ground, self._unless_old)
-        self._arrays = Arrays(ground, self._unless_old)
+        self._arrays = Arrays(ground, self._boxes, self._unless_old)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -253,6 +255,7 @@ class Invariants:
                 self._conduct.change_lease(before, lease, tables)
                 self._holds.change(before, lease, tables)
                 self._dependants.change_lease(before, lease, tables)
+                self._arrays.change_lease(before, lease, tables)
         for job_id, job in tables.jobs.changes.items():
             if job is not None:
                 known_job = self.ground.committed.get("jobs", {}).get(job_id)
@@ -394,6 +397,7 @@ class Invariants:
         self._holds.look()
         self._allowances.look()
         self._firings.look()
+        self._arrays.look()
         self._machines()
         self._unready()
         self._check_destroys()

@@ -155,6 +155,8 @@ class Box:
     """Rows of the catalogue by which its host lies."""
     troubled_s: float = 0.0
     """When it was last cut off or suspended."""
+    failures: list[tuple[str | None, float]] = field(default_factory=list)
+    """(job, seconds that it took) of the runs in a row that have failed here."""
     disk: Disk = field(default_factory=Disk)
     agent: Agent | None = None
 

@@ -159,6 +159,9 @@ STORIES: dict[str, Scenario] = {
         length_s=3600.0,
     ),
     "an array, killed over": _story((700.0, "kill"), minutes=5, array=ArraySpec(3, parallel=2), length_s=3600.0),
+    "an array, its first machine fails whatever runs there": _story(
+        (40.0, "first fails"), minutes=5, array=ArraySpec(4, parallel=1), max_attempts=1, length_s=12_000.0
+    ),
     "an array, its budget used up": _story(
         minutes=120, array=ArraySpec(4, parallel=4), budget=D("0.55"), work_estimate=None, length_s=9000.0
     ),

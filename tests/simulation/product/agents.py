@@ -238,6 +238,10 @@ class SimAgent:
             return
         if self.machine.process.kind == "run":
             self.box.disk.step = self._files_step()
+            if code == 0:
+                self.box.failures.clear()
+            elif code == 1:
+                self.box.failures.append((self.box.job_id, self.ground.now_s - self.ran_from_s))
             if code == 0 and self.box.job_id is not None:
                 self.ground.finished.add(self.box.job_id)
         self.machine.end_process(code, self.ground.now_s, "then")

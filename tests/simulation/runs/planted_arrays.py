@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from autopilot.engine import arrays
+from autopilot.agent.shipped.machine import Machine
+from autopilot.domain import evolve, task_shares
+from autopilot.domain.money import from_nano
+from autopilot.domain.zones import share_out
+from autopilot.engine import arrays, reuse
 from autopilot.policy.guard import Exposure
 from autopilot.policy.width import choose_width
 from autopilot.store.memory.jobs import MemoryJobs
@@ -46,3 +50,22 @@ def _unbounded_width() -> Patches:
         return type(width)(width.tasks + 3, width.bound, width.cheap, width.for_deadline, width.payable)
 
     return [(arrays, "choose_width", wide)]
+
+
+@bug("a task goes on from the checkpoint of the task that had its machine before")
+def _mixed_checkpoints() -> Patches:
+    return [(Machine, "is_of_other", lambda self: False)]
+
+
+@bug("a nano-dollar is lost where a machine's cost is shared among its tasks")
+def _lossy_split() -> Patches:
+    def lossy(amount: Any, weights: Any) -> Any:
+        *first, last = share_out(amount, weights)
+        return [*first, last - from_nano(1)] if last > 0 else [*first, last]
+
+    return [(task_shares, "share_out", lossy)]
+
+
+@bug("a machine that fails whatever runs there gets one task after another")
+def _black_hole_fed() -> Patches:
+    return [(evolve, "speaks_of_machine", lambda *_: False), (reuse, "RUNS_PER_MACHINE", 99)]
