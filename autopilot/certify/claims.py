@@ -7,10 +7,11 @@ has a switch that breaks each of these.
 from __future__ import annotations
 
 from autopilot.certify.claim import HOW, MarketClaim, Step
+from autopilot.certify.mithril import MITHRIL
 from autopilot.certify.runpod import RUNPOD
 from autopilot.certify.vastai import VASTAI
 
-CLAIMS = (*VASTAI, *RUNPOD)
+CLAIMS = (*VASTAI, *RUNPOD, *MITHRIL)
 
 
 def claims_of(market: str) -> tuple[MarketClaim, ...]:

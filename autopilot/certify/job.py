@@ -19,6 +19,8 @@ MOST_BUDGET = Decimal(5)
 LEAST_BUDGET = Decimal("0.25")
 MOST_HOURLY = Decimal("0.60")
 """$/h: a certification takes about an hour."""
+MOST_HOURLY_OF = {"mithril": Decimal("3.00")}
+"""The same where there are no small machines."""
 IMAGE = "python:3.12-slim"
 LARGE_IMAGE = "tensorflow/tensorflow:2.15.0-gpu"
 LARGE_IMAGE_GB = Decimal(3)
@@ -31,6 +33,8 @@ PORT = 70_022
 """Asked for by every machine of a certification, as ``ssh`` asks for it (``mailbox.wire.SSH_PORT``)."""
 GPUS = ("RTX 3060", "RTX 3090", "RTX 4090")
 """Small ones that the markets have plenty of."""
+GPUS_OF = {"mithril": ("A100 SXM4", "H100 SXM", "A100 PCIE")}
+"""The smallest where there are no others."""
 
 # SIGTERM lets a file on the disk grow for as long as the process lives; the run after it tells its length.
 PROGRAM = f"""python3 -u -c '
@@ -75,10 +79,10 @@ def spec_for(market: str, budget: Decimal, gpus: tuple[str, ...], now: datetime)
         name=f"certify-{market}",
         image=LARGE_IMAGE if market in BILLS_TRAFFIC else IMAGE,
         run=PROGRAM,
-        gpus=tuple(GpuChoice(name) for name in gpus or GPUS),
+        gpus=tuple(GpuChoice(name) for name in gpus or GPUS_OF.get(market, GPUS)),
         trust=Trust.VERIFIED,
         disk_gb=DISK_GB,
-        max_hourly=MOST_HOURLY,
+        max_hourly=MOST_HOURLY_OF.get(market, MOST_HOURLY),
         spot_policy=SpotPolicy.AUTO,
         deadline=now + LONGEST,
         fall_back=False,

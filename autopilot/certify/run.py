@@ -97,8 +97,10 @@ class Turn:
 
 def choose(run: Run, *, allow_spot: bool = True) -> tuple[Offer, CapacityType, Decimal] | None:
     """The cheapest small machine, by a bid where the market has spot, else on demand; with the bid or the price."""
-    offers = [each for each in eligible(run.job, run.market, run.now, run.params) if each.on_demand_price is not None]
-    has_spot = allow_spot and run.market.providers[run.job.certifies].capabilities.spot
+    able = run.market.providers[run.job.certifies].capabilities
+    found = eligible(run.job, run.market, run.now, run.params)
+    offers = [each for each in found if each.on_demand_price is not None or not able.on_demand]
+    has_spot = allow_spot and able.spot
     bids = [(offer, _bid(run, offer, FIRST)) for offer in offers if has_spot and offer.floor is not None]
     possible = [(offer, bid) for offer, bid in bids if bid is not None]
     if possible:

@@ -17,6 +17,7 @@ from decimal import ROUND_FLOOR, Decimal
 
 from autopilot.certify.claim import Step
 from autopilot.certify.claims import claims_of, settled_by
+from autopilot.certify.give_back import give_back
 from autopilot.certify.pull import pull
 from autopilot.certify.run import (
     FIRST,
@@ -43,7 +44,7 @@ from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, SaveAn
 from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, StepMark
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Slot
-from autopilot.domain.money import ZERO, Number
+from autopilot.domain.money import CENT, ZERO, Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
@@ -62,6 +63,8 @@ RESUMES_WITHIN = timedelta(minutes=10)
 GOES_WITHIN = timedelta(minutes=6)
 """From the end of its permit until a machine that ends itself is missing from the lists."""
 MOST_CALLS = 3
+RUN = "run"
+"""The stretch that is no step: nothing is asked of the market."""
 
 
 def play(run: Run) -> Turn:
@@ -79,7 +82,7 @@ def play(run: Run) -> Turn:
         mark = run.marks.get(step)
         if mark is not None and mark.over_at is not None:
             continue
-        move = act(run, mark)
+        move = OVER if _settles_nothing(run, step) else act(run, mark)
         found = _of_this_market(run, move.findings)
         findings += found
         run = replace(run, findings={**run.findings, **{each.claim: each for each in found}})
@@ -92,6 +95,13 @@ def play(run: Run) -> Turn:
         if not move.is_over or move.actions:
             return Turn(move.actions, tuple(marks), tuple(findings))
     return _finish(run, tuple(marks), tuple(findings))
+
+
+def _settles_nothing(run: Run, step: str) -> bool:
+    """Whether the market has no claim that this step is for. A machine is stopped to be started, and runs for a while
+    for the bill; it is rented, and works, in any case."""
+    settles = {Step.STOP: Step.START, RUN: Step.BILL}.get(step, step)
+    return step not in (Step.RENT, Step.WORK) and not settled_by(run.job.certifies, Step(settles))
 
 
 def _of_this_market(run: Run, findings: Iterable[ClaimFinding]) -> list[ClaimFinding]:
@@ -164,7 +174,11 @@ def _rent(run: Run, mark: StepMark | None) -> Move:
         return OVER
     chosen = choose(run, allow_spot=len(on_spot) < MOST_MACHINES)
     if chosen is None:
-        return WAIT
+        if len(on_spot) < MOST_MACHINES or run.market.providers[run.job.certifies].capabilities.on_demand:
+            return WAIT
+        # Where the list has not shown them as ours nobody knows what they won.
+        none_won = run.find("spot-is-rented", ClaimVerdict.BROKEN, ("refused", len(on_spot)))
+        return Move(findings=(none_won,) if run.has_held("list-shows-label") else (), is_over=True)
     offer, capacity_type, bid = chosen
     findings: tuple[ClaimFinding, ...] = ()
     if on_spot and capacity_type is CapacityType.ON_DEMAND and "spot-is-rented" not in run.findings:
@@ -277,7 +291,7 @@ def _raise(run: Run, mark: StepMark | None) -> Move:
     if mark is None:
         bid = round_up(main.bid * RAISED, run.params)
         return _ask_for(run, main, Step.RAISE, bid)
-    return _read_back(run, main, mark, "raise-taken")
+    return _read_back(run, main, mark, "raise-taken", CENT)
 
 
 def _nudge(run: Run, mark: StepMark | None) -> Move:
@@ -302,7 +316,7 @@ def _lower(run: Run, mark: StepMark | None) -> Move:
     if main.state is LeaseState.PAUSED:
         # Somebody may have bid more just then: that a bid above the floor lost says nothing of the call.
         return Move(findings=(run.find("lower-taken", ClaimVerdict.NOT_SEEN, *mark.numbers),), is_over=True)
-    return _read_back(run, main, mark, "lower-taken")
+    return _read_back(run, main, mark, "lower-taken", CENT)
 
 
 def _floor(run: Run, mark: StepMark | None) -> Move:
@@ -328,15 +342,17 @@ def _ask_for(run: Run, main: Lease, step: Step, bid: Decimal, times: int = 1) ->
     return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), mark)
 
 
-def _read_back(run: Run, main: Lease, mark: StepMark, claim: str) -> Move:
+def _read_back(run: Run, main: Lease, mark: StepMark, claim: str, rounding: Decimal | None = None) -> Move:
     """Whether the list shows the bid that was asked for, on a machine that goes on running.
 
-    A call may be lost: the claim is broken once it was sent ``MOST_CALLS`` times in vain.
+    A call may be lost: the claim is broken once it was sent ``MOST_CALLS`` times in vain. ``rounding``: the market may
+    round the bid by less than that; None: by less than a step of bids.
     """
+    within = rounding or run.params.bids.unit
     waited = run.now - mark.begun_at
     shown = run.instance.bid if run.instance is not None and run.is_fresh else None
     asked = _number(mark, "bid")
-    if shown is not None and abs(shown - asked) < run.params.bids.unit and waited >= STAYS_FOR:
+    if shown is not None and abs(shown - asked) < within and waited >= STAYS_FOR:
         return Move(findings=(run.find(claim, ClaimVerdict.HELD, ("asked", asked), ("shown", shown)),), is_over=True)
     if waited < TAKES_HOLD_WITHIN:
         return WAIT
@@ -408,6 +424,8 @@ def _judge_disk(run: Run, main: Lease, boot_before: int, *, has_begun: bool) -> 
 
 def _end(run: Run, mark: StepMark | None) -> Move:
     """A machine that was ordered to stop gets no more permits; when the last one is over it destroys itself."""
+    if "own-key-destroys" not in _claim_ids(run):
+        return give_back(run, mark)
     main = run.main
     if mark is None:
         if main is None or main.instance_id is None:
@@ -445,7 +463,7 @@ _SCRIPT: tuple[tuple[str, Play], ...] = (
     (Step.REFUSAL, _refusal),
     (Step.RENT, _rent),
     (Step.WORK, _work),
-    ("run", _run_for_the_bill),
+    (RUN, _run_for_the_bill),
     (Step.ECHO, _echo),
     (Step.RAISE, _raise),
     (Step.NUDGE, _nudge),

@@ -10,6 +10,7 @@ WATCHED = {
     "refusals-are-known": RemarkKind.UNKNOWN_WORDS,
     "restricted-key-suffices": RemarkKind.NO_RIGHTS,
     "graphql-limits": RemarkKind.RATE_LIMITED,
+    "request-pace": RemarkKind.RATE_LIMITED,
     "probe-is-a-request": RemarkKind.PROBE_DIFFERS,
 }
 """By claim: the remark that breaks it."""
@@ -32,6 +33,7 @@ def find_held(run: Run) -> tuple[ClaimFinding, ...]:
         "refusals-are-known": run.has_held("losing-bid-refused"),
         "restricted-key-suffices": any(lease.agent.seen_at for lease in run.leases),
         "graphql-limits": was_on_spot,
+        "request-pace": run.has_held("list-shows-label"),
         "probe-is-a-request": was_on_spot,
     }
     return tuple(run.find(claim, ClaimVerdict.HELD) for claim in WATCHED if seen[claim] and claim not in run.findings)

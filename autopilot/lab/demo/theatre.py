@@ -20,7 +20,7 @@ from autopilot.domain.errors import UserError
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 100.0
-KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key"}
+KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key", "mithril": "mithril-sandbox-key"}
 
 
 class Theatre:
@@ -126,10 +126,11 @@ class Theatre:
         """``start_market`` opens it again at the same address and in the same time, without machines or memory."""
         _end(self._market)
 
-    def emu(self, name: str, body: Json | None = None) -> Any:
-        """Call the sandbox's control API: POST with a body, GET without. Raises ``UserError``."""
+    def emu(self, name: str, body: Json | None = None, method: str | None = None) -> Any:
+        """Call the sandbox's control API: POST with a body, GET without, or by ``method``. Raises ``UserError``."""
         data = None if body is None else json.dumps(body).encode()
-        request = Request(f"{self.market_url}/_emu/{name}", data, {"Content-Type": "application/json"})  # noqa: S310
+        url, headers = f"{self.market_url}/_emu/{name}", {"Content-Type": "application/json"}
+        request = Request(url, data, headers, method=method)  # noqa: S310
         try:
             with urlopen(request, timeout=30) as answer:  # noqa: S310 - our own market on loopback
                 return json.load(answer)

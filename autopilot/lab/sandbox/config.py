@@ -26,7 +26,7 @@ class SandboxConfig:
     state_dir: Path
     seed: int = 1
     private_images: tuple[PrivateImage, ...] = ()
-    """What neither vast.ai nor RunPod pulls without the right login."""
+    """What no market pulls without the right login."""
     host: str = "127.0.0.1"
     port: int = 0
     api_keys: tuple[str, ...] = ("sandbox-key",)
@@ -111,6 +111,7 @@ class SandboxConfig:
         return MithrilConfig(
             keys=self.mithril_keys,
             seed=self.seed,
+            private_images=self.private_images,
             pools=self.mithril_pools,
             churn=self.churn,
             start_s=self.mithril_start_s,

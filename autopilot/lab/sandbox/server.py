@@ -143,7 +143,7 @@ class Sandbox:
                 f"cannot listen on {config.host}:{config.port}: {reason}", hint="choose another port"
             ) from None
         self._url = f"http://{config.host}:{self._runner.addresses[0][1]}"
-        self._site.base_url = self._runpod.base_url = self._mithril.base_url = self._url
+        self._site.base_url = self._runpod.base_url = self._url
         if not isinstance(self.clock, ManualClock):
             self._ticking = asyncio.create_task(self._tick())
 

@@ -49,6 +49,7 @@ class MithrilProvider:
         reports_floor=True,
         bills_at_bid=False,
         is_pooled=True,
+        boots_vm=True,
         notice_s=300,
         notice_may_be_withdrawn=True,
         has_bills=False,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,18 @@ from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.engine.certification import CertifyRules
 from autopilot.lab.sandbox.market.instances import Container
+from autopilot.lab.sandbox.market.metering import to_decimal
+from autopilot.lab.sandbox.mithril.bids import BILLED, Bid
 from autopilot.lab.sandbox.runpod.billing import billed_total as billed_to
 from autopilot.lab.sandbox.runpod.pods import Container as PodContainer
 from autopilot.lab.sandbox.runpod.pods import Pod
+from autopilot.lab.sandbox.units import NANO
 from autopilot.lab.sandbox.vastai.billing import billed_total
 from autopilot.mailbox.keys import heartbeat_key, orders_key
 from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.mailbox.wire import SSH_PORT
 from autopilot.ports.provider import Provider
+from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin
 
 VERSION = "9.9"
@@ -92,7 +97,7 @@ class Machines:
         if orders["seq"] > machine.orders_seq or machine.permit_until is None:
             machine.orders_seq = orders["seq"]
             machine.permit_until = now + timedelta(seconds=orders["permit_ttl_s"])
-        if now >= machine.permit_until or orders["instance"] not in ("", own_id):
+        if now >= machine.permit_until or (own_id and orders["instance"] not in ("", own_id)):
             await self._destroy(own_id, key)
             return
         machine.seq += 1
@@ -241,6 +246,51 @@ class RunpodCertifyWorld(CertifyWorld):
 
     def break_claims(self, claims: Collection[str]) -> None:
         self.sandbox.runpod.broken.update(claims)
+
+
+class MithrilMachines(Machines):
+    """The same on the machines of bids, which have no id and no key of their own."""
+
+    async def act(self, now: datetime) -> None:
+        market = self._world.sandbox.mithril
+        entries = market.journal.entries
+        for entry in entries[self._read :]:
+            if entry.kind == "disk.lost":
+                self._machines.pop(str(entry.fields.get("bid_id")), None)
+        self._read = len(entries)
+        for bid in market.bids.values():
+            told = ORDERS.search(bid.order.startup_script)
+            if bid.machine is not None and bid.machine.status in BILLED and told is not None:
+                machine = self._machines.setdefault(bid.id, Machine(**told.groupdict()))
+                await self._act(machine, bid.boots, {}, now)
+
+    def _identity(self, env: dict[str, str]) -> tuple[str, str]:
+        return "", ""
+
+    async def _destroy(self, own_id: str, key: str) -> None:
+        """It cannot."""
+
+
+class MithrilCertifyWorld(CertifyWorld):
+    """The same against the sandbox's Mithril."""
+
+    certifies = "mithril"
+    rules = CertifyRules(VERSION, frozenset({"mithril"}), frozenset({"mithril"}))
+    kind_of_machines = MithrilMachines
+
+    def connect(self) -> Provider:
+        settings = {"base_url": self.sandbox.url, "api_key": "mithril-sandbox-key", "timeout_s": self.timeout_s}
+        return mithril.connect(settings, self.clock)
+
+    def billed(self) -> Decimal:
+        market = self.sandbox.mithril
+        return to_decimal(sum((bid.meter.total(market.now) for bid in market.bids.values()), Fraction(0)), NANO)
+
+    def rented(self) -> list[Bid]:
+        return [bid for bid in self.sandbox.mithril.bids.values() if not bid.is_over]
+
+    def break_claims(self, claims: Collection[str]) -> None:
+        self.sandbox.mithril.broken.update(claims)
 
 
 def note_row(market: str, claim: str, found: dict[str, ClaimFinding], billed: Decimal) -> None:

@@ -96,13 +96,13 @@ async def test_a_create_whose_answer_is_lost_is_found_and_used_or_ended(world: M
 async def test_a_bid_that_nobody_knew_of_is_ended_when_it_is_listed(world: MithrilWorld) -> None:
     """It would win, and win again, for ever."""
     await world.tick()
-    world.sandbox.mithril.broken.add("list-shows-label")
+    await world.emu("POST", "mithril/fault", on="list", kind="stale_list", lag_s=1800, times=None)
     await world.emu("POST", "mithril/fault", on="create", kind="effect_then_reset", times=1)
     await world.submit(JOB)
     await world.tick(2)
     (late,) = world.open_bids()
     await world.until(lambda job: late.is_over, "the late bid is ended", most=400)
-    world.sandbox.mithril.broken.clear()
+    await world.emu("DELETE", "mithril/faults")
     await world.until_over()
 
 

@@ -127,7 +127,7 @@ def test_no_example_or_hint_names_a_gpu_that_no_market_lists(path: Path) -> None
 
 
 def test_each_claim_that_a_step_settles_was_found_where_it_was_broken() -> None:
-    names = {"vastai": "vast.ai", "runpod": "RunPod"}
+    names = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril"}
     table = (PAGES.parent / "research" / "2026-11-certify-claims.md").read_text()
     rows = set(re.findall(r"^\| ([\w.]+) \| `([\w-]+)` \| broken \| ", table, re.MULTILINE))
     assert rows == {(names[claim.market], claim.id) for claim in CLAIMS if claim.step is not None}

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from autopilot.lab.sandbox.faults import Faults, InjectedFault
 from autopilot.lab.sandbox.mithril import rows
-from autopilot.lab.sandbox.mithril.bids import Bid, BidOrder
+from autopilot.lab.sandbox.mithril.bids import Bid, BidOrder, BidStatus
 from autopilot.lab.sandbox.mithril.injected_faults import LOST, UNHEARD, leave_unheard, lose, refusal
 from autopilot.lab.sandbox.mithril.market import MithrilMarket, MithrilRefused
 from autopilot.lab.sandbox.mithril.pools import AuctionPool
@@ -99,6 +99,8 @@ class MithrilApi:
                 return await lose(request, fault, self._stopping)
             if bearer_key(request) not in self._keys:
                 return refusal(401, "Invalid or expired API key")
+            if family == "price" and "request-pace" in self._market.broken:
+                return refusal(429, "rate limit exceeded")
             response = await self._answer(endpoint, request, fault)
             response.headers["x-request-id"] = f"req-{next(self._request_ids):08d}"
             await self._host.settle()
@@ -117,14 +119,15 @@ class MithrilApi:
     def _list_bids(self, call: Call) -> web.Response:
         query = call.request.query
         until = call.market.now - timedelta(seconds=call.fault.lag_s if call.fault and call.has("stale_list") else 0)
-        late = timedelta(minutes=30) if "list-shows-label" in call.market.broken else timedelta(0)
         shown = [
             rows.bid_row(bid)
             for bid in call.market.bids.values()
-            if bid.created_at <= until - late
+            if bid.created_at <= until
             and query.get("name", bid.order.name) == bid.order.name
             and query.get("status", str(bid.status)) == str(bid.status)
         ]
+        if "list-shows-label" in call.market.broken:
+            shown = [row | {"name": f"bid-{row['fid'][-4:]}"} for row in shown]
         return self._page(call, shown)
 
     def _list_machines(self, call: Call) -> web.Response:
@@ -170,7 +173,7 @@ def _create(call: Call) -> web.Response:
         volumes=tuple(map(str, launch.get("volumes") or ())),
     )
     key = call.request.headers.get("Idempotency-Key")
-    bid = call.market.place(order, None if "same-key-same-bid" in call.market.broken else key)
+    bid = call.market.place(order, key)
     bid.is_defective = call.has("error_machine")
     if call.has("made_twice"):
         call.market.place(replace(order, name=f"{order.name}-again"), None)
@@ -182,8 +185,10 @@ def _change(call: Call) -> web.Response:
     if bid.is_over:
         raise MithrilRefused(400, "the bid has ended")
     if "limit_price" in body:
-        if "raise-taken" not in call.market.broken:
-            call.market.change_limit(bid, _limit(body["limit_price"]))
+        limit = _limit(body["limit_price"])
+        is_ignored = ("raise-taken" if limit > bid.limit else "lower-taken") in call.market.broken
+        if bid.status is BidStatus.PAUSED or not is_ignored:
+            call.market.change_limit(bid, limit)
     elif isinstance(body.get("paused"), bool):
         if body["paused"]:
             call.market.pause(bid)
@@ -198,8 +203,7 @@ def _end(call: Call) -> web.Response:
     bid = call.bid()
     if bid.is_over:
         raise MithrilRefused(404, "bid not found")
-    if "delete-ends-it" not in call.market.broken:
-        call.market.end(bid)
+    call.market.end(bid)
     return web.Response(status=204)
 
 

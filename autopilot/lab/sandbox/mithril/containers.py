@@ -1,53 +1,50 @@
-"""Machines as boxes of local processes: startup script, disk, notice file and console."""
+"""Machines of bids as the sandbox's virtual machines: startup script, disk, notice file and console."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from autopilot.lab.sandbox.boxes import Boxes, Launch
-from autopilot.lab.sandbox.mithril.bids import Bid
-
-SIGNAL_FILE = "opt/mithril/MITHRIL_SIGNAL.yml"
+from autopilot.lab.sandbox.mithril.bids import Bid, MachineStatus
+from autopilot.lab.sandbox.private_images import PrivateImage
+from autopilot.lab.sandbox.vm.config import VmConfig
+from autopilot.lab.sandbox.vm.machines import VirtualMachines
 
 
 class LocalMachines:
-    """The machines of bids, ``<state_dir>/mithril/<bid id>``: a bid keeps its disk wherever it wins."""
+    """``<state_dir>/mithril/<bid id>``: a bid keeps its disk wherever it wins."""
 
-    def __init__(self, state_dir: Path, environment: Callable[[Bid], dict[str, str]]) -> None:
-        self._environment = environment
-        self._boxes = Boxes(state_dir / "mithril")
+    def __init__(
+        self, state_dir: Path, speed: float, private: tuple[PrivateImage, ...], num_gpus: Callable[[Bid], int]
+    ) -> None:
+        self._speed = speed
+        self._private = private
+        self._num_gpus = num_gpus
+        self._machines = VirtualMachines(state_dir / "mithril")
 
     def start(self, bid: Bid) -> None:
-        script = bid.order.startup_script or "true"
-        # The machine outlives its script, as one does whose image has daemons of its own.
-        launch = Launch(image="", command=["sh", "-c", script], env=self._environment(bid), mode="service")
-        self._boxes.start(bid.id, bid.boots, launch)
+        config = VmConfig(bid.order.startup_script, self._num_gpus(bid), self._speed, self._private)
+        self._machines.start(bid.id, bid.boots, config)
 
-    def notice(self, bid: Bid, text: str | None) -> None:
-        path = self.root(bid) / SIGNAL_FILE
-        if text is None:
-            path.unlink(missing_ok=True)
-        elif self.root(bid).is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+    def warn(self, bid: Bid, status: MachineStatus, bid_status: str, in_s: float) -> None:
+        self._machines.give_notice(bid.id, f"STATUS_{status}", bid_status, in_s)
+
+    def withdraw(self, bid: Bid) -> None:
+        self._machines.withdraw_notice(bid.id)
 
     def terminate(self, bid: Bid) -> None:
-        self._boxes.terminate(bid.id)
+        self._machines.shut_down(bid.id)
 
     def kill(self, bid: Bid) -> None:
-        self._boxes.kill(bid.id)
+        self._machines.kill(bid.id)
 
     def wipe(self, bid: Bid) -> None:
-        self._boxes.wipe(bid.id)
-
-    def root(self, bid: Bid) -> Path:
-        return self._boxes.root(bid.id)
+        self._machines.wipe(bid.id)
 
     async def settle(self) -> None:
         """Wait until everything asked for so far has happened."""
-        await self._boxes.settle()
+        await self._machines.settle()
 
     async def close(self) -> None:
         """Kill every machine; disks stay."""
-        await self._boxes.close()
+        await self._machines.close()

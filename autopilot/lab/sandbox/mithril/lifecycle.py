@@ -21,7 +21,7 @@ class Timings:
     """From winning again until a stopped machine runs, and of a move to another host."""
     notice_s: float = 300.0
     """From the notice until the machine is stopped."""
-    grace_s: float = 5.0
+    grace_s: float = 60.0
     """From the power-off until the power is cut."""
 
 
@@ -30,8 +30,12 @@ class Machines(Protocol):
 
     def start(self, bid: Bid) -> None: ...
 
-    def notice(self, bid: Bid, text: str | None) -> None:
-        """What the file on the machine says; None: there is none."""
+    def warn(self, bid: Bid, status: MachineStatus, bid_status: str, in_s: float) -> None:
+        """Write the file on the machine that says what befalls it in so many market seconds."""
+        ...
+
+    def withdraw(self, bid: Bid) -> None:
+        """Remove that file, if there is one."""
         ...
 
     def terminate(self, bid: Bid) -> None:
@@ -48,7 +52,9 @@ class Machines(Protocol):
 class NoMachines:
     def start(self, bid: Bid) -> None: ...
 
-    def notice(self, bid: Bid, text: str | None) -> None: ...
+    def warn(self, bid: Bid, status: MachineStatus, bid_status: str, in_s: float) -> None: ...
+
+    def withdraw(self, bid: Bid) -> None: ...
 
     def terminate(self, bid: Bid) -> None: ...
 
@@ -82,7 +88,7 @@ class Lifecycle:
     def start(self, bid: Bid) -> None:
         """A new machine, or the one that was stopped, with its disk."""
         machine, market = bid.machine, self._market
-        if machine is not None and "disk-kept" in market.broken:
+        if machine is not None and "volume-kept" in market.broken:
             self._machines.wipe(bid)
             market.record("disk.lost", bid_id=bid.id)
         is_new = machine is None
@@ -103,22 +109,20 @@ class Lifecycle:
         """``status``: PREEMPTING or RELOCATING."""
         ends_at = self._market.now + timedelta(seconds=self._timings.notice_s)
         self._set(bid, status, ends_at)
-        self._machines.notice(bid, signal_text(bid, status, ends_at))
+        said = "Relocating" if status is MachineStatus.RELOCATING else str(bid.status)
+        self._machines.warn(bid, status, said, self._timings.notice_s)
         end = self.preempt if status is MachineStatus.PREEMPTING else self._move
         self._market.later(self._timings.notice_s, bid, lambda: end(bid))
 
     def withdraw_notice(self, bid: Bid) -> None:
         self._set(bid, MachineStatus.RUNNING)
-        self._machines.notice(bid, None)
+        self._machines.withdraw(bid)
         self._market.record("notice.withdrawn", bid_id=bid.id)
 
     def preempt(self, bid: Bid) -> None:
         """The bid stays open: it may win again."""
         bid.status = BidStatus.OPEN
         self.stop(bid, MachineStatus.PREEMPTED)
-        if "outbid-stays-open" in self._market.broken:
-            bid.status, bid.deactivated_at = BidStatus.TERMINATED, self._market.now
-            self.terminate(bid)
 
     def stop(self, bid: Bid, status: MachineStatus) -> None:
         machine = bid.machine
@@ -126,7 +130,7 @@ class Lifecycle:
             return
         was_on = machine.status in BILLED
         self._set(bid, status)
-        self._machines.notice(bid, None)
+        self._machines.withdraw(bid)
         if was_on:
             self._power_off(bid)
 
@@ -138,7 +142,7 @@ class Lifecycle:
     def _move(self, bid: Bid) -> None:
         old = bid.machine
         assert old is not None, "only a machine that runs is moved"
-        self._machines.notice(bid, None)
+        self._machines.withdraw(bid)
         self._power_off(bid)
         old.status, old.end_time = MachineStatus.REPLACED, None
         self._add_machine(bid)
@@ -173,9 +177,3 @@ class Lifecycle:
         machine.status, machine.end_time = status, end_time
         self._market.record(f"machine.{status.lower()}", bid_id=bid.id, machine_id=machine.id)
         self._market.bill(bid)
-
-
-def signal_text(bid: Bid, status: MachineStatus, ends_at: datetime) -> str:
-    """The notice file of a machine."""
-    said = "Relocating" if status is MachineStatus.RELOCATING else str(bid.status)
-    return f"instance_status: STATUS_{status}\nbid_status: {said}\nend_time: {ends_at:%Y-%m-%dT%H:%M:%SZ}\n"

@@ -25,6 +25,8 @@ from autopilot.lab.sandbox.mithril.lifecycle import Lifecycle, Machines, Timings
 from autopilot.lab.sandbox.mithril.pools import AuctionPool, AuctionPoolSpec, Rival, Sample
 
 ROUND_S = 120.0
+LATE_END_S = 900.0
+"""From a delete until the bid is gone, where that is broken."""
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 16
 LONGEST_SCRIPT = 10_000
@@ -110,7 +112,7 @@ class MithrilMarket:
         return bid.status in IN_THE_AUCTION and (bid.order.region, bid.order.type_id) == pool.key
 
     def _win(self, bid: Bid) -> None:
-        if bid.status is BidStatus.ALLOCATED:
+        if bid.status is BidStatus.ALLOCATED or "spot-is-rented" in self.broken:
             return
         was_warned = bid.status is BidStatus.PREEMPTING
         bid.status = BidStatus.ALLOCATED
@@ -138,8 +140,7 @@ class MithrilMarket:
             bid.meter.halt(GPU, self.now)
             return
         price = min(self.pool_of(bid).cleared.price, bid.limit)
-        paid = bid.limit if "price-is-paid" in self.broken else price
-        bid.meter.run(GPU, Fraction(paid) * bid.order.quantity, self.now)
+        bid.meter.run(GPU, Fraction(price) * bid.order.quantity, self.now)
 
     # -- the customer's moves; each may raise ``MithrilRefused``
 
@@ -182,11 +183,19 @@ class MithrilMarket:
         self.lifecycle.stop(bid, MachineStatus.PAUSED)
 
     def resume(self, bid: Bid) -> None:
-        if bid.status is BidStatus.PAUSED:
+        if bid.status is BidStatus.PAUSED and "bid-resumes" not in self.broken:
             bid.status = BidStatus.OPEN
             self.record("bid.resumed", bid_id=bid.id)
 
     def end(self, bid: Bid) -> None:
+        if "delete-ends-it" in self.broken:
+            self.agenda.at(self.now + timedelta(seconds=LATE_END_S), lambda: self._end(bid))
+        else:
+            self._end(bid)
+
+    def _end(self, bid: Bid) -> None:
+        if bid.is_over:
+            return
         bid.status, bid.deactivated_at = BidStatus.TERMINATED, self.now
         self.lifecycle.terminate(bid)
         self.record("bid.ended", bid_id=bid.id)
@@ -199,7 +208,7 @@ class MithrilMarket:
         return bid
 
     def _check_limit(self, pool: AuctionPool, limit: Decimal) -> None:
-        if limit < pool.minimum and "losing-bid-refused" not in self.broken:
+        if limit < pool.minimum:
             raise MithrilRefused(400, f"limit price below minimum of ${pool.minimum}")
 
     # -- everybody else

@@ -20,6 +20,7 @@ from autopilot.lab.sandbox.mithril.control import MithrilControl
 from autopilot.lab.sandbox.mithril.lifecycle import NoMachines, Timings
 from autopilot.lab.sandbox.mithril.market import MithrilMarket
 from autopilot.lab.sandbox.mithril.pools import AuctionPoolSpec
+from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.wire import Host
 
 _GRACE_REAL_S = 1.0
@@ -32,6 +33,7 @@ class MithrilConfig:
 
     keys: tuple[str, ...] = ("mithril-sandbox-key",)
     seed: int = 1
+    private_images: tuple[PrivateImage, ...] = ()
     pools: tuple[AuctionPoolSpec, ...] | None = None
     churn: bool = False
     start_s: float = 60.0
@@ -48,11 +50,11 @@ class MithrilSandbox:
     """``state_dir`` ``None``: machines run no processes. ``speed``: market seconds per real second."""
 
     def __init__(self, config: MithrilConfig, host: Host, now: datetime, speed: float, state_dir: Path | None) -> None:
-        self.base_url = ""
-        """Where machines find their provider."""
         self._config = config
         self._host = host
-        self._machines = None if state_dir is None else LocalMachines(state_dir, self.environment)
+        self._machines = None
+        if state_dir is not None:
+            self._machines = LocalMachines(state_dir, speed, config.private_images, self._num_gpus)
         self.market = MithrilMarket(
             config.pools if config.pools is not None else default_catalogue(config.seed),
             now,
@@ -94,6 +96,5 @@ class MithrilSandbox:
         if self._machines is not None:
             await self._machines.close()
 
-    def environment(self, bid: Bid) -> dict[str, str]:
-        """The market sets nothing in a machine: it only says where the sandbox is."""
-        return {"AUTOPILOT_PROVIDER_URL": self.base_url}
+    def _num_gpus(self, bid: Bid) -> int:
+        return self.market.pool_of(bid).spec.type.num_gpus

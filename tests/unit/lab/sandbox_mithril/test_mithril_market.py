@@ -25,10 +25,13 @@ class Told(NoMachines):
     """What a machine would have been told."""
 
     def __init__(self) -> None:
-        self.notices: list[str | None] = []
+        self.notices: list[tuple[str, str, float] | None] = []
 
-    def notice(self, bid: Bid, text: str | None) -> None:
-        self.notices.append(text)
+    def warn(self, bid: Bid, status: MachineStatus, bid_status: str, in_s: float) -> None:
+        self.notices.append((str(status), bid_status, in_s))
+
+    def withdraw(self, bid: Bid) -> None:
+        self.notices.append(None)
 
 
 @pytest.fixture
@@ -81,9 +84,7 @@ def test_an_outbid_machine_is_warned_stopped_and_comes_back_by_itself(market: Mi
     rival(market, "3.00", stay_s=1000)
     after(market, 240)
     assert status(bid) == (BidStatus.PREEMPTING, MachineStatus.PREEMPTING)
-    assert told.notices == [
-        "instance_status: STATUS_PREEMPTING\nbid_status: Preempting\nend_time: 2026-01-01T00:09:00Z\n"
-    ]
+    assert told.notices == [("PREEMPTING", "Preempting", 300.0)]
     after(market, 540)
     assert status(bid) == (BidStatus.OPEN, MachineStatus.PREEMPTED)
     machine = bid.machine
@@ -137,11 +138,10 @@ def test_a_machine_is_moved_under_the_same_bid(market: MithrilMarket, told: Told
     after(market, 200)
     market.lifecycle.relocate(bid)
     assert status(bid) == (BidStatus.ALLOCATED, MachineStatus.RELOCATING)
-    assert told.notices[-1] is not None
-    assert "STATUS_RELOCATING" in told.notices[-1]
+    assert told.notices == [("RELOCATING", "Relocating", 300.0)]
     after(market, 501)
     assert [machine.status for machine in bid.machines] == [MachineStatus.REPLACED, MachineStatus.STARTING]
-    after(market, 600)
+    after(market, 610)
     assert status(bid) == (BidStatus.ALLOCATED, MachineStatus.RUNNING)
 
 
