@@ -90,7 +90,7 @@ MITHRIL = (
     MarketClaim(
         "request-pace",
         "mithril",
-        "A read a second, a change every two and a create every four are taken.",
+        "A read a second, a price every half second, a change every two and a create every four are taken.",
         ASSUMED,
         "2026-11",
         Confidence.LOW,

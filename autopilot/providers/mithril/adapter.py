@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
@@ -128,7 +129,9 @@ class MithrilProvider:
         if mapping.is_over(bid, machine):
             return None
         kind = await self._search.kind(bid.type_id)
-        prices = await self._search.prices(bid.region, bid.type_id)
+        # What others' cost is nobody's concern here, and each pool takes a request.
+        is_ours = bid.name.startswith(LABEL_PREFIX)
+        prices = await self._search.prices(bid.region, bid.type_id) if is_ours else None
         return mapping.instance(bid, machine, kind, prices, is_waiting=self._is_waiting(bid, machine))
 
     def _is_waiting(self, bid: wire.BidRow, machine: wire.InstanceRow | None) -> bool:

@@ -22,7 +22,7 @@ INTERVAL_S = {
     Family.CREATE: 4.0,
     Family.CHANGE: 2.0,
     Family.LIST: 1.0,
-    Family.PRICE: 1.0,
+    Family.PRICE: 0.5,
     Family.ACCOUNT: 2.0,
 }
 

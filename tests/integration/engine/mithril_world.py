@@ -54,7 +54,7 @@ class MithrilAgents(Agents):
                 continue
             if told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_bid.setdefault(bid.id, Agent(self._store, **told.groupdict()))
+            agent = self._by_bid.setdefault(bid.id, Agent(self._store, **told.groupdict(), home_id=told["job_id"]))
             await agent.act(bid.boots, self, now)
 
 

@@ -362,7 +362,10 @@ async def test_another_s_bid_for_several_machines_is_listed_whole(harness: Mithr
     url, headers = f"{harness.url}/v2/spot/bids", {"Authorization": f"Bearer {KEY}"}
     async with harness.http.post(url, json=body, headers=headers) as response:
         assert response.status == 201
+    asked_before = (await harness.control("requests")).get("price", 0)
+    harness.clock.advance(61)
     theirs = await only(harness)
+    assert (await harness.control("requests")).get("price", 0) == asked_before
     assert (theirs.bid, theirs.num_gpus) == (D("4.00"), 2)
     assert theirs.label != LABEL
     assert DISK_GB

@@ -68,9 +68,9 @@ def test_mithril_s_own_settings_and_their_defaults_are_shown() -> None:
 
 def test_mithril_s_page_states_the_numbers() -> None:
     seconds, families = mithril_pacing.INTERVAL_S, mithril_pacing.Family
-    changes, creates = seconds[families.CHANGE], seconds[families.CREATE]
-    assert f"Reads are {seconds[families.LIST]:g} s apart, changes {changes:g} s, creates {creates:g} s" in MITHRIL
-    assert seconds[families.LIST] == seconds[families.PRICE]
+    told = (("prices", families.PRICE), ("changes", families.CHANGE), ("creates", families.CREATE))
+    others = ", ".join(f"{name} {seconds[family]:g} s" for name, family in told)
+    assert f"Reads are {seconds[families.LIST]:g} s apart, {others};" in MITHRIL
     assert f"page by page, up to {MOST_PAGES} pages" in MITHRIL
     assert f"for more than {UNOBSERVED_LASTS.seconds} s, the limit is booked" in MITHRIL
 
