@@ -136,7 +136,8 @@ def play_bids(
     tick = 0
     for tick in range(ticks):
         view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1), state.machine, runs=state.running is SPOT)
-        view.tick, view.now_s = tick, tick * config.tick_s
+        late_s = state.first_look_s if tick == 0 else 0.0
+        view.tick, view.now_s = tick, tick * config.tick_s + late_s
         view.ticks_left = ticks_to_deadline - tick
         state.tell(view, job)
         began = perf_counter()
@@ -149,18 +150,8 @@ def play_bids(
             break
         if choice is ON_DEMAND and state.running is not ON_DEMAND and tick in refused:
             choice = state.stay()
-        before = state.take(choice, run.start + tick)
-        late_s = state.look_again_s(before)
-        if late_s is not None:
-            assert state.machine is not None
-            view.show(run.start + tick + 1, state.machine)
-            view.show_outbid(state.machine)
-            view.now_s += late_s
-            state.tell(view, job)
-            began = perf_counter()
-            choice = choose(view)
-            deciding_s += perf_counter() - began
-            before = state.take(state.stay() if choice is PARK else choice, run.start + tick, late_s)
+        before = state.take(choice, run.start + tick, late_s)
+        before = state.answer_within_tick(before, view, job, choose, run.start + tick)
         if state.running is NONE:
             continue
         state.go_on(before)
@@ -223,12 +214,17 @@ class BidRunState:
         view.spent = self._outcome.cost
         view.progress = self.done_s / self._work_s if job.reports_progress else None
 
-    def look_again_s(self, before: Choice) -> float | None:
-        """How late in the tick the policy sees that its machine was just outbid, and may answer; None: with the next.
+    @property
+    def first_look_s(self) -> float:
+        """How late in the first tick the policy is asked, and its answer carried out."""
+        return 0.0
 
-        ``before``: what ran before the tick's answer was carried out.
+    def answer_within_tick(self, before: Choice, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
+        """What the policy sees and answers in the midst of the tick, once the tick's answer has been carried out.
+
+        Takes and returns what ran before on the machine that is held. Here nothing is seen before the next tick.
         """
-        return None
+        return before
 
     def stay(self) -> Choice | Spot:
         """A refused move leaves what ran where it was."""

@@ -25,6 +25,8 @@ PREPARING_S = 24.0
 the GPU is billed."""
 SEES_OUTBID_S = 30.0
 """From an outbid to the answer to it: a look at the market every 15 s, the calls, and the market's own time."""
+FIRST_LOOK_S = 45.0
+"""From the submit to the first machine: the next look finds the job, the one after has learnt, the third has tables."""
 RELEASED_S = 60.0
 """From the end of the work to that of the bill: the agent's report, the next look, the destroy."""
 

@@ -8,11 +8,11 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autopilot.lab.backtest.bids import KEEP, ON_DEMAND, SPOT, BidRunState
+from autopilot.lab.backtest.bids import KEEP, ON_DEMAND, PARK, SPOT, BidChooser, BidRunState, BidView
 from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.live import PREPARING_S, RELEASED_S, SEES_OUTBID_S, Live
+from autopilot.lab.backtest.live import FIRST_LOOK_S, PREPARING_S, RELEASED_S, SEES_OUTBID_S, Live
 from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidRun
+from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidRun
 
 
 @dataclass(slots=True)
@@ -41,11 +41,48 @@ class LiveRunState(BidRunState):
         """A move goes on by itself: nothing is asked until it is done or has failed."""
         return self._new is not None
 
-    def look_again_s(self, before: Choice) -> float | None:
-        if before is not SPOT or self.running is not KEEP:
+    @property
+    def first_look_s(self) -> float:
+        return FIRST_LOOK_S
+
+    def answer_within_tick(self, before: Choice, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
+        """Twice it is of use that the daemon looks every 15 s: just after a checkpoint, and after an outbid."""
+        begins_s, late_s = view.tick * self._config.tick_s, 0.0
+        if before is SPOT and self._checkpoint_in_s is not None:
+            late_s = self._checkpoint_in_s
+            view.now_s = begins_s + late_s
+            before = self._answer_at_checkpoint(late_s, view, job, choose, at)
+        if before is SPOT and self.running is KEEP:
+            assert self.machine is not None
+            self._pause()
+            late_s += SEES_OUTBID_S
+            view.show(at + 1, self.machine)
+            view.show_outbid(self.machine)
+            view.now_s = begins_s + late_s
+            before = self._ask(late_s, view, job, choose, at)
+        return before
+
+    @property
+    def _checkpoint_in_s(self) -> float | None:
+        """Seconds of the tick until the machine that runs makes a checkpoint; None: it makes none in this tick."""
+        if self.running is not SPOT or self.is_moving or self.pending_s > 0:
             return None
-        self._pause()
-        return SEES_OUTBID_S
+        left_s = self._config.checkpoint_s - (self.done_s - self.safe_s)
+        return left_s if left_s < min(self._config.tick_s, self._work_s - self.done_s) else None
+
+    def _answer_at_checkpoint(self, in_s: float, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
+        begun = self.done_s, self.safe_s
+        self.done_s = self.safe_s = self.done_s + in_s
+        before = self._ask(in_s, view, job, choose, at)
+        if self.running is SPOT:
+            # It goes on, and the work of the tick is not done yet.
+            self.done_s, self.safe_s = begun
+        return before
+
+    def _ask(self, late_s: float, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
+        self.tell(view, job)
+        choice = choose(view)
+        return self.take(self.stay() if choice is PARK else choice, at, late_s)
 
     def take(self, choice: Choice | Spot, at: int, late_s: float = 0.0) -> Choice:
         if self._new is None and self._is_move(choice):
