@@ -49,8 +49,8 @@ class LiveMapping(BidMapping):
         super().__init__(config, job, given)
         self._phases = phases
         self._belief: Belief = ()
-        self._believed_s = 0.0
-        """From the run's start: when the belief was brought up to date."""
+        self._believed_tick = -1
+        """When the belief was brought up to date: once a tick, for what lies between two looks is dear to work out."""
         self._shape_of_availability: Shape | None = None
         self._floors: FloorOutlook | None = None
         self._learn_at = 0
@@ -91,13 +91,15 @@ class LiveMapping(BidMapping):
         )
 
     def _update_belief(self, view: BidView, fitting: Sequence[Offer]) -> None:
+        if view.tick == self._believed_tick:
+            return
         spec, params = self._session.job.spec, self._session.params
         is_on = view.running is Choice.SPOT or any(first_bid(spec, each, params) is not None for each in fitting)
         if self._belief:
-            self._belief = next_belief(self._phases, self._belief, view.now_s - self._believed_s, is_on)
+            self._belief = next_belief(self._phases, self._belief, self._config.tick_s, is_on)
         else:
             self._belief = first_belief(self._phases, is_on)
-        self._believed_s = view.now_s
+        self._believed_tick = view.tick
 
     def _update_auction(self, view: BidView, candidates: list[Candidate], market: Market, now: datetime) -> None:
         job, params, tick_s = self._session.job, self._session.params, self._config.tick_s
