@@ -19,6 +19,7 @@ PURPOSES = {
     "safe_stop": "to save and stop",
     "disk": "for its disk, should the destroy be slow",
     "traffic": "for traffic that only the bill shows",
+    "unwatched": "should nobody watch: it cannot end its own bill",
     "unobserved": "for time in which the market showed nothing",
     "hold": "for the time for which it is held",
     "bill": "until the bill is complete",
@@ -32,6 +33,8 @@ WAITS = {
     "too_low": "lower than what it ran up",
     "second_look": "second look due",
 }
+UNCONFIRMED = "not confirmed by a bill"
+"""Nothing more is waited for, and the market has shown no line: our own figures stand."""
 ENTRIES_SHOWN = 30
 """On a terminal; --json has them all."""
 COMPARED_WITH = {
@@ -208,7 +211,7 @@ def _wait(row: Row) -> str:
     """Whether the bill is believed, and if not, why."""
     code = row.get("waits_for")
     if code is None:
-        return "complete"
+        return UNCONFIRMED if row.get("invoiced") is None and Decimal(row["posted"] or 0) else "complete"
     said = WAITS.get(code, text.plain(code))
     return f"{said} at {text.minute(row['second_look_at'])} UTC" if row.get("second_look_at") else said
 
@@ -235,7 +238,7 @@ def instance(life: Row, now: datetime, *, with_fields: bool = False) -> list[Ren
                 ("posted", text.money(lease["posted"], 4)),
                 ("accrued", text.money(lease["accrued"], 4)),
                 ("held back", text.money(lease["held"], 4)),
-                ("bill", _wait(lease)),
+                ("bill", _wait({**lease, "invoiced": life["invoice_lines"] or None})),
             ]
         )
     ]

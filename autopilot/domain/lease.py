@@ -118,6 +118,8 @@ class Billing:
     """Dollars that it can have cost at most in gaps between lists, while the outcome of its create was not known."""
     tail: timedelta | None = None
     """For so long the disk is paid from what is set aside, should the destroy be slow; None: as the parameters say."""
+    unwatched: timedelta | None = None
+    """For so long it may run at our cost should the daemon be lost: it cannot end its own bill. None: it can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ class Offer:
     clearing_price: Decimal | None = None
     """What spot machines of this kind pay now ($/h), where that is neither their bid nor the floor; None: the market
     does not tell it apart."""
+    dead_man: DeadMan = DeadMan.DESTROYS
+    """Of its market, put here with every search; no adapter sets it."""
 
     @property
     def key(self) -> tuple[str, str, int]:

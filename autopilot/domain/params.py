@@ -206,11 +206,15 @@ class Budget:
     """Seconds until a destroy ends the bill for compute. Source: assumed."""
     tail_h: float = 24
     """Hours of disk to pay for should the destroy be slow to take. Source: assumed."""
+    unwatched_h: float = 4
+    """Hours that a machine which cannot end its own bill may run before somebody ends it by hand, should the daemon be
+    lost. Source: assumed."""
     settle_s: float = 300
     """Seconds within which a create whose outcome is unknown may still land. Source: assumed."""
 
     def __post_init__(self) -> None:
-        if min(self.detect_s, self.save_timeout_s, self.destroy_s, self.tail_h, self.settle_s) < 0:
+        times = self.detect_s, self.save_timeout_s, self.destroy_s, self.tail_h, self.unwatched_h, self.settle_s
+        if min(times) < 0:
             raise ValueError("times must not be negative")
 
 
@@ -277,6 +281,7 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "save_timeout_s": ("budget", "save_timeout_s"),
     "destroy_s": ("budget", "destroy_s"),
     "tail_h": ("budget", "tail_h"),
+    "unwatched_h": ("budget", "unwatched_h"),
     "settle_s": ("budget", "settle_s"),
 }
 """What a backtest may set by name, and where it is; prices in dollars, shares of them and traffic stay as they are."""

@@ -25,7 +25,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.labels import label_for
 from autopilot.domain.lease import Billing, Lease, LeaseOrders, LeaseState, Role, Slot, Traffic
 from autopilot.domain.params import Params
-from autopilot.policy.budget import disk_tail, start_reserve
+from autopilot.policy.budget import disk_tail, start_reserve, unwatched_time
 from autopilot.ports.ids import Ids
 from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
@@ -67,7 +67,9 @@ def intended_lease(
         reason=action.reason,
         decision_id=decision_id,
         billing=Billing(
-            start_reserve(job, offer, action.bid, params), tail=disk_tail(job, action.bid + storage_rate, params)
+            start_reserve(job, offer, action.bid, params),
+            tail=disk_tail(job, action.bid + storage_rate, params, offer.dead_man),
+            unwatched=unwatched_time(offer, params),
         ),
         orders=LeaseOrders(Role.WAIT if action.slot is Slot.NEXT else Role.RUN),
         traffic=Traffic(

@@ -44,8 +44,8 @@ class Hosts:
         self._logins = logins
         self._boot_s = round(params.loading.timeout_s * BOOT_SHARE)
         self._reports: dict[str, HostReport] = {}
-        self._lent: dict[str, str] = {}
-        """By lease, the login that lies in the store."""
+        self._lent: dict[str, bool] = {}
+        """By lease, whether its login lies in the store; a daemon before this one may have put it there."""
 
     def boots(self, lease: Lease) -> bool:
         """Whether it is a virtual machine."""
@@ -90,13 +90,14 @@ class Hosts:
         """Put the login where the machine can read it while it asks for it, and take it away when it does no more."""
         key = registry_login_key(job.id, lease.id)
         if job.spec.registry is None or not lease.is_wanted or not self.face(lease.id):
-            if self._lent.pop(lease.id, None):
+            if job.spec.registry is not None and self._lent.get(lease.id, True):
                 await self._blobs.delete([key])
+                self._lent[lease.id] = False
             return ""
-        if lease.id not in self._lent:
+        if not self._lent.get(lease.id):
             login = self._logins.read(job.spec)
             words = {"username": login.user, "password": login.password, "serveraddress": login.server}
-            self._lent[lease.id] = key
+            self._lent[lease.id] = True
             await self._blobs.put(key, json.dumps(words).encode())
         return self._blobs.sign_get(key, LOGIN_VALID_FOR)
 

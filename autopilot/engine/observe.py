@@ -12,7 +12,7 @@ import structlog
 
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
-from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 
@@ -144,7 +144,8 @@ class Watch:
             log.exception("offers.failed", provider=self.provider.name)
             return ()
         self.search_problem = ""
-        return found
+        dead_man = self.provider.capabilities.dead_man
+        return found if dead_man is DeadMan.DESTROYS else tuple(replace(each, dead_man=dead_man) for each in found)
 
     async def gpu_names(self) -> tuple[str, ...] | None:
         """All kinds of GPU that the market lists; None when it cannot be asked now."""

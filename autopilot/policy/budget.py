@@ -20,7 +20,7 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
 from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState, unmetered_traffic
 from autopilot.domain.money import ZERO, ceil_nano, worst_case
-from autopilot.domain.offer import Offer
+from autopilot.domain.offer import DeadMan, Offer
 from autopilot.domain.params import Params
 from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
@@ -50,28 +50,44 @@ def _tail(tail: timedelta | None, params: Params) -> timedelta:
 
 
 def create_reserve(
-    bid: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO, tail: timedelta | None = None
+    bid: Decimal,
+    storage_rate: Decimal,
+    params: Params,
+    traffic: Decimal = ZERO,
+    tail: timedelta | None = None,
+    unwatched: timedelta | None = None,
 ) -> Decimal:
     """Set aside with an intent: the stop cost of the lease it may become, and what it may bill unobserved meanwhile.
 
-    ``traffic``: what it will send and receive in any case (``traffic_cost``); ``tail`` as in ``stop_cost``.
+    ``traffic``: what it will send and receive in any case (``traffic_cost``); ``tail`` as in ``stop_cost``;
+    ``unwatched`` as in ``unwatched_time``.
     """
-    unobserved = timedelta(seconds=params.budget.settle_s)
-    return stop_cost(bid, storage_rate, params, tail) + worst_case(bid + storage_rate, unobserved) + traffic
+    unobserved = worst_case(bid + storage_rate, timedelta(seconds=params.budget.settle_s))
+    left_alone = worst_case(bid, unwatched or timedelta(0))
+    return stop_cost(bid, storage_rate, params, tail) + unobserved + traffic + left_alone
 
 
 def start_reserve(job: Job, offer: Offer, bid: Decimal, params: Params) -> Decimal:
     """Dollars set aside when a machine is rented from ``offer`` for the job at that bid ($/h)."""
     storage, traffic = offer.storage_rate(job.spec.disk_gb), traffic_cost(offer, job, params)
-    return create_reserve(bid, storage, params, traffic, disk_tail(job, bid + storage, params))
+    tail = disk_tail(job, bid + storage, params, offer.dead_man)
+    return create_reserve(bid, storage, params, traffic, tail, unwatched_time(offer, params))
 
 
-def disk_tail(job: Job, burn: Decimal, params: Params) -> timedelta:
+def unwatched_time(offer: Offer, params: Params) -> timedelta | None:
+    """How long a machine may run at our cost should the daemon be lost; None: it ends its own bill for compute."""
+    return timedelta(hours=params.budget.unwatched_h) if offer.dead_man is DeadMan.NONE else None
+
+
+def disk_tail(job: Job, burn: Decimal, params: Params, dead_man: DeadMan = DeadMan.DESTROYS) -> timedelta:
     """How long a slow destroy is provided for: as long as the job is, from an hour up to what the parameters say.
 
     The job's length is what is left of its estimate; without one, for how long its budget lasts at ``burn`` ($/h).
+    Where a machine that nobody watches cannot destroy itself, the length does not matter.
     """
     longest = timedelta(hours=params.budget.tail_h)
+    if dead_man is not DeadMan.DESTROYS:
+        return longest
     length = job.remaining_work
     if length is None and job.spec.budget is not None and burn > ZERO:
         length = timedelta(hours=float(min(job.spec.budget / burn, Decimal(params.budget.tail_h))))
@@ -110,8 +126,14 @@ def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
         Holding("safe_stop", CostKind.COMPUTE, worst_case(lease.bid, _stopping(params))),
         Holding("disk", CostKind.STORAGE_RUNNING, worst_case(lease.storage_rate, _tail(lease.billing.tail, params))),
         traffic,
+        *_left_alone(lease),
         *([Holding("hold", CostKind.COMPUTE, hold_reserve(lease))] if lease.held_until and lease.is_wanted else []),
     )
+
+
+def _left_alone(lease: Lease) -> tuple[Holding, ...]:
+    time = lease.billing.unwatched
+    return () if time is None else (Holding("unwatched", CostKind.COMPUTE, worst_case(lease.bid, time)),)
 
 
 def hold_reserve(lease: Lease) -> Decimal:
@@ -156,7 +178,9 @@ def held_by_purpose(job: Job, params: Params) -> dict[str, Decimal]:
 
 def restart_reserve(lease: Lease, params: Params) -> Decimal:
     """Dollars that would be set aside now to rent the machine of ``lease`` anew."""
-    return create_reserve(lease.bid, lease.storage_rate, params, unmetered_traffic(lease), lease.billing.tail)
+    billing = lease.billing
+    traffic = unmetered_traffic(lease)
+    return create_reserve(lease.bid, lease.storage_rate, params, traffic, billing.tail, billing.unwatched)
 
 
 def is_stale(lease: Lease, now: datetime) -> bool:

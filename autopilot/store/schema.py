@@ -135,6 +135,7 @@ LEASE_PATHS = {
     "bill_waits_for": ("billing", "waits_for"),
     "unobserved": ("billing", "unobserved"),
     "disk_tail": ("billing", "tail"),
+    "unwatched": ("billing", "unwatched"),
     "bid_changed_at": ("bidding", "changed_at"),
     "highest_bid": ("bidding", "highest"),
     "rebids": ("bidding", "raises"),

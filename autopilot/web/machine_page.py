@@ -11,7 +11,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from autopilot.cli import story, text
-from autopilot.cli.money_views import WAITS
+from autopilot.cli.money_views import UNCONFIRMED, WAITS
 from autopilot.web import svg, words
 from autopilot.web.machines import STATES, MachineLife, draw_bars, read_machines
 from autopilot.web.shapes import Figure, Row
@@ -90,6 +90,8 @@ def _list_figures(body: Row, now: datetime) -> list[Figure]:
     billed = words.sum_money(*(line["amount"] for line in body["invoice_lines"]))
     code = lease["waits_for"]
     waits = "the bill is complete" if code is None else f"the bill: {WAITS.get(code, words.words(code))}"
+    if code is None and not body["invoice_lines"] and cost:
+        waits = UNCONFIRMED
     over = lease["gone_at"]
     how = f"{words.capacity(lease['capacity_type'])}, disk {words.per_hour(lease['storage_rate'])}"
     ended = words.moment(over) if over else ""

@@ -55,7 +55,7 @@ class Docker:
             return False
 
     def has_image(self, image: str) -> bool:
-        return self.exists(f"/images/{quote(image, safe='')}/json")
+        return self.exists(f"/images/{quote(image, safe='/:@')}/json")
 
     def has_container(self, name: str) -> bool:
         return self.exists(f"/containers/{name}/json")

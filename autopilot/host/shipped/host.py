@@ -232,6 +232,7 @@ class Host:
         places = self.places
         return {
             "Image": plan["image"],
+            "User": "0",  # as other markets start images; the agent gives the job a user of its own
             "Entrypoint": ["/bin/sh"],
             "Cmd": ["-c", plan["start"]],
             "Env": [f"{name}={value}" for name, value in own.items()],

@@ -44,8 +44,9 @@ def install(places: Places, orders_url: str, speed: str) -> int:
     with open(places.unit + ".new", "w") as file:
         file.write(text)
     os.replace(places.unit + ".new", places.unit)
-    # Before the container starts, and never after: with some drivers it loses its GPUs by a reload.
-    for command in (["daemon-reload"], ["enable", "--now", UNIT]):
+    # Before the container starts, and never after: with some drivers it loses its GPUs by a reload. The start is not
+    # waited for: it may have to come after the boot that runs this.
+    for command in (["daemon-reload"], ["enable", "--now", "--no-block", UNIT]):
         code = subprocess.call(["systemctl", *command])
         if code:
             return code

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ import pytest
 from test_private_images import LOGIN, PASSWORD, Place, a_place
 
 from autopilot.api.submissions import Sent
+from autopilot.api.unwatched import tell_unwatched
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.offer import DeadMan
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.host.user_data import MAX_USER_DATA_CHARS
 from autopilot.mailbox.keys import heartbeat_key, host_key, orders_key, registry_login_key
 from autopilot.mailbox.report_shapes import HostReport
+from autopilot.policy import budget
+from tests.builders import capabilities
 
 JOB = """
 name = "train"
@@ -162,3 +168,35 @@ async def test_once_an_agent_spoke_a_failure_is_told_and_decided_like_any_other(
     said = [event.name for event in await place.events(machine.job_id)]
     assert [said.count(name) for name in ("lease.notice", "lease.notice_withdrawn", "lease.boot_failed")] == [1, 1, 1]
     assert "lease.release_requested" not in said
+
+
+async def test_what_cannot_end_its_own_bill_is_said_and_held_back(place: Place) -> None:
+    watch = place.engine.watches["vastai"]
+    provider: Any = watch.provider
+    provider.capabilities = replace(provider.capabilities, dead_man=DeadMan.NONE, has_bills=False)
+    sent = [Sent(JOB, "job.toml")]
+    made = await place.jobs.submissions.submit(sent, itemgetter(0), dry_run=False, owner=1000, again=True)
+    notes = made["plan"]["notes"]
+    alone = (
+        "a machine on vastai bills on, GPUs and disk, when nobody watches it, until you end it; 4 h of it are held back"
+    )
+    assert alone in notes
+    assert "vastai shows no bill: what is spent there is by our own clock" in notes
+    machine = Machine(place, str(made["job"]["id"]))
+    await place.tick(2)
+    lease = await machine.lease()
+    assert lease.billing.unwatched == timedelta(hours=4)
+    assert budget.held_by_purpose(await place.job(machine.job_id), Params())["unwatched"] == lease.bid * 4
+    await place.tick(4)
+    await place.jobs.cancel(machine.job_id)
+    await place.tick(6)
+    assert place.rented() == 0
+
+
+async def test_doctor_says_the_same() -> None:
+    able = capabilities()
+    assert tell_unwatched(able) == ""
+    told = tell_unwatched(replace(able, dead_man=DeadMan.POWERS_OFF, has_bills=False))
+    assert told.startswith(
+        "a machine there switches itself off when nobody watches it, and its disk bills on; shows no"
+    )

@@ -8,11 +8,13 @@ import json
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sample_daemon import Daemon, sample
 from test_commands import printed
 
+from autopilot.cli import money_views
 from autopilot.cli.price_plot import plot
 
 Capture = pytest.CaptureFixture[str]
@@ -159,3 +161,16 @@ def test_a_plot_shows_proportions_and_gaps() -> None:
     assert plot(values, rows=2).splitlines() == ["   4.000 │█", "   2.000 │██·▄▁"]
     assert plot([Decimal("3.5"), Decimal(4)], rows=1) == "   4.000 │▇█"
     assert plot([], rows=1) == "   1.000 │"
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"waits_for": None, "invoiced": "0.52", "posted": "0.52"}, "complete"),
+        ({"waits_for": None, "invoiced": None, "posted": "0.52"}, "not confirmed by a bill"),
+        ({"waits_for": None, "invoiced": None, "posted": "0"}, "complete"),
+        ({"waits_for": "no_bill", "invoiced": None, "posted": "0.52"}, "no line yet"),
+    ],
+)
+def test_a_machine_whose_bill_never_came_is_told_from_one_that_is_paid(row: dict[str, Any], told: str) -> None:
+    assert money_views._wait(row) == told

@@ -14,6 +14,7 @@ from autopilot.domain.actions import SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState, Role, cost_by_day
+from autopilot.domain.offer import DeadMan
 from autopilot.domain.params import Budget, Params
 from autopilot.policy import budget
 from tests.builders import (
@@ -181,6 +182,26 @@ def test_what_a_start_sets_aside_is_for_its_own_bid_disk_and_tail() -> None:
     job, offer = a_job(spec=a_spec(work_estimate=2 * HOUR)), an_offer(storage_price=D("7.2"))  # 20 GB: $0.20/h
     stop = budget.stop_cost(D(3), D("0.2"), params, 2 * HOUR)
     assert budget.start_reserve(job, offer, D(3), params) == stop + D("3.2") + budget.traffic_cost(offer, job, params)
+
+
+def test_where_an_unwatched_machine_cannot_destroy_itself_more_is_set_aside() -> None:
+    params = Params(budget=Budget(settle_s=3600, tail_h=24, unwatched_h=4))
+    job, offer = a_job(spec=a_spec(work_estimate=2 * HOUR)), an_offer(storage_price=D("7.2"))  # 20 GB: $0.20/h
+    usual = budget.start_reserve(job, offer, D(3), params)
+    day_of_disk = usual + D("0.2") * 22
+    assert budget.start_reserve(job, replace(offer, dead_man=DeadMan.POWERS_OFF), D(3), params) == day_of_disk
+    assert budget.start_reserve(job, replace(offer, dead_man=DeadMan.NONE), D(3), params) == day_of_disk + D(3) * 4
+
+
+def test_it_is_held_for_as_long_as_the_machine_lives() -> None:
+    lease = a_lease(bid=D(2))
+    held = budget.commitment(lease, Params())
+    alone = replace(lease, billing=replace(lease.billing, unwatched=4 * HOUR))
+    assert budget.commitment(alone, Params()) == held + D(8)
+    assert {each.purpose for each in budget.holdings(alone, Params())} >= {"unwatched", "safe_stop"}
+    assert budget.restart_reserve(alone, Params()) == budget.restart_reserve(lease, Params()) + D(8)
+    over = replace(alone, state=LeaseState.GONE)
+    assert "unwatched" not in {each.purpose for each in budget.holdings(over, Params())}
 
 
 STOPPING_S = 180

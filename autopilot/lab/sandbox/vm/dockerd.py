@@ -252,7 +252,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(200, {"Runtimes": {"nvidia": {}, "runc": {}}})
             case "POST", ["images", "create"]:
                 self.pull(f"{query['fromImage']}{'@' if ':' in query['tag'] else ':'}{query['tag']}")
-            case "GET", ["images", image, "json"]:
+            case "GET", ["images", *parts, "json"]:
+                image = "/".join(parts)
                 tagged = image if ":" in image.rpartition("/")[2] else image + ":latest"
                 self.reply(200 if tagged in daemon.images() else 404, {"message": f"No such image: {image}"})
             case "GET", ["containers", "json"]:

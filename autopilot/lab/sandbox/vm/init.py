@@ -106,7 +106,7 @@ class Init:
                     self.link("docker")
             case ["systemctl", "daemon-reload"]:
                 pass
-            case ["systemctl", "enable", "--now", name]:
+            case ["systemctl", "enable", "--now", "--no-block", name] | ["systemctl", "enable", "--now", name]:
                 return self.enable(name)
             case ["systemctl", "start", name]:
                 return self.start(name)
