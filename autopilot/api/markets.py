@@ -6,6 +6,7 @@ from datetime import datetime
 
 from autopilot.api import render
 from autopilot.api.certify import certificate
+from autopilot.api.unwatched import tell_unwatched
 from autopilot.engine.engine import Engine
 
 
@@ -21,6 +22,7 @@ def render_markets(engine: Engine, now: datetime, *, sees_all: bool) -> list[ren
             "spot": watch.provider.capabilities.spot,
             "on_demand": watch.provider.capabilities.on_demand,
             "spot_note": watch.provider.capabilities.spot_note,
+            "unwatched": tell_unwatched(watch.provider.capabilities),
             "certificate": certificate(engine, name, now),
         }
         for name, watch in engine.watches.items()

@@ -19,7 +19,7 @@ def unwatched_notes(engine: Engine) -> list[str]:
     for market in sorted(engine.watches):
         able = engine.watches[market].provider.capabilities
         if (words := BILLS_ON.get(able.dead_man)) is not None:
-            held = f"; {hours:g} h of it are held back" if able.dead_man is DeadMan.NONE else ""
+            held = f"; limits hold back {hours:g} h of it" if able.dead_man is DeadMan.NONE else ""
             notes.append(f"a machine on {market} {words}, until you end it{held}")
         if not able.has_bills:
             notes.append(f"{market} {NO_BILL}")

@@ -206,7 +206,7 @@ class Budget:
     """Seconds until a destroy ends the bill for compute. Source: assumed."""
     tail_h: float = 24
     """Hours of disk to pay for should the destroy be slow to take. Source: assumed."""
-    unwatched_h: float = 4
+    unwatched_h: float = 1
     """Hours that a machine which cannot end its own bill may run before somebody ends it by hand, should the daemon be
     lost. Source: assumed."""
     settle_s: float = 300

@@ -106,6 +106,8 @@ class MarketRow(NamedTuple):
     read: str
     credit: str
     certificate: str
+    unwatched: str
+    """What goes on billing when nobody watches; empty where nothing does."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ def _market_row(market: Row, now: datetime) -> MarketRow:
         f"{words.duration(max(now - at, timedelta(0)))} ago" if at else "never",
         words.money(market["credit"]),
         f"nothing new is rented: {words.words(lack)}" if lack else "",
+        words.plain(market["unwatched"]) if market.get("unwatched") else "",
     )
 
 

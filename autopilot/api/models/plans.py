@@ -133,6 +133,8 @@ class Market(Answer):
     spot: bool
     on_demand: bool
     spot_note: str
+    unwatched: str
+    """What a machine there goes on billing that nobody watches, and that there is no bill, in words; else empty."""
     certificate: Certificate
 
 

@@ -145,6 +145,7 @@ class _WithMarkets:
         }
         never = dark | {"name": "third", "read_at": None}
         markets = [each | {"credit": "12.5", "certificate": {"lack": None}} for each in (known, dark, never)]
+        markets[0]["unwatched"] = "a machine there bills on"
         return await self._view.read_now() | self._left_out | {"markets": markets}
 
 
@@ -161,6 +162,7 @@ async def test_a_market_that_cannot_be_read_is_said_with_its_age(reader: LedgerR
         ("RunPod", False, "3 h ago"),
         ("third", False, "never"),
     ]
+    assert [row.unwatched for row in page.markets] == ["a machine there bills on", "", ""]
 
 
 async def test_who_sees_their_own_jobs_alone_gets_figures_of_these(reader: LedgerReader) -> None:
