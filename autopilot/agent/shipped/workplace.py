@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .disk import read_json, write_json
@@ -16,7 +16,8 @@ MOST_ENTRIES = 100000
 
 class Workplace:
     def __init__(self, home: str) -> None:
-        self.home = home
+        # They lie in the work directory where that is the disk which outlives the container.
+        self.ours = {os.path.realpath(home), os.path.realpath(home) + "-job"}
         self.path = os.path.join(home, "workplace.json")
 
     def survey(self, workdir: str) -> bool:
@@ -24,11 +25,8 @@ class Workplace:
 
         Answers whether it can be made anew. Raises ``OSError``.
         """
-        here, ours = os.path.realpath(workdir).rstrip("/") + "/", os.path.realpath(self.home) + "/"
-        if ours.startswith(here):
-            return False  # the agent's own files would be taken for the job's
         found: list[str] = []
-        for at, directories, files in os.walk(workdir):
+        for at, directories, files in self.walk(workdir):
             found += [os.path.relpath(os.path.join(at, name), workdir) for name in (*directories, *files)]
             if len(found) > MOST_ENTRIES:
                 return False
@@ -43,7 +41,7 @@ class Workplace:
         needed = {os.path.normpath(name) for name in inputs}
         above = {directory for name in needed for directory in parents(name)}
         left = {os.path.realpath(path) for each in left_by_job for _, path in roots(each)}
-        for at, directories, files in os.walk(workdir):
+        for at, directories, files in self.walk(workdir):
             is_left = is_beneath(at, left)
             for name in [*directories, *files]:
                 path = os.path.join(at, name)
@@ -58,6 +56,12 @@ class Workplace:
                 else:
                     os.remove(path)
             directories[:] = [name for name in directories if os.path.isdir(os.path.join(at, name))]
+
+    def walk(self, workdir: str) -> Iterator[tuple[str, list[str], list[str]]]:
+        """All of it but the agent's own directories."""
+        for at, directories, files in os.walk(workdir):
+            directories[:] = [name for name in directories if os.path.realpath(os.path.join(at, name)) not in self.ours]
+            yield at, directories, files
 
 
 def is_beneath(path: str, places: set[str]) -> bool:

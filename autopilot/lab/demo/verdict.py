@@ -67,7 +67,7 @@ def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Refer
         ),
         _model(theatre, job, reference),
         _nothing_left(theatre),
-        _ledger(theatre),
+        match_books(theatre),
     ]
 
 
@@ -108,7 +108,7 @@ def two_markets(leases: list[Json]) -> DemoCheck:
     return DemoCheck("the job moved from one market to the other", len(set(used)) > 1, detail)
 
 
-def _ledger(theatre: Theatre) -> DemoCheck:
+def match_books(theatre: Theatre) -> DemoCheck:
     """Both emulators' own bills against what the ledger has posted, instance by instance."""
     billed = {str(row["instance_id"]): Decimal(row["billed"]) for row in theatre.emu("books")["books"]}
     billed |= {row["pod_id"]: Decimal(row["billed"]) for row in theatre.emu("runpod/books")["books"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 from agent_world import DAY, Lease, World, eventually
 
@@ -84,9 +85,20 @@ async def test_killed_before_it_has_made_room_it_does_so_once_it_is_back(world: 
     assert (host.root / "witness").read_text().splitlines() == ["", ""]
 
 
-def test_a_work_directory_that_holds_the_agents_own_files_is_not_made_anew(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    home = tmp_path / "work/home"
-    home.mkdir(parents=True)
-    assert not Workplace(str(home)).survey(str(tmp_path / "work"))
-    (tmp_path / "other").mkdir()
-    assert Workplace(str(home)).survey(str(tmp_path / "other"))
+def test_the_agents_own_files_in_the_work_directory_are_left_alone(tmp_path: Path) -> None:
+    """As on RunPod, where the work directory is the disk that outlives the container."""
+    workdir, home = tmp_path / "workspace", tmp_path / "workspace/.autopilot"
+    for directory in (home, tmp_path / "workspace/.autopilot-job", workdir / "empty"):
+        directory.mkdir(parents=True)
+    workplace = Workplace(str(home))
+    assert workplace.survey(str(workdir))
+    (home / "snapshots").write_text("x")
+    (tmp_path / "workspace/.autopilot-job/progress").write_text("x")
+    (workdir / "made").mkdir()
+    (workdir / "made/deep").write_text("x")
+    (workdir / "empty/left").write_text("x")
+    workplace.renew(str(workdir), [], [])
+    assert sorted(str(path.relative_to(workdir)) for path in workdir.rglob("*")) == [
+        ".autopilot", ".autopilot-job", ".autopilot-job/progress", ".autopilot/snapshots", ".autopilot/workplace.json",
+        "empty",
+    ]  # fmt: skip
