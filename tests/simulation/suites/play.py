@@ -70,7 +70,7 @@ def play_engine(start: Start, tick_s: float, *, keep_story: bool = False) -> Pla
             ended.append(world.now_s)
         await of.watch(ENDS_S)
 
-    done = run(0, start.scenario(tick_s), arrange=None, play=whole, make_world=make, keep_story=keep_story)
+    done = run(0, start.scenario(tick_s), play=whole, make_world=make, keep_story=keep_story)
     world = worlds[0]
     finished_s = ended[0] if ended else None
     return Played(

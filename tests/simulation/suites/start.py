@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -94,7 +95,8 @@ class Start:
         ]
 
     @property
-    def shown(self):  # type: ignore[no-untyped-def]
+    def shown(self) -> tuple[array[float], ...]:
+        """Of each machine the floor that a search tells, by tick; infinite where it does not list it."""
         assert self.suite.listing is not None
         return self.suite.listing.shown
 
