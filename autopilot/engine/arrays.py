@@ -25,6 +25,7 @@ from autopilot.domain.array import (
 )
 from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.market import Market
+from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog, contain
@@ -130,7 +131,9 @@ class Arrays:
         The tasks that begin so, written down. A machine that gets none is released as that of any job that is over.
         """
         after = as_ended(stands, begun)
-        if course_of(_spec_of(array.job), after)[0] is not Course.OPEN_MORE:
+        left = exposure.purse_left(array.job, self._params)
+        is_unpaid = left is not None and left[0] <= ZERO  # of a token that has ended nothing begins any more
+        if is_unpaid or course_of(_spec_of(array.job), after)[0] is not Course.OPEN_MORE:
             return [], exposure
         tasks = [each for each in begun if not each.job.status.is_final]
         prices = [lease.burn_upper for each in free for lease in each.job.leases]

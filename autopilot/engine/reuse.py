@@ -98,19 +98,25 @@ def _main(event_log: EventLog) -> Lease:
 
 
 async def excuse_before(uow: UnitOfWork, tasks: Iterable[EventLog], now: datetime) -> list[EventLog]:
-    """The tasks that had failed for good on a machine which has now failed the next one, too: they begin anew."""
+    """Those that had failed for good on a machine which has now failed the next one, too, begin anew.
+
+    ``tasks``: those of the array that are open or still have a machine. Answers those that were not among them.
+    """
+    known = {each.job.id: each for each in tasks}
     excused: list[EventLog] = []
-    for each in tasks:
+    for each in known.values():
         main, before = each.job.main, each.original.main
         if main is None or before is None or not main.agent.is_blamed or before.agent.exit_code is not None:
             continue
         if not before.agent.failures or len(main.uses) < 2:
             continue
-        job = await uow.jobs.find(main.uses[-2].job_id)
-        if job is None or job.status is not JobStatus.FAILED or job.excused or job.main is not None:
+        before_id = main.uses[-2].job_id
+        job = None if before_id in known else await uow.jobs.find(before_id)
+        log = known.get(before_id) if job is None else EventLog(job)
+        if log is None or log.job.status is not JobStatus.FAILED or log.job.excused or log.job.main is not None:
             continue
-        log = EventLog(job)
         log.apply(e.TaskExcused(now))
         each.tie(log)
-        excused.append(log)
+        if job is not None:  # one that still has a machine on its way out is among the open ones
+            excused.append(log)
     return excused

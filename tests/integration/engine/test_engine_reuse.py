@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
+from autopilot.domain.token import Scope, Token
 from autopilot.mailbox.keys import exit_key, heartbeat_key
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat
 
@@ -163,6 +165,22 @@ async def test_two_tasks_in_a_row_that_fail_on_a_machine_run_elsewhere(world: Wo
     assert [(task.failures, task.excused) for task in tasks] == [(0, 1), (0, 1), (0, 0), (0, 0)]
     assert leases[first.main.id].reason is Reason.BAD_MACHINE
     assert len(leases) == 2
+
+
+async def test_of_a_token_that_has_ended_no_task_takes_a_machine(world: World) -> None:
+    made_at = world.clock.now()
+    token = Token(1, "ci", "a" * 64, Scope.SUBMIT, False, (), made_at, None, allowance=D(5))
+    async with world.store.transaction() as uow:
+        await uow.tokens.save(token)
+    await submit(world, an_array("count = 3", "parallel = 1"), owner=token.owner)
+    await until_task_runs(world, 0)
+    async with world.store.transaction() as uow:
+        await uow.tokens.save(replace(token, revoked_at=world.clock.now()))
+    await world.tick(30)
+    begun = await tasks_of(world)
+    assert begun[0].status is JobStatus.SUCCEEDED, "what runs goes on"
+    assert not any(task.launches for task in begun[1:]), "nothing of it begins any more"
+    assert not any(task.leases for task in begun)
 
 
 @pytest.mark.slow
