@@ -93,7 +93,7 @@ def of_task(source: SpendSource, leases: Iterable[Lease], job_id: str) -> SpendS
     """The task's shares of the machines that other tasks used as well, of all that is posted: amounts, and hours in
     the same proportion. ``leases``: those of the source that several tasks have used. Its cells: by day.
     """
-    shared = {lease.id: lease for lease in leases}
+    shared = {lease.id: lease for lease in leases if lease.id in source.leases}  # of others nothing is posted yet
     cells = [cell for cell in source.cells if cell.lease_id not in shared]
     ran = {id_: stretches for id_, stretches in source.ran.items() if id_ not in shared}
     for lease in shared.values():

@@ -9,13 +9,16 @@ from decimal import Decimal
 import pytest
 
 from autopilot.domain.array import ArraySpec, TaskCounts
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import JobStatus
-from autopilot.domain.lease import Billing, LeaseState
+from autopilot.domain.lease import Billing, LeaseState, Span, TaskUse
 from autopilot.domain.ledger import EntryType
+from autopilot.domain.spend import report
 from autopilot.ports.store import ConstraintViolated, OwnerTotals, Store
 from tests.store_records import START, a_job, a_lease, an_entry
 
 HOUR = timedelta(hours=1)
+LATER = START + 9 * HOUR
 
 
 class WhatAStoreKeepsOfArrays:
@@ -90,3 +93,27 @@ class WhatAStoreKeepsOfArrays:
             assert {facts.array_id for facts in source.leases.values()} == {"array-1"}
             of_task = await work.reports.sum_spend(job_id="task-1")
             assert sum(cell.amount for cell in of_task.cells) == Decimal("0.3125")
+
+    async def test_tasks_of_one_machine_have_their_shares_of_it(self, store: Store) -> None:
+        uses = TaskUse("task-0", START, START + HOUR), TaskUse("task-1", START + HOUR, START + HOUR * 3 / 2)
+        running = Span(InstanceStatus.RUNNING, Decimal("0.5"), Decimal(0), START, START + HOUR * 3 / 2)
+        shared = a_lease("l1", "task-1", instance_id="1", uses=uses, spans=(running,))
+        other = a_lease("l2", "task-1", state=LeaseState.GONE, instance_id="2")
+        async with store.transaction() as work:
+            await work.jobs.save(a_job("array-1"))
+            await work.jobs.save(a_job("task-0", array_id="array-1", task=0, status=JobStatus.SUCCEEDED))
+            await work.jobs.save(a_job("task-1", array_id="array-1", task=1, leases=(shared, other)))
+            await work.ledger.post([an_entry("e-2", "2", lease=other)])
+
+        async def posted() -> list[Decimal]:
+            async with store.snapshot() as work:
+                sources = [await work.reports.sum_spend(job_id=f"task-{task}") for task in (0, 1)]
+            return [sum((row.posted for row in report(source, "job", now=LATER)), Decimal(0)) for source in sources]
+
+        assert await posted() == [0, 2], "nothing is posted of the one that they share"
+        async with store.transaction() as work:
+            await work.ledger.post([an_entry("e-1", "0.9", lease=shared)])
+        assert await posted() == [Decimal("0.6"), Decimal("2.3")]
+        async with store.transaction() as work:
+            await work.ledger.post([an_entry("c-1", "-0.000000001", lease=shared, type=EntryType.ADJUST)])
+        assert sum(await posted(), Decimal(0)) == Decimal("2.899999999"), "to the nano-dollar"
