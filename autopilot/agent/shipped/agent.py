@@ -396,13 +396,19 @@ class Agent:
             time.sleep(max(POLL_S / self.speed, 0.25))
 
     def correspond(self) -> None:
+        """For ever. What fails once is tried again and not told: the addresses of a task that has left its machine to
+        the next one are refused until the next one's orders are there."""
+        failed: set[str] = set()
         while True:
             for act in (self.fetch_orders, self.ship_logs, self.beat):
                 try:
                     act()
+                    failed.discard(act.__name__)
                     self.log.resolve(act.__name__)
-                except Exception as error:  # tried again at the next round
-                    self.log.trouble(act.__name__, str(error))
+                except Exception as error:
+                    if act.__name__ in failed:
+                        self.log.trouble(act.__name__, str(error))
+                    failed.add(act.__name__)
             pause = min(POLL_S / self.speed, BRISK_POLL_S if time.monotonic() < self.execs.brisk_until else POLL_S)
             self.wake.wait(max(pause, 0.25))
             self.wake.clear()
