@@ -18,7 +18,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.launches import LaunchCount
-from autopilot.domain.lease import OVER, Billing, Lease, LeaseState, Slot
+from autopilot.domain.lease import OVER, Billing, Lease, LeaseState, Slot, TaskUse
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
@@ -56,7 +56,16 @@ live_states = st.sampled_from(sorted(set(LeaseState) - OVER))
 def whole_jobs(draw: st.DrawFn) -> Job:
     id = draw(texts.filter(bool))
     leases = [
-        draw(records(Lease, id=f"{slot}-{id}", job_id=id, slot=slot, state=live_states))
+        draw(
+            records(
+                Lease,
+                id=f"{slot}-{id}",
+                job_id=id,
+                slot=slot,
+                state=live_states,
+                uses=st.lists(records(TaskUse, job_id=id), max_size=1).map(tuple),  # of more a job has shares
+            )
+        )
         for slot in draw(st.lists(st.sampled_from(Slot), unique=True))
     ]
     ordered = tuple(sorted(leases, key=lambda lease: (lease.intended_at, lease.id)))
@@ -69,6 +78,7 @@ def whole_jobs(draw: st.DrawFn) -> Job:
             checkpoint=checkpoint,
             spent=money if ordered else Decimal(0),
             held=Decimal(0),
+            is_estimate=False,  # of machines that other tasks have used, too
             schedule_id=st.sampled_from((None, f"schedule of {id}")),  # one firing for each instant
         )
     )
@@ -99,7 +109,7 @@ class WhatAStoreKeeps:
     @many
     @given(before=records(Lease, id="lease-1", job_id=None), after=records(Lease, id="lease-1", job_id=None))
     async def test_a_lease_saved_again(self, store: Store, before: Lease, after: Lease) -> None:
-        after = replace(after, spans=before.spans + after.spans)
+        after = replace(after, spans=before.spans + after.spans, uses=before.uses + after.uses)
         async with forgotten(store) as work:
             await work.leases.save(before)
             await work.leases.save(after)
