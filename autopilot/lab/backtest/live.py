@@ -23,6 +23,8 @@ SHORTEST_LOADING_S, LONGEST_LOADING_S = 120.0, 1500.0
 PREPARING_S = 24.0
 """Of loading and of resuming: the machine is up, its agent reads its orders and fetches what was saved. From here on
 the GPU is billed."""
+SEES_SAVED_S = 40.0
+"""From a checkpoint to the look that knows of it: it is uploaded, and verified by the next look."""
 SEES_OUTBID_S = 30.0
 """From an outbid to the answer to it: a look at the market every 15 s, the calls, and the market's own time."""
 FIRST_LOOK_S = 45.0

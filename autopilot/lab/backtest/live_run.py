@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autopilot.lab.backtest.bids import KEEP, ON_DEMAND, PARK, SPOT, BidChooser, BidRunState, BidView
 from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.live import FIRST_LOOK_S, PREPARING_S, RELEASED_S, SEES_OUTBID_S, Live
+from autopilot.lab.backtest.live import FIRST_LOOK_S, PREPARING_S, RELEASED_S, SEES_OUTBID_S, SEES_SAVED_S, Live
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidRun
 
@@ -46,10 +46,10 @@ class LiveRunState(BidRunState):
         return FIRST_LOOK_S
 
     def answer_within_tick(self, before: Choice, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
-        """Twice it is of use that the daemon looks every 15 s: just after a checkpoint, and after an outbid."""
+        """Twice it is of use that the daemon looks every 15 s: when a checkpoint is known, and after an outbid."""
         begins_s, late_s = view.tick * self._config.tick_s, 0.0
         if before is SPOT and self._checkpoint_in_s is not None:
-            late_s = self._checkpoint_in_s
+            late_s = self._checkpoint_in_s + SEES_SAVED_S
             view.now_s = begins_s + late_s
             before = self._answer_at_checkpoint(late_s, view, job, choose, at)
         if before is SPOT and self.running is KEEP:
@@ -68,11 +68,13 @@ class LiveRunState(BidRunState):
         if self.running is not SPOT or self.is_moving or self.pending_s > 0:
             return None
         left_s = self._config.checkpoint_s - (self.done_s - self.safe_s)
-        return left_s if left_s < min(self._config.tick_s, self._work_s - self.done_s) else None
+        is_seen = left_s + SEES_SAVED_S < min(self._config.tick_s, self._work_s - self.done_s)
+        return left_s if is_seen else None
 
     def _answer_at_checkpoint(self, in_s: float, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
         begun = self.done_s, self.safe_s
-        self.done_s = self.safe_s = self.done_s + in_s
+        self.done_s += in_s
+        self.safe_s = self.done_s - SEES_SAVED_S
         before = self._ask(in_s, view, job, choose, at)
         if self.running is SPOT:
             # It goes on, and the work of the tick is not done yet.

@@ -40,7 +40,8 @@ class SuiteDaemon(Daemon):
         """The daemon looks every tick. Looks that can find nothing new are left out, but for one a minute."""
         await super()._rest(for_s)
         until_s = self.ground.now_s + UNDISTURBED_S - self.ground.scenario.tick_s
-        while self.ground.is_undisturbed and self.ground.now_s < until_s:
+        saved = self.ground.saved
+        while self.ground.is_undisturbed and self.ground.saved == saved and self.ground.now_s < until_s:
             await super()._rest(self.ground.scenario.tick_s)
 
     def _config(self) -> EngineConfig:
@@ -61,6 +62,11 @@ class SuiteWorld(World):
         self.committed["prices"] = {
             (seen.provider, seen.machine_id, seen.num_gpus, seen.observed_at): seen for seen in start.recorded()
         }
+
+    @property
+    def saved(self) -> list[object]:
+        """Of each machine, its newest checkpoint."""
+        return [box.disk.memory.get("last_ckpt_n") for box in self.boxes()]
 
     @property
     def is_undisturbed(self) -> bool:
