@@ -54,10 +54,12 @@ class _Asking(LiveMapping):
     """The policy as live, whose first sight of the market is planned with before it decides."""
 
     said: JobForecast | None = None
+    _is_planned = False
 
     def _market(self, view: BidView, now: datetime) -> Market:
         market = super()._market(view, now)
-        if now == ORIGIN:
+        if not self._is_planned:
+            self._is_planned = True
             self.said = self._plan(market, self._cheapest(view), now)
         return market
 
