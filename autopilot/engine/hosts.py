@@ -77,7 +77,8 @@ class Hosts:
         return HostPlan(
             container=f"ap-{lease.id}",
             image=spec.image,
-            start=self._bootstrap.onstart(job.id, lease.id),
+            # A machine that another task uses next has its orders where the first one's lie.
+            start=self._bootstrap.onstart(lease.first_job_id or job.id, lease.id),
             num_gpus=lease.num_gpus,
             report_url=self._blobs.sign_put(host_key(job.id, lease.id), URL_VALID_FOR, MAX_OBJECT_BYTES),
             needs_login=spec.registry is not None,
@@ -88,7 +89,7 @@ class Hosts:
 
     async def _lend(self, job: Job, lease: Lease) -> str:
         """Put the login where the machine can read it while it asks for it, and take it away when it does no more."""
-        key = registry_login_key(job.id, lease.id)
+        key = registry_login_key(lease.first_job_id or job.id, lease.id)
         if job.spec.registry is None or not lease.is_wanted or not self.face(lease.id):
             if job.spec.registry is not None and self._lent.get(lease.id, True):
                 await self._blobs.delete([key])
