@@ -49,11 +49,13 @@ interval = "1m"
 
 
 @contextmanager
-def a_theatre(markets: tuple[str, ...] = ("vastai",), settings: Mapping[str, str] | None = None) -> Iterator[Theatre]:
+def a_theatre(
+    markets: tuple[str, ...] = ("vastai",), settings: Mapping[str, str] | None = None, speed: float = SPEED
+) -> Iterator[Theatre]:
     """Nothing runs yet. The directory's name is short: a unix socket lies in it. ``settings``: the daemon's, as
     environment variables."""
     root = Path(tempfile.mkdtemp(prefix="ap-"))
-    theatre = Theatre(root, seed=1, speed=SPEED, markets=markets, settings=settings)
+    theatre = Theatre(root, seed=1, speed=speed, markets=markets, settings=settings)
     try:
         yield theatre
     finally:
