@@ -1,0 +1,90 @@
+"""An upgrade while an array is at work: tasks run and are paused on machines of a ledger that knew no shared ones."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from engine_world import World, a_world
+from test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
+
+from autopilot.domain.job import JobStatus
+from autopilot.domain.money import ZERO
+from autopilot.store.schema import REVISION
+
+BEFORE = "0025"
+"""The last revision under which each task had a machine of its own."""
+NEW_COLUMNS = {
+    "jobs": ("excused",),
+    "leases": ("is_blamed", "working_since", "can_take_next", "unwatched_us"),
+}
+
+
+def take_back(ledger: Path) -> None:
+    """Leave the ledger as that revision had it: without what later ones have added, and all else as it is."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        views = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+        for statement in (
+            *(f"DROP VIEW {view}" for view in views),  # an upgrade makes them anew
+            "DROP TABLE lease_uses",
+            *(f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in NEW_COLUMNS.items() for name in names),
+            f"UPDATE alembic_version SET version_num = '{BEFORE}'",
+        ):
+            connection.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.slow
+async def test_tasks_that_run_and_are_paused_go_on_where_they_are_and_the_next_ones_share(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        world.agents.total_steps, world.agents.can_take_next, world.limits = 200, False, WIDE
+        await world.restart()
+        await world.tick()
+        await submit(world, an_array("count = 6", "parallel = 2"))
+        await until(world, JobStatus.RUNNING, JobStatus.RUNNING)
+        first, second = await tasks_of(world)
+        machines = [task.main for task in (first, second)]
+        assert machines[0] is not None
+        assert machines[1] is not None
+        await world.fault("bid", "http_500", times=1)
+        world.rival(machines[1], "1.05")
+        await until(world, JobStatus.RUNNING, JobStatus.PAUSED)
+
+        await world.stop()
+        take_back(tmp_path / "ledger.db")
+        await world.start()
+        with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
+            assert ledger.execute("SELECT version_num FROM alembic_version").fetchall() == [(REVISION,)]
+        assert await stands(world) == {0: JobStatus.RUNNING, 1: JobStatus.PAUSED}
+        await until(world, JobStatus.RUNNING, JobStatus.RUNNING)
+        went_on = [task.main for task in await tasks_of(world)]
+        assert [lease and lease.id for lease in went_on] == [lease.id for lease in machines if lease]
+        await until(world, JobStatus.SUCCEEDED, JobStatus.SUCCEEDED)
+        world.agents.can_take_next = True
+        await until_ended(world, JobStatus.SUCCEEDED)
+        await world.until_settled()
+
+        assert await runs_of(world) == [1] * 6
+        tasks = await tasks_of(world)
+        async with world.store.snapshot() as uow:
+            leases = await uow.leases.list_by_jobs([task.id for task in tasks])
+            days = await uow.ledger.sum_by_day([lease.id for lease in leases])
+        posted = sum((sum(of_lease.values(), ZERO) for of_lease in days.values()), ZERO)
+        assert sum((task.spent for task in tasks), ZERO) == posted > 0
+        old = [lease for lease in leases if lease.id in {machine.id for machine in machines if machine}]
+        assert len(old) == 2
+        assert not any(lease.is_shared for lease in old), "agents of that version take one task"
+        assert any(lease.is_shared for lease in leases)
+        assert sum(len(lease.uses) for lease in leases) == 6
+
+
+async def until(world: World, *statuses: JobStatus) -> None:
+    """The first tasks stand so."""
+    wanted = dict(enumerate(statuses))
+    for _ in range(150):
+        if dict(list((await stands(world)).items())[: len(statuses)]) == wanted:
+            return
+        await world.tick()
+    raise AssertionError(f"not {wanted}: {await stands(world)}")
