@@ -275,6 +275,15 @@ def _tell_floors(numbers: Numbers) -> str:
     return f"bids follow the rule and a shipped prior: {hours or 0} h of floors are recorded, learning takes 24 h"
 
 
+def _tell_markups(numbers: Numbers) -> str:
+    costs = [f"{name} {text.per_hour(cost)}" for name, cost in numbers.items() if name != "markup"]
+    share = (float(numbers["markup"] or 1) - 1) * 100
+    return (
+        f"little time is to spare: bids are {share:.1f} % above floors; on the record an hour of work, lost time "
+        f"included, would have cost by markup {', '.join(costs)}"
+    )
+
+
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "width": array_views.tell_width,
     "after": _tell_after,
@@ -286,6 +295,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "paused": _tell_paused,
     "lost_bid": _tell_lost_bid,
     "floors": _tell_floors,
+    "markups": _tell_markups,
     "no_spot": _tell_no_spot,
     "certificate_ends": lambda numbers: (
         f"the certificate of {text.plain(numbers.get('provider'))} ends on {text.plain(numbers.get('ends_at'))[:10]}: "

@@ -30,6 +30,18 @@ class Habit:
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """What bids of one markup would have cost on the record (``pricing.auction.replays``)."""
+
+    markup: float
+    """A bid over the floor, as a factor."""
+    rate: float
+    """$ paid for an hour of work."""
+    lost: float
+    """Hours in which nothing was done, for an hour of work."""
+
+
+@dataclass(frozen=True, slots=True)
 class FloorOutlook:
     """One-step jumps of floors, by level, of all machines together and of those that are known well by themselves.
 
@@ -60,6 +72,10 @@ class FloorOutlook:
     """[class] → probability of each class of the cheapest floor a step later."""
     others: tuple[tuple[float, ...], ...]
     """[class] → probability of each class of the second cheapest floor: what else there is beside the cheapest."""
+    replayed: tuple[Replayed, ...] = ()
+    """What each candidate markup would have cost."""
+    replayed_steps: float = 0.0
+    """Steps of the record that these are of, newer ones weighing more."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -48,6 +48,9 @@ class Deadline:
     held_share: float = 0.6
     """Share of the first slack that is held for such an error at the most. An estimate that is 15 % too low for a
     deadline of 1.1 × the true work needs 0.58. Source: calculated."""
+    least_stretch: float = 1.08
+    """A deadline is taken to be so many times the work, or more, where the work is known by an estimate alone: no time
+    is held for longer work. Source: assumed; on demand a day of work needs 4 % beside it."""
     pace_error: float = 0.01
     """Share by which what is left may take longer than by the job's own pace. Source: assumed."""
     pace_known_at: float = 0.03
@@ -60,6 +63,8 @@ class Deadline:
     def __post_init__(self) -> None:
         if not 0 <= self.estimate_error <= 2:
             raise ValueError("estimate_error must be in 0..2")
+        if self.least_stretch < 1:
+            raise ValueError("least_stretch must be at least 1")
         if not 0 <= self.held_share <= 1 or not 0 <= self.pace_error <= 2 or not 0 < self.pace_known_at <= 1:
             raise ValueError("held_share must be in 0..1, pace_error in 0..2 and pace_known_at above 0, up to 1")
 
@@ -101,12 +106,16 @@ class BidRules:
     """$/h. The lowest bid. Source: market."""
     rebid_step: Decimal = Decimal("1.10")
     """A re-bid over the old bid, as a factor. Source: assumed."""
+    over_winning: Decimal = Decimal("1.10")
+    """A raise over the bid that is known to win, as a factor: a rival seldom bids but once. Source: fitted."""
     max_rebids: int = 2
     """Raises of one machine; then an on-demand renter has it, who outranks any bid. Source: market."""
     rebid_settle_s: float = 90
     """Seconds in which a raise may bring the machine back before the next answer. Source: assumed."""
 
     def __post_init__(self) -> None:
+        if not Decimal(1) <= self.over_winning <= 10:
+            raise ValueError("over_winning must be in 1..10")
         if not Decimal(1) <= self.markup <= 10 or not Decimal(1) < self.rebid_step <= 10:
             raise ValueError("markup must be in 1..10 and rebid_step above 1, up to 10")
         if not Decimal(0) < self.ceiling_of_on_demand < 1:
@@ -179,6 +188,13 @@ class Auction:
     """Share of all remaining cost that waiting must save with no slack left. Source: fitted."""
     wait_slack_h: float = 2.5
     """Hours of slack from which on that share is nothing; it falls in proportion. Source: fitted."""
+    least_wait_margin: float = 0.05
+    """The share at any slack: dear times last longer than chains say, and slack that waits is spent. Source: fitted."""
+    tight_slack_h: float = 3.0
+    """Hours of slack below which machines are bid on by markup, without waiting, where the floors of running machines
+    are not shown: there the tables make too little of what a loss takes. Source: fitted."""
+    tight_markup: Decimal = Decimal("1.10")
+    """A bid over the floor then, as a factor, until the record says which would have done best. Source: fitted."""
     wait_margin_shown: float = 0.005
     """The share where all floors are shown. It is multiplied by the share of the first slack that is used up, and by
     hours of work to each hour of that slack. Source: fitted."""
@@ -192,6 +208,8 @@ class Auction:
             raise ValueError("least_markup must be in 1..10 and auction.preemptions_per_h in 0..1")
         if self.wait_slack_h <= 0:
             raise ValueError("wait_slack_h must be above 0")
+        if self.tight_markup < 1 or not 0 <= self.least_wait_margin <= 1:
+            raise ValueError("tight_markup must be at least 1 and least_wait_margin in 0..1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +269,7 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "resume_s": ("timing", "resume_s"),
     "estimate_error": ("deadline", "estimate_error"),
     "held_share": ("deadline", "held_share"),
+    "least_stretch": ("deadline", "least_stretch"),
     "pace_error": ("deadline", "pace_error"),
     "pace_known_at": ("deadline", "pace_known_at"),
     "on_demand_margin_s": ("deadline", "on_demand_margin_s"),
@@ -274,6 +293,8 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "move_margin": ("auction", "move_margin"),
     "wait_margin": ("auction", "wait_margin"),
     "wait_slack_h": ("auction", "wait_slack_h"),
+    "least_wait_margin": ("auction", "least_wait_margin"),
+    "tight_slack_h": ("auction", "tight_slack_h"),
     "wait_margin_shown": ("auction", "wait_margin_shown"),
     "rebid_margin": ("auction", "rebid_margin"),
     "rebid_gap_s": ("auction", "rebid_gap_s"),

@@ -6,6 +6,7 @@ job file and the budget allow. Bids change while a machine runs, up and down, bu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -20,9 +21,11 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
+from autopilot.policy.markups import followed, free_slack_h, markup_note
 from autopilot.policy.options import is_affordable, option_note
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, SpotMachine, choice, quotes
+from autopilot.pricing.auction.replays import MOVE_RATIO
 from autopilot.pricing.auction.tables import auction_tables
 from autopilot.pricing.pressure import Pressure, is_at_work
 from autopilot.pricing.rule.bidding import ceiling
@@ -82,9 +85,41 @@ class _Auctioned:
         quoted = quotes(tables, position, spots, float(params.auction.least_markup))
         quoted = self._possible(quoted, main, bids)
         waiting = wait_share(situation.job, situation.pressure, self.shape, params)
-        margins = Margins(params.auction.move_margin, waiting, params.auction.rebid_margin)
-        chosen = choice(quoted, position, margins, tables.step_s)
-        return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
+        numbers = params.auction
+        # A pause that is risked takes minutes, a wait whatever a dear time lasts.
+        least = 0.0 if self.shape.shows_running else numbers.least_wait_margin
+        margins = Margins(numbers.move_margin, max(waiting, least), waiting, numbers.rebid_margin)
+        found = followed(situation) if self._is_tight(quoted) else None
+        markup = float(params.auction.tight_markup) if found is None else found.markup
+        chosen = self._plain(quoted, main, spots, markup) if self._is_tight(quoted) else None
+        chosen = chosen or choice(quoted, position, margins, tables.step_s)
+        notes = self._notes(quoted, chosen, main)
+        return self._actions(quoted, chosen, main, bids), notes if found is None else (*notes, markup_note(found))
+
+    def _is_tight(self, quoted: Quotes) -> bool:
+        """Whether so little slack is left that each loss counts for more than a better price."""
+        if self.shape.shows_running or quoted.is_forced:
+            return False
+        return free_slack_h(self.situation) < self.situation.params.auction.tight_slack_h
+
+    def _plain(self, quoted: Quotes, main: Lease | None, spots: Sequence[SpotMachine], markup: float) -> Quote | None:
+        """A bid on the cheapest machine, well above its floor; who runs stays. None: the tables decide.
+
+        On-demand capacity, once it runs, is left by the tables alone.
+        """
+        if main is not None and not main.is_spot:
+            return None
+        startable = {quote.machine: quote for quote in quoted.bids}
+        floors = {spot.machine: spot.floor for spot in spots if spot.floor and spot.machine in startable}
+        if main is not None:
+            floors.pop(main.machine_id, None)
+        cheapest = min(floors, key=lambda machine: (floors[machine], machine), default="")
+        least_moved_for = MOVE_RATIO * floors[cheapest] * markup if cheapest else inf
+        if main is not None and quoted.stay is not None and float(main.bid) <= least_moved_for:
+            return quoted.stay
+        if not cheapest or floors[cheapest] * markup >= self.shape.ceiling:
+            return None
+        return replace(startable[cheapest], bid=floors[cheapest] * markup)
 
     def _position(self, main: Lease | None) -> Position:
         pressure = self.situation.pressure

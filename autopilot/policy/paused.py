@@ -19,6 +19,7 @@ from autopilot.domain.money import ceil_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.policy.markups import learnt_markup
 from autopilot.policy.options import waits_for_spot
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.rule.bidding import raised_bid
@@ -36,7 +37,7 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
     view = market.providers.get(lease.provider)
     able = view.capabilities if view is not None else None
     can_rebid = able is not None and able.can_rebid and able.pauses_when_outbid
-    rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
+    rung = raised_bid(job.spec, lease, params, learnt_markup(situation)) if can_rebid and lease.is_spot else None
     keeps_disk = able is None or able.keeps_disk_when_stopped
     rebid = None if rung is None else _cost_of_rebid(situation, lease, rung, keeps_disk=keeps_disk)
     other = situation.candidates.best(CapacityType.SPOT if waits_for_spot(situation) else None)

@@ -1,7 +1,7 @@
 """How pressing time is: slack against the deadline, and the moment from which only on-demand is safe.
 
     slack = deadline − now − (remaining + held) − restart
-    held  = min(error × all of the work, share × slack at first)
+    held  = min(error × all of the work, share × slack at first, deadline ÷ least stretch − all of the work)
 
 Once the job shows its own pace, that replaces the estimate, and little is held for its error.
 ``restart`` is what must still pass before the command runs again (zero while it runs).
@@ -120,8 +120,8 @@ def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:
     if job.progress is not None or estimate is None or not left:
         more = (estimate if estimate and not left else remaining) * worst
         # Once the estimate is used up nobody knows how little is left.
-        return more if not left else _held(job, more, params, estimate)
-    return _held(job, estimate * (remaining / left) * worst, params, estimate)
+        return more if not left else _held_for_estimate(job, more, params, estimate)
+    return _held_for_estimate(job, estimate * (remaining / left) * worst, params, estimate)
 
 
 def longer_by(job: Job, numbers: Deadline) -> float:
@@ -163,3 +163,15 @@ def _held(job: Job, more: timedelta, params: Params, whole: timedelta | None) ->
         return more
     first_slack = job.spec.deadline - job.submitted_at - whole - setup
     return min(more, max(first_slack, timedelta(0)) * params.deadline.held_share)
+
+
+def _held_for_estimate(job: Job, more: timedelta, params: Params, whole: timedelta | None) -> timedelta:
+    """The same where nothing is known of the work but the estimate, and nothing of how wrong that may be.
+
+    Whoever sets a deadline leaves some time beside the work: no longer work than that is reckoned with.
+    """
+    held = _held(job, more, params, whole)
+    if job.spec.deadline is None or whole is None or job.spec.work_at_most is not None:
+        return held
+    longest = (job.spec.deadline - job.submitted_at) / params.deadline.least_stretch
+    return min(held, max(longest - whole, timedelta(0)))

@@ -104,10 +104,14 @@ class BidMapping:
         saved = session.estimate - timedelta(seconds=view.safe_left_s)
         saved_as = Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now)
         session.set_progress(view.work_left_s, view.spent, saved_as, view.progress)
-        market = self._market(view, now)
         answer: Choice | SpotAt = view.running
         if view.machine is not None:
             answer = SpotAt(view.machine, view.bid)
+        return self._carry_out(view, self._market(view, now), now, answer)
+
+    def _carry_out(self, view: BidView, market: Market, now: datetime, answer: Choice | SpotAt) -> Choice | SpotAt:
+        """``answer``: what goes on where nothing is done."""
+        session = self._session
         for action in session.decide(market, now):
             match action:
                 case Acquire():
@@ -123,7 +127,7 @@ class BidMapping:
                     # A planned stop loses no work on suites.
                     self._left(action, now)
                     session.lose(now)
-                    answer = Choice.NONE
+                    return self._after_leaving(view, market, now)
                 case SaveAndStop() | SetStatus():
                     return Choice.PARK
                 case _:
@@ -135,6 +139,10 @@ class BidMapping:
             self._auction = self._shape(view)
         views = views_of(self._job.pays, shows_held_floors=True)
         return Market(views, self._offers(view), now, outlook=Outlook(auction=self._auction))
+
+    def _after_leaving(self, _view: BidView, _market: Market, _now: datetime) -> Choice | SpotAt:
+        """What is done in the same tick once a machine has been given up."""
+        return Choice.NONE
 
     def _left(self, action: Release | SaveAndStop, now: datetime) -> None:
         """A machine is given up."""

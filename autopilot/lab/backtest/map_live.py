@@ -24,6 +24,7 @@ from autopilot.engine.auctions import LEARN_EVERY, LEARN_FROM, LEAST_RECORDED, a
 from autopilot.engine.calls import AVOID_AFTER_RELEASE
 from autopilot.lab.backtest.bids import BidChooser, BidView
 from autopilot.lab.backtest.choices import Choice
+from autopilot.lab.backtest.choices import Spot as SpotAt
 from autopilot.lab.backtest.map_bids import BID_UNIT, BidMapping, views_of
 from autopilot.lab.backtest.session import price_of
 from autopilot.lab.backtest.suite import BidConfig, BidJob
@@ -131,6 +132,10 @@ class LiveMapping(BidMapping):
             return estimate(rows, every * config.tick_s, config.on_demand_price, self._fit)
         except ValueError:
             return None
+
+    def _after_leaving(self, view: BidView, market: Market, now: datetime) -> Choice | SpotAt:
+        """The daemon decides again within seconds, and not a tick of the suite later."""
+        return self._carry_out(view, market, now, Choice.NONE)
 
     def _left(self, action: Release | SaveAndStop, now: datetime) -> None:
         main = self._session.job.main

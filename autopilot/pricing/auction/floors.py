@@ -24,6 +24,7 @@ from math import inf
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, FloorOutlook, Habit, Jumps, Sizes
 from autopilot.pricing.arrays import Flags, Floats, Indices
+from autopilot.pricing.auction.replays import replay
 
 BINS = len(RATIO_EDGES)
 LOWEST_RATIO, HIGHEST_RATIO = 0.2, 8.0
@@ -118,6 +119,8 @@ def estimate(
         cheapest,
         moves,
         others,
+        replay(seen, _weights(seen.shape[1] + 1, step_s, fit), step_s, on_demand_price),
+        float(_weights(seen.shape[1] + 1, step_s, fit).sum()),
     )
 
 

@@ -110,7 +110,9 @@ class Margins:
     move: float = 0.0
     """To another machine, as a share of what a step costs that runs."""
     wait: float = 0.0
-    """Not running, as a share of all that is expected to be paid otherwise; of what risks it, in proportion."""
+    """Not running, as a share of all that is expected to be paid otherwise."""
+    lower: float = 0.0
+    """A lower bid that may stop the machine, as a share of the same, in proportion to that risk."""
     rebid: float = 0.0
     """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
 
@@ -146,7 +148,7 @@ def choice(quoted: Quotes, position: Position, margins: Margins, step_s: float) 
         move_margin = 0.0 if position.held is Held.NOTHING else margins.move * quote.price * step_h
         best, least = _cheaper(best, least, quote, move_margin)
     if quoted.reduce_bid is not None:
-        margin = own_margin + margins.wait * quoted.reduce_bid.risk * least
+        margin = own_margin + margins.lower * quoted.reduce_bid.risk * least
         best, least = _cheaper(best, least, quoted.reduce_bid, margin)
     idle = [quote for quote in (quoted.release, quoted.keep, quoted.patient) if quote is not None]
     waiting = min(idle, key=lambda quote: quote.cost)

@@ -40,11 +40,13 @@ def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
     return bid if lowest <= bid <= limit else None
 
 
-def raised_bid(spec: JobSpec, lease: Lease, params: Params) -> Decimal | None:
+def raised_bid(spec: JobSpec, lease: Lease, params: Params, over: Decimal | None = None) -> Decimal | None:
     """The next rung for a lease that was outbid, or None when rungs or ceiling are used up.
 
-    Where the market says what wins, that is bid, and nothing where it is above the ceiling. Where it does not say, a
-    bid that had been lowered goes back to the highest that was made: that one ran.
+    ``over``: how much more than what wins is bid, as a factor, where that was learnt.
+
+    Where the market says what wins, somewhat more is bid, and nothing where what wins is above the ceiling. Where it
+    does not say, a bid that had been lowered goes back to the highest that was made: that one ran.
     """
     limit = ceiling(spec, lease.on_demand_price, params)
     if limit is None or lease.bidding.raises >= params.bids.max_rebids:
@@ -52,7 +54,8 @@ def raised_bid(spec: JobSpec, lease: Lease, params: Params) -> Decimal | None:
     to_win = lease.observed.price_to_win
     if to_win is not None and to_win > lease.bid:
         known = to_win.quantize(params.bids.unit, ROUND_CEILING)
-        return known if known <= limit else None
+        more = (to_win * (over or params.bids.over_winning)).quantize(params.bids.unit, ROUND_CEILING)
+        return min(more, limit) if known <= limit else None
     step = max(lease.bid * params.bids.rebid_step, lease.bid + params.bids.unit, lease.bidding.highest or lease.bid)
     bid = min(step.quantize(params.bids.unit, ROUND_CEILING), limit)
     return bid if bid > lease.bid else None

@@ -29,7 +29,7 @@ def test_a_backtest_can_set_each_number_but_dollars_and_gigabytes_by_one_name() 
 @pytest.mark.parametrize("name", TUNABLE)
 def test_a_number_set_by_name_changes_alone(name: str) -> None:
     group, number = TUNABLE[name]
-    value = 0.9 * NUMBERS[group, number] or 0.5
+    value = 1.1 * NUMBERS[group, number] or 0.5
     changed = Params().tune({name: value})
     for where, before in NUMBERS.items():
         after = getattr(getattr(changed, where[0]), where[1])

@@ -31,7 +31,7 @@ P = Params(
     timing=Timing(tick_lag_s=STEP_S, setup_s=STEP_S, boot_s=STEP_S),
     traffic=TrafficSizes(image_gb=D(0), upload_gb=D(0)),
     bids=BidRules(markup=D(1)),
-    deadline=Deadline(estimate_error=0.0, on_demand_margin_s=0.0),
+    deadline=Deadline(estimate_error=0.0, least_stretch=1.0, on_demand_margin_s=0.0),
     hazard=Hazard(preemptions_per_h=0.0),
     budget=Budget(detect_s=0.0, save_timeout_s=0.0, destroy_s=0.0, settle_s=0.0, tail_h=0.0),
     moves=Moves(least_stay_s=0.0),

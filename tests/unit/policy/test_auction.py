@@ -206,7 +206,7 @@ def test_a_dear_bid_is_lowered_once_the_floor_has_likely_fallen(shape: AuctionSh
         risks.append(quoted.reduce_bid.risk)
     assert risks == sorted(risks, reverse=True)
     assert risks[0] > 0.5 > risks[-1]
-    margins = Margins(wait=0.05)
+    margins = Margins(wait=0.05, lower=0.05)
     assert choice(quoted, position, margins, STEP_S) is quoted.reduce_bid
     at_once = lowered(of, 0)
     assert choice(at_once, position, margins, STEP_S) is at_once.stay, "so much at risk would have to save more"

@@ -124,7 +124,7 @@ def test_a_dear_bid_is_lowered_unseen_but_not_too_often(
         running_since=since,
         bid_changed_at=None if changed is None else START - changed,
     )
-    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)
+    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 11 * HOUR)
     offers = (an_offer("a", floor=None, on_demand_price=D(1)),)
     market = replace(a_market(*offers), outlook=Outlook(auction=replace(SHAPE, shows_running=False)))
     job = replace(a_job(held, spec=spec), submitted_at=since)

@@ -13,7 +13,7 @@ from autopilot.pricing.pressure import Verdict, left_longer_by, measure_pressure
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
 
 P = Params(
-    deadline=Deadline(estimate_error=0.1, held_share=1.0),
+    deadline=Deadline(estimate_error=0.1, held_share=1.0, least_stretch=1.0),
     timing=Timing(setup_s=600, tick_lag_s=60),
     budget=Budget(detect_s=60),
 )
@@ -137,3 +137,13 @@ def test_the_pace_on_another_gpu_says_little_of_this_one() -> None:
     known, unknown = (job_due(20, lease, progress=half, paces=paces, work_done=5 * HOUR) for paces in (own, other))
     assert slack_of(known) == 15 * HOUR - timedelta(hours=5 * 0.01)
     assert slack_of(unknown) <= 15 * HOUR - timedelta(hours=5 * 0.1)
+
+
+def test_no_time_is_held_for_longer_work_than_a_deadline_allows() -> None:
+    """10 h of work due in 11 h: at 1.08 × the work or more it is 10 h 11 min at the most, and not 11 h."""
+    held = timedelta(hours=11) / 1.08 - timedelta(hours=10)
+    slack = slack_of(job_due(11), least_stretch=1.08)
+    assert slack == pytest.approx(timedelta(minutes=50) - held, abs=timedelta(seconds=1))
+    assert slack_of(job_due(13), least_stretch=1.08) == timedelta(hours=2, minutes=50) - HOUR, "there all of it"
+    told = replace(job_due(11), spec=replace(job_due(11).spec, work_at_most=timedelta(hours=10.5)))
+    assert slack_of(told, least_stretch=1.08) == timedelta(minutes=20), "what the user says holds"

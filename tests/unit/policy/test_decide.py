@@ -39,7 +39,7 @@ from tests.builders import (
     seen,
 )
 
-P = Params()
+P = Params().tune({"least_stretch": 1.0})
 CHEAP = an_offer("cheap", floor=D("0.100"))
 MARKET = a_market(an_offer("dear", floor=D("0.400")), CHEAP, an_offer("middling", floor=D("0.200")))
 
@@ -378,7 +378,7 @@ def test_each_decision_says_why() -> None:
 
 def test_a_move_for_the_deadline_is_carried_through() -> None:
     """The whole escalation: spot at work → on-demand loads → save → promote → release."""
-    job = a_job(a_lease(), spec=a_spec(deadline=START + 10.5 * HOUR))
+    job = a_job(a_lease(), spec=a_spec(deadline=START + 10.3 * HOUR))
     (move,), job = decided(job, a_market(an_offer()), at(0))
     assert isinstance(move, Acquire)
     new = an_intent("lease-2", slot=Slot.NEXT, capacity_type=CapacityType.ON_DEMAND, bid=move.bid)

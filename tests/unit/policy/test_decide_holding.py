@@ -39,7 +39,7 @@ from tests.builders import (
 )
 from tests.leases import change_lease
 
-P = Params()
+P = Params().tune({"least_stretch": 1.0})
 MARKET = a_market(an_offer("dear", floor=D("0.400")), an_offer("cheap", floor=D("0.100")))
 
 

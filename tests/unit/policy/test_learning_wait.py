@@ -20,7 +20,7 @@ LEARNING = Outlook(is_learning=True)
 def decided(outlook: Outlook, *leases: Any, due: datetime = START + 30 * HOUR) -> tuple[list[type], dict[str, Any]]:
     """The kinds of action, and what is noted of floors."""
     job = a_job(*leases, spec=a_spec(work_estimate=10 * HOUR, deadline=due))
-    decision = decide(job, replace(a_market(an_offer()), outlook=outlook), START, Params())
+    decision = decide(job, replace(a_market(an_offer()), outlook=outlook), START, Params().tune({"least_stretch": 1.0}))
     noted = [dict(note.numbers) for note in decision.notes if note.topic == "floors"]
     return [type(action) for action in decision.actions], noted[0] if noted else {}
 

@@ -14,7 +14,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
-from autopilot.domain.params import BidRules, Params, Waiting
+from autopilot.domain.params import BidRules, Deadline, Params, Waiting
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
 from tests.builders import (
@@ -32,7 +32,11 @@ from tests.builders import (
     seen,
 )
 
-P = Params(bids=BidRules(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90), waiting=Waiting(longest_pause_s=900))
+P = Params(
+    bids=BidRules(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90),
+    waiting=Waiting(longest_pause_s=900),
+    deadline=Deadline(least_stretch=1.0),
+)
 ELSEWHERE = an_offer("elsewhere", floor=D("0.500"))
 NOTHING = a_market()
 
@@ -151,13 +155,13 @@ def test_a_machine_on_demand_is_started_again_as_well() -> None:
 @pytest.mark.parametrize(
     ("to_win", "bid"),
     [
-        pytest.param("0.301", "0.301", id="a little more"),
-        pytest.param("0.4501", "0.451", id="far more, in whole steps"),
+        pytest.param("0.301", "0.332", id="a tenth over what wins, in whole steps"),
+        pytest.param("0.500", "0.539", id="no higher than the ceiling"),
         pytest.param("0.539", "0.539", id="at the ceiling"),
         pytest.param("0.250", "0.330", id="less than our own bid says nothing"),
     ],
 )
-def test_a_bid_that_is_known_to_win_is_made(to_win: str, bid: str) -> None:
+def test_a_bid_over_what_is_known_to_win_is_made(to_win: str, bid: str) -> None:
     job = play(a_job(a_lease()), seen(a_lease(), InstanceStatus.STOPPED, at(0), price_to_win=D(to_win)))
     assert acts(job, now=0) == (ChangeBid("lease-1", D(bid), Reason.OUTBID),)
 
