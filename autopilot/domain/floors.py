@@ -30,13 +30,13 @@ class Habit:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class MarkupReplay:
     """What bids of one markup would have cost on the record (``pricing.auction.replays``)."""
 
     markup: float
     """A bid over the floor, as a factor."""
-    rate: float
-    """$ paid for an hour of work."""
+    paid: float
+    """$ for an hour of work."""
     lost: float
     """Hours in which nothing was done, for an hour of work."""
 
@@ -72,7 +72,7 @@ class FloorOutlook:
     """[class] → probability of each class of the cheapest floor a step later."""
     others: tuple[tuple[float, ...], ...]
     """[class] → probability of each class of the second cheapest floor: what else there is beside the cheapest."""
-    replayed: tuple[Replayed, ...] = ()
+    replayed: tuple[MarkupReplay, ...] = ()
     """What each candidate markup would have cost."""
     replayed_steps: float = 0.0
     """Steps of the record that these are of, newer ones weighing more."""

@@ -21,7 +21,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
-from autopilot.policy.markups import followed, free_slack_h, markup_note
+from autopilot.policy.markups import follow_record, free_slack_h, markup_note
 from autopilot.policy.options import is_affordable, option_note
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, SpotMachine, choice, quotes
@@ -89,12 +89,15 @@ class _Auctioned:
         # A pause that is risked takes minutes, a wait whatever a dear time lasts.
         least = 0.0 if self.shape.shows_running else numbers.least_wait_margin
         margins = Margins(numbers.move_margin, max(waiting, least), waiting, numbers.rebid_margin)
-        found = followed(situation) if self._is_tight(quoted) else None
-        markup = float(params.auction.tight_markup) if found is None else found.markup
-        chosen = self._plain(quoted, main, spots, markup) if self._is_tight(quoted) else None
+        following = follow_record(situation) if self._is_tight(quoted) else None
+        markup = float(params.auction.tight_markup) if following is None else following.markup
+        chosen = self._plain(quoted, main, spots, bids, markup) if self._is_tight(quoted) else None
         chosen = chosen or choice(quoted, position, margins, tables.step_s)
         notes = self._notes(quoted, chosen, main)
-        return self._actions(quoted, chosen, main, bids), notes if found is None else (*notes, markup_note(found))
+        return self._actions(quoted, chosen, main, bids), notes if following is None else (
+            *notes,
+            markup_note(following),
+        )
 
     def _is_tight(self, quoted: Quotes) -> bool:
         """Whether so little slack is left that each loss counts for more than a better price."""
@@ -102,7 +105,14 @@ class _Auctioned:
             return False
         return free_slack_h(self.situation) < self.situation.params.auction.tight_slack_h
 
-    def _plain(self, quoted: Quotes, main: Lease | None, spots: Sequence[SpotMachine], markup: float) -> Quote | None:
+    def _plain(
+        self,
+        quoted: Quotes,
+        main: Lease | None,
+        spots: Sequence[SpotMachine],
+        bids: dict[str, Candidate],
+        markup: float,
+    ) -> Quote | None:
         """A bid on the cheapest machine, well above its floor; who runs stays. None: the tables decide.
 
         On-demand capacity, once it runs, is left by the tables alone.
@@ -110,16 +120,21 @@ class _Auctioned:
         if main is not None and not main.is_spot:
             return None
         startable = {quote.machine: quote for quote in quoted.bids}
-        floors = {spot.machine: spot.floor for spot in spots if spot.floor and spot.machine in startable}
         if main is not None:
-            floors.pop(main.machine_id, None)
-        cheapest = min(floors, key=lambda machine: (floors[machine], machine), default="")
-        least_moved_for = MOVE_RATIO * floors[cheapest] * markup if cheapest else inf
-        if main is not None and quoted.stay is not None and float(main.bid) <= least_moved_for:
+            startable.pop(main.machine_id, None)
+        work_h = max(self.situation.pressure.work_s, 1.0) / 3600
+        hourly = [
+            (spot.floor * markup + spot.once / work_h, spot.machine, spot.floor * markup)
+            for spot in spots
+            if spot.floor and spot.machine in startable and spot.floor * markup < self.shape.ceiling
+        ]
+        cost, cheapest, bid = min(hourly, default=(inf, "", 0.0))
+        if main is not None and quoted.stay is not None and float(main.bid) <= MOVE_RATIO * cost:
             return quoted.stay
-        if not cheapest or floors[cheapest] * markup >= self.shape.ceiling:
+        if not cheapest:
             return None
-        return replace(startable[cheapest], bid=floors[cheapest] * markup)
+        wanted = replace(startable[cheapest], bid=bid)
+        return wanted if self._can_start(wanted, bids) else None
 
     def _position(self, main: Lease | None) -> Position:
         pressure = self.situation.pressure

@@ -15,7 +15,7 @@ def free_slack_h(situation: Situation) -> float:
     return (pressure.left_s - pressure.upper_work_s) / 3600
 
 
-def followed(situation: Situation) -> Followed | None:
+def follow_record(situation: Situation) -> Followed | None:
     """None where nothing was replayed: too little is recorded, or nothing presses."""
     shape = situation.market.outlook.auction
     if shape is None or situation.pressure.slack is None:
@@ -29,11 +29,11 @@ def followed(situation: Situation) -> Followed | None:
 
 def learnt_markup(situation: Situation) -> Decimal | None:
     """As a factor; None: not learnt."""
-    found = followed(situation)
-    return None if found is None else Decimal(str(round(found.markup, 4)))
+    following = follow_record(situation)
+    return None if following is None else Decimal(str(round(following.markup, 4)))
 
 
-def markup_note(found: Followed) -> Note:
-    """Which markup is followed, and what each candidate would have cost, $ an hour of work."""
-    costs = tuple((f"x{markup:g}", round(cost, 4)) for markup, cost in found.costs)
-    return Note("markups", (("markup", round(found.markup, 3)), *costs))
+def markup_note(following: Followed) -> Note:
+    """Which markup is follow_record, and what each candidate would have cost, $ an hour of work."""
+    costs = tuple((f"x{markup:g}", round(cost, 4)) for markup, cost in following.costs)
+    return Note("markups", (("markup", round(following.markup, 3)), *costs))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
-from autopilot.domain.floors import Replayed
+from autopilot.domain.floors import MarkupReplay
 from autopilot.pricing.arrays import Floats
 
 MARKUPS = (1.02, 1.05, 1.1, 1.2, 1.35)
@@ -26,7 +26,7 @@ START_H, RESUME_H, CHECKPOINT_H = 1 / 6, 1 / 30, 1 / 6
 """What a start, a resume and a checkpoint interval are taken to be; a job's own differ by minutes."""
 
 
-def replay(seen: Floats, weight: Floats, step_s: float, on_demand_price: float) -> tuple[Replayed, ...]:
+def replay(seen: Floats, weight: Floats, step_s: float, on_demand_price: float) -> tuple[MarkupReplay, ...]:
     """Of each markup that ever came to work.
 
     ``seen``: [machine, step] → floor, NaN where none was seen; ``weight``: [step].
@@ -47,7 +47,7 @@ def _replay(
     step_h: float,
     on_demand_price: float,
     markup: float,
-) -> Replayed | None:
+) -> MarkupReplay | None:
     """None: it never came to work."""
     paid = worked = hours = 0.0
     held, bid, pending_h = -1, 0.0, 0.0
@@ -75,7 +75,7 @@ def _replay(
             pending_h -= served_h
             worked += weight * (step_h - served_h)
             paid += weight * step_h * bid
-    return Replayed(markup, paid / worked, (hours - worked) / worked) if worked else None
+    return MarkupReplay(markup, paid / worked, (hours - worked) / worked) if worked else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,16 @@ class Followed:
     costs: tuple[tuple[float, float], ...]
 
 
-def follow(replayed: Sequence[Replayed], steps: float, on_demand_price: float, slack_price: float) -> Followed | None:
+def follow(
+    replayed: Sequence[MarkupReplay], steps: float, on_demand_price: float, slack_price: float
+) -> Followed | None:
     """``steps`` of record, newer ones weighing more; ``slack_price``: $ an hour of slack.
 
     None: nothing was replayed.
     """
     if not replayed:
         return None
-    costs = [(each.markup, each.rate + each.lost * slack_price) for each in replayed]
+    costs = [(each.markup, each.paid + each.lost * slack_price) for each in replayed]
     least = min(cost for _, cost in costs)
     eta = sqrt(8 * log(len(costs)) / max(steps, 1.0))
     weights = [exp(-eta * steps * min((cost - least) / on_demand_price, 1.0)) for _, cost in costs]
