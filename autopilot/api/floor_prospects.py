@@ -10,7 +10,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
-from autopilot.engine.auctions import LEARN_FROM, LEAST_RECORDED, auction_of, auction_reserve_s
+from autopilot.engine.auctions import LEARN_FROM, auction_of, auction_reserve_s
 from autopilot.ports.store import UnitOfWork
 from autopilot.pricing.auction.played_floors import LEVEL_SPREAD, RECORD_STEP_S, FloorsQuestion
 from autopilot.pricing.availability.shape import LONGEST_S
@@ -27,7 +27,8 @@ LEARNT_MARKUP = 1.04
 """Of learnt bids over the floor, about the mean."""
 LOOKS = 1.6
 """Steps of the tables for which learnt bids go on demand before they must."""
-
+LEAST_PLAYED = timedelta(hours=24)
+"""A shorter record is not played: nothing was held against what came."""
 LEAST_OFFERS = 4
 """So many must be there for a market of which less than a day was recorded to be played by its floor of now alone."""
 FIRST_SPREAD = 0.17
@@ -65,7 +66,7 @@ def floors_question(
     asked = on_demand.offer.on_demand_price if on_demand else offer.on_demand_price
     highest = ceiling(job.spec, asked, params)
     offers = sum(each.capacity_type is CapacityType.SPOT for each in candidates)
-    is_recorded = len(record) * STEP >= LEAST_RECORDED
+    is_recorded = len(record) * STEP >= LEAST_PLAYED
     if not is_auction or not offer.floor or highest is None or not (is_recorded or offers >= LEAST_OFFERS):
         return None
     price_now = float(offer.floor)

@@ -272,7 +272,7 @@ def _tell_floors(numbers: Numbers) -> str:
         return f"bids are being learnt from {recorded}; the first machine waits for that, 2 minutes at the most"
     if int(numbers.get("learnt") or 0):
         return f"bids are learnt from {recorded}"
-    return f"bids follow the rule and a shipped prior: {hours or 0} h of floors are recorded, learning takes 24 h"
+    return f"bids follow the rule and a shipped prior: {hours or 0} h of floors are recorded, learning takes 4 h"
 
 
 def _tell_markups(numbers: Numbers) -> str:

@@ -193,6 +193,8 @@ class Auction:
     tight_slack_h: float = 3.0
     """Hours of slack below which machines are bid on by markup, without waiting, where the floors of running machines
     are not shown: there the tables make too little of what a loss takes. Source: fitted."""
+    tight_work_h: float = 12.0
+    """Hours of work left for which that holds; with less, in proportion: fewer losses are to come. Source: assumed."""
     tight_markup: Decimal = Decimal("1.10")
     """A bid over the floor then, as a factor, until the record says which would have done best. Source: fitted."""
     wait_margin_shown: float = 0.005
@@ -208,6 +210,8 @@ class Auction:
             raise ValueError("least_markup must be in 1..10 and auction.preemptions_per_h in 0..1")
         if self.wait_slack_h <= 0:
             raise ValueError("wait_slack_h must be above 0")
+        if self.tight_work_h <= 0:
+            raise ValueError("tight_work_h must be above 0")
         if self.tight_markup < 1 or not 0 <= self.least_wait_margin <= 1:
             raise ValueError("tight_markup must be at least 1 and least_wait_margin in 0..1")
 

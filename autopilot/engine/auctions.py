@@ -38,7 +38,8 @@ LEARN_EVERY = timedelta(hours=8)
 LOOK_AGAIN = timedelta(hours=1)
 """After there was too little to learn from."""
 READ_AT_ONCE = timedelta(hours=6)
-LEAST_RECORDED = timedelta(hours=24)
+LEAST_RECORDED = timedelta(hours=4)
+"""From then on bids that are learnt cost less than those of the rule (docs/research/2026-11-bids-and-rules.md)."""
 STEPS = 288
 """A table's steps for the work are no more than that: it stays below about 35 MB."""
 LONGEST_WORK_S = 6 * STEPS * PRICES_EVERY.total_seconds()

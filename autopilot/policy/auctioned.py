@@ -21,7 +21,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
-from autopilot.policy.markups import follow_record, free_slack_h, markup_note
+from autopilot.policy.markups import follow_record, free_slack_h, markup_note, tight_slack_h
 from autopilot.policy.options import is_affordable, option_note
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, SpotMachine, choice, quotes
@@ -103,7 +103,7 @@ class _Auctioned:
         """Whether so little slack is left that each loss counts for more than a better price."""
         if self.shape.shows_running or quoted.is_forced:
             return False
-        return free_slack_h(self.situation) < self.situation.params.auction.tight_slack_h
+        return free_slack_h(self.situation) < tight_slack_h(self.situation)
 
     def _plain(
         self,

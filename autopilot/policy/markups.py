@@ -15,12 +15,18 @@ def free_slack_h(situation: Situation) -> float:
     return (pressure.left_s - pressure.upper_work_s) / 3600
 
 
+def tight_slack_h(situation: Situation) -> float:
+    """Hours of slack below which a loss counts for more than a better price: the less work is left, the fewer."""
+    numbers, work_h = situation.params.auction, situation.pressure.work_s / 3600
+    return numbers.tight_slack_h * min(work_h / numbers.tight_work_h, 1.0)
+
+
 def follow_record(situation: Situation) -> Followed | None:
     """None where nothing was replayed: too little is recorded, or nothing presses."""
     shape = situation.market.outlook.auction
     if shape is None or situation.pressure.slack is None:
         return None
-    tight_h = situation.params.auction.tight_slack_h
+    tight_h = tight_slack_h(situation)
     price, free_h = shape.on_demand_price, max(free_slack_h(situation), 0.0)
     # An hour lost with no slack left is bought on demand; with much slack it costs next to nothing.
     slack_price = price * tight_h**2 / (tight_h**2 + free_h**2) if tight_h else 0.0

@@ -29,7 +29,7 @@ class Watched:
     def tell(self, now: datetime) -> str:
         if self.last_at is None:
             return "no floor is recorded yet"
-        bids = "first jobs bid by them" if self.recorded >= LEAST_RECORDED else "first jobs bid by them from 24 h on"
+        bids = "first jobs bid by them" if self.recorded >= LEAST_RECORDED else "first jobs bid by them from 4 h on"
         age = show_duration(now - self.last_at)
         return f"{show_duration(self.recorded)} of floors in the last week, the newest {age} old; {bids}"
 

@@ -99,9 +99,9 @@ async def test_a_machine_whose_floor_never_rests_is_passed_over(world: World, tm
     assert done.difference is None, done.difference
 
 
-async def test_less_than_a_day_is_too_little_to_learn_from(world: World) -> None:
+async def test_less_than_four_hours_are_too_little_to_learn_from(world: World) -> None:
     machine, _ = await submitted(world)
-    await record_the_past(world, machine, timedelta(hours=23))
+    await record_the_past(world, machine, timedelta(hours=2))
     assert (await displaced(world)).machine_id == machine
 
 

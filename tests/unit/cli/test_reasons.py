@@ -143,8 +143,8 @@ def test_what_a_job_file_names_cannot_command_the_terminal() -> None:
             "bids are being learnt from recorded floors; the first machine waits for that, 2 minutes at the most",
         ),
         (
-            {"recorded_h": 5, "learnt": 0, "learning": 0},
-            "bids follow the rule and a shipped prior: 5 h of floors are recorded, learning takes 24 h",
+            {"recorded_h": 3, "learnt": 0, "learning": 0},
+            "bids follow the rule and a shipped prior: 3 h of floors are recorded, learning takes 4 h",
         ),
     ],
 )

@@ -76,7 +76,7 @@ async def test_long_work_goes_in_longer_steps(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize(
     ("lasting", "every"),
-    [(timedelta(hours=23), PRICES_EVERY), (timedelta(days=6), timedelta(hours=4))],
+    [(timedelta(hours=3.5), PRICES_EVERY), (timedelta(days=2), timedelta(hours=4))],
     ids=["too short", "with too many gaps"],
 )
 async def test_where_too_little_is_recorded_bids_follow_the_rule(

@@ -67,7 +67,7 @@ def by(shape: FloorOutlook, *candidates: MarkupReplay) -> Outlook:
     return Outlook(auction=replace(SHAPE, floors=floors, shows_running=False))
 
 
-@pytest.mark.parametrize(("hours", "is_tight"), [(8.5, True), (14.0, False)])
+@pytest.mark.parametrize(("hours", "is_tight"), [(7.8, True), (14.0, False)])
 def test_with_little_slack_a_machine_is_bid_on_by_what_did_best(hours: float, is_tight: bool) -> None:
     outlook = by(SHAPE.floors, MarkupReplay(1.02, 0.2, 0.5), MarkupReplay(1.3, 0.22, 0.0))
     market = replace(a_market(an_offer("a", floor=D("0.2"), on_demand_price=D(1))), outlook=outlook)
@@ -103,7 +103,7 @@ def test_the_cheapest_that_can_be_paid_is_bid_on(
 ) -> None:
     outlook = by(SHAPE.floors, MarkupReplay(1.3, 0.22, 0.0))
     shown = [an_offer(name, on_demand_price=D(1), **changes) for name, changes in offers.items()]
-    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 8.5 * HOUR, **spec_changes)
+    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 7.8 * HOUR, **spec_changes)
     actions = decide(a_job(spec=spec), replace(a_market(*shown), outlook=outlook), START, Params()).actions
     taken = [action.offer.machine_id for action in actions if isinstance(action, Acquire)]
     assert taken == ([machine] if machine else [])
@@ -112,7 +112,7 @@ def test_the_cheapest_that_can_be_paid_is_bid_on(
 def test_a_raise_is_so_much_over_what_wins() -> None:
     lease = a_lease(bid=D("0.2"), on_demand_price=D(1))
     outlook = by(SHAPE.floors, MarkupReplay(1.02, 0.2, 0.5), MarkupReplay(1.3, 0.22, 0.0))
-    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 8.5 * HOUR)
+    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 7.8 * HOUR)
     job = play(a_job(lease, spec=spec), seen(lease, InstanceStatus.STOPPED, at(0), price_to_win=D("0.300")))
     actions = decide(job, replace(a_market(), outlook=outlook), START, Params()).actions
     assert actions == (ChangeBid(lease.id, D("0.390"), actions[0].reason),)
