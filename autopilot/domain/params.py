@@ -299,6 +299,7 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "wait_slack_h": ("auction", "wait_slack_h"),
     "least_wait_margin": ("auction", "least_wait_margin"),
     "tight_slack_h": ("auction", "tight_slack_h"),
+    "tight_work_h": ("auction", "tight_work_h"),
     "wait_margin_shown": ("auction", "wait_margin_shown"),
     "rebid_margin": ("auction", "rebid_margin"),
     "rebid_gap_s": ("auction", "rebid_gap_s"),
