@@ -221,14 +221,14 @@ def mapped(suite: BidSuite, live: Live) -> tuple[Outcome, list[tuple[float, bool
     return play(suite, suite.runs[0], start, Conditions(live=live)), told
 
 
-def test_the_first_day_s_bids_follow_the_rule_and_then_what_was_recorded() -> None:
+def test_the_first_four_hours_bids_follow_the_rule_and_then_what_was_recorded() -> None:
     floors = {name: [1.0 + 0.02 * (tick % 5) for tick in range(1100)] for name in ("a", "b")}
     suite = suite_of(floors, runs=[[300, 26, 60, "bid"]])
     outcome, told = mapped(suite, Live(recorded_h=0, estimate_error=0.0))
     assert outcome.status == "finished"
     assert outcome.on_demand == 0
     learnt = [is_learnt for _, is_learnt in told]
-    assert learnt.index(True) == 287
+    assert learnt.index(True) == 47
     assert told[0][0] == pytest.approx(1.15 * 1.0, rel=0.1), "floor x 1.15"
     _, told = mapped(suite, Live(estimate_error=0.0))
     assert told[0][1]
