@@ -25,6 +25,7 @@ from autopilot.api.drift import drift
 from autopilot.api.event_feed import EventFeed
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobService
+from autopilot.api.large_bodies import bound_bodies
 from autopilot.api.lives import LifeRoutes
 from autopilot.api.log_feed import LogFeed
 from autopilot.api.markets import render_markets
@@ -170,7 +171,9 @@ class Api:
         access = check_access(
             self._store, self._clock, self._sessions, self._users, self._proxied, is_listeners=is_listeners
         )
-        app = web.Application(middlewares=[answer_errors, access, _log_call], client_max_size=MAX_BODY_BYTES)
+        # The listener has bounded what it passes on.
+        bounds = () if is_listeners else (bound_bodies(),)
+        app = web.Application(middlewares=[answer_errors, access, *bounds, _log_call], client_max_size=MAX_BODY_BYTES)
         app.add_routes(self._routes)
         app.on_shutdown.append(self._end_calls)
         app.on_shutdown.append(self._feed.close)

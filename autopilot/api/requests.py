@@ -15,6 +15,10 @@ from autopilot.domain.errors import UserError
 
 MAX_BODY_BYTES = 1_500_000
 """Of every body that is read whole: the largest is a job file with the table of an array."""
+LARGE_BYTES = 256_000
+"""A longer body is large."""
+BODY_WITHIN_S = 60.0
+"""For a whole body that goes to no disk."""
 
 _WORDS = {
     "missing": "is missing",
@@ -41,6 +45,11 @@ def peer_uid(request: web.Request) -> int | None:
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     uid: int = struct.unpack("3i", credentials)[1]
     return uid
+
+
+def is_large(request: web.Request) -> bool:
+    """It may turn out to be, where it does not say how long it is."""
+    return request.can_read_body and (request.content_length is None or request.content_length > LARGE_BYTES)
 
 
 def has_hung_up(request: web.Request) -> bool:

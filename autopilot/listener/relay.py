@@ -16,15 +16,12 @@ from yarl import URL
 
 from autopilot.api.of_listener import FILE, PEER, SHA256, SIZE
 from autopilot.api.problem_documents import problem, problem_of_payload
+from autopilot.api.requests import BODY_WITHIN_S, is_large
 from autopilot.blobs.place import MailboxPlace
 from autopilot.domain.errors import UserError
 from autopilot.listener.gate import LOGIN
 from autopilot.listener.receiving import Full, Receiving
 
-BODY_WITHIN_S = 60.0
-"""For a whole body that goes to no disk."""
-LARGE_BYTES = 256_000
-"""A longer body is large: a job file with the table of an array."""
 DAEMON_CALLS = 256
 """At once."""
 _ASKED = ("Accept", "Content-Type", "Idempotency-Key", "Last-Event-ID")
@@ -53,7 +50,7 @@ class Relay:
 
     async def call(self, request: web.Request) -> web.StreamResponse:
         """For calls whose body is read whole: memory holds it, so few large ones are here at once, uploads included."""
-        with self._receiving.count(request[LOGIN]) if _is_large(request) else contextlib.nullcontext():
+        with self._receiving.count(request[LOGIN]) if is_large(request) else contextlib.nullcontext():
             return await self._call(request)
 
     async def _call(self, request: web.Request) -> web.StreamResponse:
@@ -102,11 +99,6 @@ class Relay:
                     request.transport.close()  # an answer that was cut off looks like one
                 return answer
         return problem(503, "daemon_unavailable", "the daemon does not answer", "it may be restarting: try again")
-
-
-def _is_large(request: web.Request) -> bool:
-    """It may turn out to be, where it does not say how long it is."""
-    return request.can_read_body and (request.content_length is None or request.content_length > LARGE_BYTES)
 
 
 def _too_slow() -> web.Response:

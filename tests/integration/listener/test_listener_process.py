@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -19,13 +22,14 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.config.settings import load_settings
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.service.doctor import Check, check_mailbox
-from tests.acceptance.stage import a_theatre, until
+from tests.acceptance.stage import a_theatre, command, job_text, until
 from tests.mailboxes import put
 
 IDLE_CONNECTIONS = 1100
 STORM = 600
-LISTENER_MB = 256
-"""What its unit may have."""
+LISTENER_MB, DAEMON_MB = 256, 512
+"""What their units may have."""
+UPLOAD_MB = 500
 KEY = "probe/heartbeat"
 """Beneath no lease, of which this daemon has none."""
 
@@ -114,13 +118,54 @@ def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Thea
 
 
 def test_a_storm_on_both_ports_stops_neither_ticks_nor_whoever_has_a_token(theatre: Theatre) -> None:
-    """Idle connections, headers that never end and bodies of 200 MB that are not wanted, on each port at once."""
     made = theatre.client.post("/v1/tokens", {"name": "ci", "scope": "read"})
-    ports = [place(theatre).port(name) for name in ("mailbox", "api")]
+    with storm(theatre, STORM):
+        for _ in range(3):
+            assert_all_are_served(theatre, made["secret"])
+            assert_ticks_go_on(theatre)
+        (listener,) = children(daemon_pid(theatre))
+        assert resident_mb(listener) < LISTENER_MB
+
+
+@pytest.mark.slow
+def test_an_upload_of_500_mb_in_a_storm_delays_no_tick(theatre: Theatre, tmp_path: Path) -> None:
+    """Over the unix socket, while 2,000 connections on the TCP ports idle, drip and send 200 MB."""
+    made = theatre.client.post("/v1/tokens", {"name": "ci", "scope": "read"})
+    (tmp_path / "code").mkdir()
+    with (tmp_path / "code" / "data.bin").open("wb") as file:
+        block = random.Random(5).randbytes(1 << 20)
+        for number in range(UPLOAD_MB):
+            file.write(number.to_bytes(8, "big") + block[8:])
+    job = tmp_path / "job.toml"
+    job.write_text(job_text(2) + '\n[code]\npath = "code"\nmax = "600MB"\n')
+    most_mb: Counter[str] = Counter()
+    with storm(theatre, 1000) as opened:
+        began_at = time.monotonic()
+        with ThreadPoolExecutor(1) as thread:
+            upload = thread.submit(command, theatre, "submit", str(job), timeout_s=300)
+            while not upload.done():
+                assert_all_are_served(theatre, made["secret"])
+                assert_ticks_go_on(theatre)
+                (listener,) = children(daemon_pid(theatre))
+                for name, pid in (("daemon", daemon_pid(theatre)), ("listener", listener)):
+                    most_mb[name] = max(most_mb[name], resident_mb(pid))
+        took_s = time.monotonic() - began_at
+    assert upload.result().returncode == 0, upload.result().stderr
+    print(f"{UPLOAD_MB} MB in {took_s:.1f} s beside {len(opened)} connections; most memory {dict(most_mb)} MB")
+    assert most_mb["daemon"] < DAEMON_MB
+    assert most_mb["listener"] < LISTENER_MB
+    (shown,) = theatre.client.get("/v1/jobs")["jobs"]
+    assert shown["code"]["size_bytes"] == UPLOAD_MB << 20
+
+
+@contextmanager
+def storm(theatre: Theatre, connections: int) -> Iterator[list[socket.socket]]:
+    """Idle connections, headers that never end and bodies of 200 MB that are not wanted, on each port at once."""
     with ExitStack() as stack:
-        for port in ports:
+        opened = []
+        for port in (place(theatre).port(name) for name in ("mailbox", "api")):
             assert port is not None
-            dripping = stack.enter_context(idle_connections(port, STORM))
+            dripping = stack.enter_context(idle_connections(port, connections))
             for connection in dripping[::4]:
                 with suppress(OSError):  # it was closed already, to make room
                     connection.sendall(b"PUT /v1/code/x HTTP/1.1\r\nHost: localhost\r\nX-")
@@ -128,18 +173,19 @@ def test_a_storm_on_both_ports_stops_neither_ticks_nor_whoever_has_a_token(theat
                 head = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000000\r\n\r\n"
                 with suppress(OSError):
                     connection.sendall(head + b"x" * 65536)
-        for _ in range(3):
-            asked_at = time.monotonic()
-            theatre.client.get("/v1/jobs")
-            assert time.monotonic() - asked_at < 5
-            assert put(place(theatre), KEY, b"{}") == 201
-            request = Request(f"http://127.0.0.1:{ports[1]}/v1/status")
-            request.add_header("Authorization", f"Bearer {made['secret']}")
-            with urlopen(request, timeout=10) as answer:
-                assert json.load(answer)["jobs_open"] == 0
-            assert_ticks_go_on(theatre)
-        (listener,) = children(daemon_pid(theatre))
-        assert resident_mb(listener) < LISTENER_MB
+            opened += dripping
+        yield opened
+
+
+def assert_all_are_served(theatre: Theatre, secret: str) -> None:
+    asked_at = time.monotonic()
+    theatre.client.get("/v1/jobs")
+    assert time.monotonic() - asked_at < 5
+    assert put(place(theatre), KEY, b"{}") == 201
+    request = Request(f"http://127.0.0.1:{place(theatre).port('api')}/v1/status")
+    request.add_header("Authorization", f"Bearer {secret}")
+    with urlopen(request, timeout=10) as answer:
+        assert "jobs_open" in json.load(answer)
 
 
 def resident_mb(pid: int) -> int:

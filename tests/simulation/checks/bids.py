@@ -14,6 +14,8 @@ from tests.simulation.markets.market import SimulatedMarket
 
 KNOWN_LOST_S = 3300.0
 """A bid that lost is not made there again for an hour, by a clock that may be two minutes off."""
+SAME_TICK_S = 5.0
+"""Jobs of a tick decide on what was known when it began: what one of them loses there the others learn in the next."""
 LAG_S = 420.0
 """What a list shows may be so old, and the machine that it shows running may have been outbid since."""
 TOLD_S = 1800.0
@@ -58,7 +60,8 @@ class Bids:
             return
         lost_s, lost = self._lost.get((lease.provider, lease.machine_id), (0.0, None))
         ago_s = self._ground.now_s - lost_s
-        if lost is not None and lease.bid <= lost and ago_s < KNOWN_LOST_S and not self._has_won(lease, lost_s, lost):
+        is_known = SAME_TICK_S <= ago_s < KNOWN_LOST_S
+        if lost is not None and lease.bid <= lost and is_known and not self._has_won(lease, lost_s, lost):
             self._add_violation("S16", f"lease {lease.id} bids {lease.bid}, where {lost} has lost {ago_s:.0f} s ago")
         host = self._markets[lease.provider].hosts.get(lease.machine_id)
         if host is not None:
