@@ -78,6 +78,8 @@ class Ground:
         self.lives = 0
         self.out_since_s: float | None = None
         """Since when the daemon is dead or frozen."""
+        self.outages: list[tuple[float, float]] = []
+        """[(from, until), …], in seconds of the run: when it was."""
         self.version = 0
         """Goes up whenever something changes that outlives the daemon."""
         self.is_landing_late = False

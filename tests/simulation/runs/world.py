@@ -148,6 +148,8 @@ class World(Ground):
             self.loop.after(max(wait_s, 0), self.markets[box.provider].rebill, box)
 
     def _rebill(self) -> None:
+        if self.out_since_s is not None:
+            self.outages.append((self.out_since_s, self.now_s))
         self.out_since_s = None
         for box in self.boxes():
             self.markets[box.provider].rebill(box)
