@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -65,16 +65,16 @@ def _deadline(spec: JobSpec, text: str, now: datetime) -> tuple[datetime | None,
     if spec.work_estimate is None:
         raise UserError("a deadline needs an estimate of the work, and this job has none")
     if text.startswith("+") and spec.due_within is not None:
-        within = spec.due_within + values.duration(text[1:])
+        within = spec.due_within + _span(text[1:])
         if within > FURTHEST_DEADLINE:
             raise UserError(f"deadline: {text} is too far away", hint=f"{FURTHEST_DEADLINE.days} days are the most")
         return None, within
     if text.startswith("+"):
         if spec.deadline is None:
             raise UserError("the job has no deadline that could be later", hint=f"say deadline={text[1:]}: from now on")
-        due = spec.deadline + values.duration(text[1:])
+        due = spec.deadline + _span(text[1:])
     else:
-        due = _read(values.duration, text, now) or values.instant(text)
+        due = _from_now(text, now) or values.instant(text)
     if due <= now:
         raise UserError(f"deadline: {text} is in the past", hint="set a later one")
     if due - now > FURTHEST_DEADLINE:
@@ -82,9 +82,14 @@ def _deadline(spec: JobSpec, text: str, now: datetime) -> tuple[datetime | None,
     return due, None
 
 
-def _read(duration: Callable[[object], timedelta], text: str, now: datetime) -> datetime | None:
+def _span(raw: object) -> timedelta:
+    """At most so long that it can be added to any deadline, and is too far away then."""
+    return min(values.duration(raw), 2 * FURTHEST_DEADLINE)
+
+
+def _from_now(text: str, now: datetime) -> datetime | None:
     """None for what is no span."""
     try:
-        return now + duration(text)
+        return now + _span(text)
     except ValueError:
         return None

@@ -48,6 +48,8 @@ def test_each_key(key: str, value: str, field: str, expected: object) -> None:
         ({"budget": "20"}, "has these values already"),
         ({"deadline": "2026-11-20T09:00Z"}, "in the past"),
         ({"deadline": "9000h"}, "too far away"),
+        ({"deadline": "9999999d"}, "too far away"),
+        ({"deadline": "+9999999d"}, "too far away"),
         ({"deadline": "soon"}, "deadline: not a date and time"),
     ],
 )
