@@ -68,7 +68,7 @@ class MithrilClient:
         parameters: Mapping[str, str] | None = None,
         names: tuple[str, ...] = ("data",),
     ) -> list[Any]:
-        """All rows of a list, page by page; each page is one of them bare, or under one of ``names``.
+        """All rows of a list, page by page; each page has them under one of ``names``, or bare where it is a catalogue.
 
         Raises ``MarketUnknown``: also for a list that does not end.
         """
@@ -77,7 +77,9 @@ class MithrilClient:
         wish = dict(parameters or {})
         for _ in range(MOST_PAGES):
             body = await self.get(family, path, shape, wish)
-            rows = wire.rows(body, *names)
+            # An empty list says that nothing of ours is there: only catalogues have been seen without their object.
+            is_bare = isinstance(body, list) and shape not in CATALOGUES
+            rows = None if is_bare else wire.rows(body, *names)
             if rows is None or len(rows) > MOST_PAGE_ROWS:
                 raise MarketUnknown(f"{path}: the answer holds no list")
             found += rows

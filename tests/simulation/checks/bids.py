@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, Decimal
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from tests.simulation.checks.conduct import POOLED
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Host
 from tests.simulation.markets.market import SimulatedMarket
@@ -53,7 +54,7 @@ class Bids:
                 self._lost[key] = now_s, max(highest, after.bid) if is_recent else after.bid
 
     def _is_pool(self, provider: str) -> bool:
-        return provider == "runpod"
+        return provider in POOLED
 
     def _check_first(self, lease: Lease) -> None:
         if lease.state is not LeaseState.INTENT or self._is_pool(lease.provider):

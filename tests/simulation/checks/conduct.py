@@ -17,6 +17,8 @@ from tests.simulation.markets.market import SimulatedMarket
 from tests.simulation.product.blobs import Objects
 from tests.simulation.virtual.clock import at
 
+POOLED = ("runpod", "mithril")
+"""Markets whose machines stand for many."""
 CHECKED_EVERY_S = 60.0
 AVOIDED_S = 7 * 3600.0
 """A job may keep away from a machine that it has had."""
@@ -175,7 +177,7 @@ class Conduct:
             for name, market in self._markets.items()
             if not market.is_dry
             for host in market.hosts.values()
-            if name == "runpod" or (name, host.machine_id) not in had
+            if name in POOLED or (name, host.machine_id) not in had
         )
 
     def _is_within_limits(self) -> bool:
@@ -205,7 +207,7 @@ class Conduct:
         return was_refused or ground.faults.has_struck("E14", "runpod", since_s, ground.now_s)
 
     def _is_worth_renting(self, market: SimulatedMarket, host: Host) -> bool:
-        if market.provider == "runpod" and self._is_spot_doubted(host):
+        if market.provider in POOLED and self._is_spot_doubted(host):
             return False
         is_honest = host.shown_floor is None and host.rival is None and not host.is_dear
         return is_honest and host.floor <= host.on_demand * CHEAP and market.has_room(host)

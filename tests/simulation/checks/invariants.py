@@ -14,6 +14,7 @@ from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import to_nano
+from autopilot.providers.mithril import pacing as mithril_pacing
 from autopilot.providers.runpod import pacing as runpod_pacing
 from autopilot.providers.vastai import pacing as vastai_pacing
 from autopilot.store.memory.tables import MemoryTables
@@ -24,6 +25,7 @@ from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
 from tests.simulation.checks.dependants import Dependants
 from tests.simulation.checks.firings import Firings
 from tests.simulation.checks.holds import Holds
+from tests.simulation.checks.notices import Notices
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
 from tests.simulation.ground.machines import REUSED_LABEL, Box, State
@@ -68,10 +70,12 @@ CHECKERS = {
     "S32": "a task runs on its own files: nothing of the task that had its machine before is taken for its own",
     "S33": "what the tasks of a machine have cost adds up to what is posted for it",
     "S34": "a machine that failed a task at once, or two in a row, gets no more",
-    "L1": "in the end nothing of ours is rented that no job wants",
+    "S35": "a notice is obeyed for as long as it stands: what was there is saved in time, and nothing stops after it",
+    "S36": "what a market keeps for a machine beside it is gone once the lease is",
+    "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
-    "L4": "in the end the ledger says what the market billed",
+    "L4": "in the end the ledger says what the market billed; where there is no bill, no less",
 }
 
 UNPLANNED_OVERLAP_S = 600.0
@@ -101,6 +105,13 @@ _PACED_VASTAI = {
     "destroy": vastai_pacing.Family.DESTROY,
     "create": vastai_pacing.Family.CREATE,
     "bid": vastai_pacing.Family.BID,
+}
+_PACED_MITHRIL = {
+    "create": mithril_pacing.Family.CREATE,
+    "bid": mithril_pacing.Family.CHANGE,
+    "destroy": mithril_pacing.Family.CHANGE,
+    "list": mithril_pacing.Family.LIST,
+    "offers": mithril_pacing.Family.PRICE,
 }
 
 
@@ -144,6 +155,9 @@ class Invariants:
         self._allowances = Allowances(ground, self._unless_old)
         self._firings = Firings(ground, self._unless_old)
         self._arrays = Arrays(ground, self._boxes, self._unless_old)
+        notices = self._notices = Notices(ground, self._unless_old)
+        self.give_notice, self.end_notice, self.take_away = notices.give, notices.end, notices.take_away
+        self.stop_for_notice = notices.stop
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -235,6 +249,9 @@ class Invariants:
         if provider == "vastai":
             family = _PACED_VASTAI.get(asked.kind)
             least_s = vastai_pacing.INTERVAL_S[family] if family is not None else 0.0
+        elif provider == "mithril":
+            paced = _PACED_MITHRIL.get(asked.kind)
+            least_s = mithril_pacing.INTERVAL_S[paced] if paced is not None else 0.0
         else:
             least_s = runpod_pacing.INTERVAL_S[runpod_pacing.Family.CREATE] if asked.kind == "create" else 0.0
         key = provider, asked.kind
@@ -298,6 +315,15 @@ class Invariants:
             box = self._markets[after.provider].boxes.get(after.instance_id or "")
             if box is not None and box.label == after.label and box.back_s <= self._looked_s.get(box.key, 0.0):
                 self.add_violation("S5", f"lease {after.id} is gone, but {box.key} is {box.state.value}")
+            for what in self.kept_for(after.provider, after.label, after.instance_id):
+                self.add_violation("S36", f"lease {after.id} is gone, and the market keeps its {what}")
+
+    def kept_for(self, provider: str, label: str, box_id: str | None) -> list[str]:
+        """What the market has beside that machine, and for it; nothing of machines that are there again."""
+        there = self._markets[provider].boxes.get(box_id or "")
+        kept = self._markets[provider].kept.values()
+        is_back = there is not None and there.back_s > 0
+        return [] if is_back else [each.what for each in kept if each.box_id == box_id and each.label == label]
 
     def _intended(self, lease: Lease) -> None:
         if self.ground.is_unreadable(lease.provider):

@@ -86,6 +86,8 @@ CATALOGUE = (
     _burst("E14", 2.0, 600, 100_800, "RunPod has no spot, for a while or for good"),
     _chance("E15", 0.50, "a job's command fails wherever it runs, so that its last machine may be held"),
     _event("E16", 24.0, 0, 0, "the user gives a held machine back, or cancels the job that has failed there"),
+    _event("E17", 60.0, 0, 0, "a virtual machine is moved to another host"),
+    _event("E18", 60.0, 130, 260, "a virtual machine's notice is withdrawn: its bid wins again in time"),
     _event("F1", 16.0, 5, 7200, "the daemon is killed"),
     _event("F2", 2.0, 1, 7200, "the daemon is stopped for a while, or started again every five seconds"),
     _chance("F3", 1.0, "the daemon shares a ledger on a server: its markets stand behind a fence"),

@@ -76,7 +76,18 @@ class Agent(Protocol):
     @property
     def is_at_work(self) -> bool: ...
 
+    def step(self) -> int: ...
+
     def power_off(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a market keeps or bills for a machine beside the machine itself: a disk, a pricing policy, a key."""
+
+    box_id: str
+    label: str
+    what: str
 
 
 @dataclass(slots=True)
@@ -89,6 +100,8 @@ class Disk:
     snapshot: tuple[int, int, int] | None = None
     """(run epoch, number, step) of the newest one here."""
     is_uploaded: bool = False
+    sent: tuple[int, int, int] | None = None
+    """As ``snapshot``, of the newest that this machine has in the store."""
     owner: str | None = None
     """The job whose files they are; None: there are none."""
 
@@ -155,6 +168,12 @@ class Box:
     """Rows of the catalogue by which its host lies."""
     troubled_s: float = 0.0
     """When it was last cut off or suspended."""
+    signal: str | None = None
+    """What the market's file of notices on it says; None: there is no such file."""
+    was_shown_wrongly: bool = False
+    """Its market has told another state of it than the true one."""
+    unseen_rise: Decimal = Decimal(0)
+    """Dollars by which the price of an auction may have risen before anybody could see it."""
     failures: list[tuple[str | None, float]] = field(default_factory=list)
     """(job, seconds that it took) of the runs in a row that have failed here."""
     disk: Disk = field(default_factory=Disk)

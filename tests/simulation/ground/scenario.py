@@ -29,6 +29,7 @@ HOUR_S = 3600.0
 LENGTH_S = 28 * HOUR_S
 TICKS_S = {15.0: 1, 20.0: 1, 30.0: 4, 60.0: 10}
 """How long a tick lasts, and how often that is drawn: seeds with seldom ticks take less time to play."""
+TWO_MARKETS = ("vastai", "runpod")
 UNDER_A_TOKEN = 0.4
 """Share of the seeds."""
 OF_ARRAYS = 0.25
@@ -37,6 +38,8 @@ IN_A_ROW = 0.25
 """Share of the seeds in which jobs wait for earlier ones."""
 AGAIN_AND_AGAIN = 0.25
 """Share of the seeds with a schedule."""
+WITH_AN_AUCTION = 0.3
+"""Share of the seeds in which a market of virtual machines stands in one of the others' place."""
 D = Decimal
 
 
@@ -166,6 +169,7 @@ class Scenario:
     """With a script."""
     tokens: tuple[Token, ...] = ()
     """Known to the ledger from the beginning: owners of some of the jobs."""
+    markets: tuple[str, ...] = TWO_MARKETS
 
     @property
     def jobs(self) -> dict[str, JobSpec]:
@@ -213,7 +217,24 @@ def draw_scenario(seed: int) -> Scenario:
     wishes = _in_a_row(random.Random(f"{seed}/line"), wishes)
     wishes += _again_and_again(random.Random(f"{seed}/schedules"), seed)
     tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
-    return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens)
+    markets, wishes = _at_an_auction(random.Random(f"{seed}/markets"), wishes)
+    return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens, markets=markets)
+
+
+def _at_an_auction(
+    rng: random.Random, wishes: list[tuple[float, Wish]]
+) -> tuple[tuple[str, ...], list[tuple[float, Wish]]]:
+    """In some seeds: an auction, where no price on demand bounds a bid, so that most jobs say what they pay."""
+    if rng.random() >= WITH_AN_AUCTION:
+        return TWO_MARKETS, wishes
+    markets = rng.choice((("vastai", "mithril"), ("mithril", "runpod"), ("mithril", "runpod")))
+    bounded: list[tuple[float, Wish]] = []
+    for moment_s, wish in wishes:
+        if isinstance(wish, Submit | Repeat):
+            most = rng.choice((D("0.25"), D("0.40"), D("0.60"), None))
+            wish = replace(wish, spec=replace(wish.spec, max_bid=most))
+        bounded.append((moment_s, wish))
+    return markets, bounded
 
 
 def _with_array(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:
@@ -327,6 +348,16 @@ def _a_job(rng: random.Random, needs: random.Random, work: timedelta, begins_s: 
         setup=needs.choice(("", "", "make")),
         inputs=needs.choice(((), (), (("data", "https://files.example/data"),))),
     )
+
+
+def draw_pools(rng: random.Random) -> list[Host]:
+    """Of Mithril: kinds of machine in a region."""
+    pools = []
+    for number in range(3):
+        floor = D(rng.randint(8, 30)) / 100
+        machine_id, room = f"us-sim{number + 1}-a/it_{number + 1}", rng.choice((2, 4, 8))
+        pools.append(Host(machine_id, "", GPU, floor, floor * 3, D(0), D(0), room=room))
+    return pools
 
 
 def draw_hosts(rng: random.Random) -> tuple[list[Host], list[Host]]:

@@ -1,4 +1,4 @@
-"""What both markets' wires have in common: requests, raw answers, and the ways in which an answer gets spoilt."""
+"""What the markets' wires have in common: requests, raw answers, and the ways in which an answer gets spoilt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ STALE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``kind``: create, list, show, offers, account, inbox, bid, start, stop, destroy, charges, probe, types."""
+    """``kind``: create, list, show, offers, account, inbox, bid, start, stop, destroy, charges, probe, types, and what
+    else a market has to ask for."""
 
     kind: str
     method: str
@@ -30,7 +31,7 @@ class Request:
     @property
     def page(self) -> str:
         """The token of the page of a list; empty for its first."""
-        return str(self.query.get("after_token") or "")
+        return str(self.query.get("after_token") or self.query.get("next_cursor") or "")
 
 
 @dataclass(frozen=True, slots=True)

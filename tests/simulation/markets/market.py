@@ -14,7 +14,7 @@ from autopilot.domain.lease import LeaseState
 from tests.simulation.ground.books import hourly_storage
 from tests.simulation.ground.faults import between
 from tests.simulation.ground.ground import Ground
-from tests.simulation.ground.machines import REUSED_LABEL, Box, Echo, Host, State
+from tests.simulation.ground.machines import REUSED_LABEL, Box, Echo, Host, Kept, State
 from tests.simulation.virtual.clock import at
 
 MILLI = Decimal("0.001")
@@ -46,6 +46,8 @@ class SimulatedMarket:
         self.boxes: dict[str, Box] = {}
         """What exists now."""
         self.past: dict[str, Box] = {}
+        self.kept: dict[str, Kept] = {}
+        """What else the market has of the account's, by id: all of it is to go with its machine."""
         self.rented_last: Box | None = None
         self.is_dry = False
         """The account has no credit left."""
@@ -137,6 +139,29 @@ class SimulatedMarket:
         gpu: int | None = None,
     ) -> Box:
         """``gpu``: which of the host's; None: any that is free."""
+        box = self._make_box(host, label, is_spot, rate, disk_gb, onstart, starts, id_, gpu)
+        self.ground.trace("rented", box.key, label, str(rate))
+        if starts:
+            self.boot(box, LOADING_S)
+        else:
+            self.change(box, State.STOPPED)
+        if is_spot and rate < host.to_win:
+            self.ground.loop.after(self.rng.uniform(*TAKEN_AT_ONCE_S), self.consider, box)
+        return box
+
+    def _make_box(
+        self,
+        host: Host,
+        label: str,
+        is_spot: bool,
+        rate: Decimal,
+        disk_gb: int,
+        onstart: str,
+        starts: bool,
+        id_: str | None,
+        gpu: int | None,
+    ) -> Box:
+        """With the parameters of ``rent``, and what its host has in store for it."""
         ground = self.ground
         if gpu is None:
             gpu = next(iter(self.free_gpus(host)), 0) if host.room > 1 else 0
@@ -176,13 +201,6 @@ class SimulatedMarket:
             box.slowness = between(ground.faults.rng("K2"), *SLOWNESS)
         box.hostile = frozenset(row for row in LIES if ground.faults.hits(row))
         box.is_echoed = is_spot and self.provider == "vastai" and ground.faults.hits("E12")
-        ground.trace("rented", box.key, label, str(rate))
-        if starts:
-            self.boot(box, LOADING_S)
-        else:
-            self.change(box, State.STOPPED)
-        if is_spot and rate < host.to_win:
-            ground.loop.after(self.rng.uniform(*TAKEN_AT_ONCE_S), self.consider, box)
         return box
 
     def boot(self, box: Box, takes_s: tuple[float, float]) -> None:
@@ -314,9 +332,13 @@ class SimulatedMarket:
             return "relabelled"
         if box.is_late:
             return "landed_late"
-        if self.ground.is_daemon_out and self.ground.now_s > box.permit_until_s + DAEMON_TAIL_S:
+        if self.ground.is_daemon_out and self.ground.now_s > self.alone_until_s(box):
             return "nobody_could_act"
         return ""
+
+    def alone_until_s(self, box: Box) -> float:
+        """Until when a machine that nobody watches may bill, for it can then end its bill itself."""
+        return box.permit_until_s + DAEMON_TAIL_S
 
     def visible(self) -> Iterator[Box]:
         """What an honest list shows now."""

@@ -1,7 +1,7 @@
 """Between the daemon and the markets: a request takes time to arrive, takes effect, and its answer takes time to come.
 
 Whoever dies meanwhile, what is on its way arrives. Bursts, refusals and losses happen here, what a market itself does
-wrong in ``vastai`` and ``runpod``.
+wrong in ``vastai``, ``runpod`` and ``mithril``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from autopilot.providers.runpod.reply import Fault, fault_in_text
 from autopilot.providers.runpod.sdk import SdkRefused
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.wire import UNAUTHORISED, Raw, Request, tear
-from tests.simulation.markets import runpod, vastai
+from tests.simulation.markets import mithril, runpod, vastai
 from tests.simulation.markets.market import SimulatedMarket
 
 TIMEOUT_S = 30.0
 """When clients give up."""
-_MORE = '"next_token": "'
+_MORE = ('"next_token": "', '"next_cursor": "')
 """In a page of a list that is not its last."""
-LOOKS = frozenset({"list", "show"})
+LOOKS = frozenset({"list", "show", mithril.MACHINES})
 """At machines."""
 CHANGES = frozenset({"create", "bid", "start", "stop", "destroy"})
+
+
+Answerer = vastai.Vastai | runpod.Runpod | mithril.Mithril
 
 
 class Lost(Exception):
@@ -40,9 +43,7 @@ class Lost(Exception):
 class Connection:
     """One client's way to one market: a daemon's, or all agents'."""
 
-    def __init__(
-        self, ground: Ground, market: SimulatedMarket, answerer: vastai.Vastai | runpod.Runpod, rng: random.Random
-    ) -> None:
+    def __init__(self, ground: Ground, market: SimulatedMarket, answerer: Answerer, rng: random.Random) -> None:
         self.ground = ground
         self.provider = market.provider
         self._market = market
@@ -71,8 +72,8 @@ class Connection:
         return answer
 
     def _unreadable(self, asked: Request) -> None:
-        if asked.kind == "list":
-            self.ground.spoil(self.provider, asked.page)
+        if asked.kind in ("list", mithril.MACHINES):
+            self.ground.spoil(self.provider, asked.page if asked.kind == "list" else mithril.MACHINES)
 
     def _note_destroy(self, asked: Request) -> None:
         box = self._market.boxes.get(asked.box_id)
@@ -104,6 +105,8 @@ class Connection:
         ground.is_landing_late = fate == "late"
         if asked.kind == "list":
             ground.read_again(self.provider, asked.page)
+        elif asked.kind == mithril.MACHINES and not asked.page:
+            ground.read_again(self.provider, mithril.MACHINES)
         self._market.rented_last = None
         plain = self._answerer.answer(asked)
         rented = self._market.rented_last
@@ -115,7 +118,11 @@ class Connection:
         if ground.faults.hits("C4"):
             found = self._mangled(plain)
             self._unreadable(asked)
-        if asked.kind == "list" and not ground.is_unreadable(self.provider) and _MORE not in plain.text:
+        if (
+            asked.kind == "list"
+            and not ground.is_unreadable(self.provider)
+            and not any(more in plain.text for more in _MORE)
+        ):
             ground.check.read_list(self.provider)
         if fate in ("", "500"):
             loop.after(back_s, _settle, answer, found)
@@ -187,6 +194,31 @@ class VastaiTransport:
         return Reply(found.status, found.text)
 
     def close(self) -> None:
+        pass
+
+
+class MithrilTransport:
+    """The daemon's way to Mithril."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        try:
+            found = await self._connection.send(mithril.request(method, path, parameters, body))
+        except Lost as lost:
+            raise NoReply(str(lost), timed_out=lost.timed_out) from None
+        return Reply(found.status, found.text)
+
+    async def close(self) -> None:
         pass
 
 

@@ -10,12 +10,12 @@ import contextlib
 import json
 import random
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from autopilot.agent.shipped.agent import POLL_S
 from autopilot.agent.shipped.machine import BOOT_GRACE_S, SAVE_BOUND_S, TERM_GRACE_S, Machine
 from autopilot.agent.shipped.orders import parse_orders
-from autopilot.agent.shipped.states import ABILITIES
+from autopilot.agent.shipped.states import ABILITIES, EXPIRED, SERVING
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import BYTES_PER_GB
 from tests.simulation.ground.ground import Ground
@@ -27,6 +27,8 @@ from tests.simulation.product.hostile import Liar
 
 PART_BYTES = 400_000_000
 TRANSFER_S = (3.0, 40.0)
+QUITS_S = 2.0
+"""After its grace a container is killed."""
 
 
 def fresh_memory() -> dict[str, Any]:
@@ -35,6 +37,12 @@ def fresh_memory() -> dict[str, Any]:
         "permit_ends_at": None,
         **{"setup_done": False, "dirty": False, "exit": None, "next_ckpt_n": 0, "last_ckpt_n": None},
     }
+
+
+class Host(Protocol):
+    """Of the virtual machine that an agent's container is on."""
+
+    def power_off(self) -> None: ...
 
 
 class SimAgent:
@@ -57,7 +65,10 @@ class SimAgent:
             self.memory["setup_done"] = False
         self.urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
         self.first_url = orders_url
-        self.machine = Machine(ground.now_s, self.memory, instance=box.id)
+        self.host: Host | None = None
+        # A virtual machine's container has no name of its market's.
+        instance = "" if box.provider == "mithril" else box.id
+        self.machine = Machine(ground.now_s, self.memory, instance=instance)
         # As the daemon gave it, whatever the machine makes of it; only the first boot has one of its own.
         given_s = ground.permit_ttl_s if self.memory["boot"] == 1 else BOOT_GRACE_S
         self.box.permit_until_s = max(self.box.permit_until_s, ground.now_s + given_s)
@@ -84,6 +95,23 @@ class SimAgent:
             self.timer.cancel()
         if self._liar is not None and self.box.is_gone:
             self._liar.haunt()
+
+    def take_notice(self) -> None:
+        """The machine may be taken away soon."""
+        if self.is_on:
+            self.machine.take_notice(self.ground.now_s)
+            self._act()
+
+    def quit(self, grace_s: float) -> None:
+        """The container is to stop, and has so long for that."""
+        if self.is_on:
+            self.machine.quit(self.ground.now_s, grace_s)
+            self._act()
+            self.ground.loop.after(grace_s + QUITS_S, self._end_container)
+
+    def _end_container(self) -> None:
+        if self.is_on:
+            self.power_off()
 
     def lease(self) -> Lease | None:
         """Of this machine, as it is committed."""
@@ -168,6 +196,8 @@ class SimAgent:
             moments += [stop_since + TERM_GRACE_S, stop_since + SAVE_BOUND_S / 2]
         if machine.life.is_expired:
             moments += [machine.life.since + SAVE_BOUND_S]
+        if machine.life.state not in (SERVING, EXPIRED):
+            moments += [machine.life.since + machine.quit_s / 2, machine.life.since + machine.quit_s]
         ahead = [moment for moment in moments if moment > now_s]
         if self.timer is not None:
             self.timer.cancel()
@@ -186,6 +216,8 @@ class SimAgent:
         elif command == "abandon":
             self.upload_n += 1
             self.ground.loop.after(0.1, self._done, "checkpoint", False)
+        elif command == "quit":
+            self.power_off()
         elif command in ("destroy", "stop"):
             self._ask_market(command)
         elif command == "report":
@@ -300,6 +332,7 @@ class SimAgent:
             self._done("checkpoint", False)
             return
         self.memory.update(next_ckpt_n=number + 1, last_ckpt_n=number)
+        self.box.disk.sent = snapshot
         if self.box.disk.snapshot == snapshot:
             self.box.disk.is_uploaded = True
         self._done("checkpoint", True)
@@ -411,6 +444,9 @@ class SimAgent:
     # --- the market
 
     def _ask_market(self, wish: str) -> None:
+        if self.host is not None:
+            self.host.power_off()
+            return
         if self.box.state is State.OFFLINE:
             self.ground.loop.after(20, self._done, wish, False)
             return

@@ -17,6 +17,9 @@ from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.provider import Provider
 from autopilot.ports.store import StoreUnavailable
+from autopilot.providers.mithril.adapter import MithrilProvider
+from autopilot.providers.mithril.client import MithrilClient
+from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.config import RunpodSettings
@@ -25,7 +28,8 @@ from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.service.leadership import CREATE_TIMEOUT_REAL_S, FencedProvider
 from tests.simulation.ground.ground import Ground, Life
-from tests.simulation.markets.network import Connection, RunpodTransport, VastaiTransport
+from tests.simulation.markets.mithril import PROJECT, SSH_KEY
+from tests.simulation.markets.network import Connection, MithrilTransport, RunpodTransport, VastaiTransport
 from tests.simulation.product.blobs import Objects, SimulatedBlobs, SimulatedUnpacker
 from tests.simulation.product.ledger import SimulatedLedger
 from tests.simulation.virtual.clock import HostClock
@@ -91,14 +95,20 @@ class Daemon:
         ground.loop.start(self.life.process, self._run())
 
     def _adapters(self, connections: Mapping[str, Connection]) -> dict[str, Provider]:
-        key = SecretStr(SENTINEL_KEY)
-        vastai, runpod = VastaiSettings(api_key=key), RunpodSettings(api_key=key)
-        vastai_client = VastaiClient(VastaiTransport(connections["vastai"]), self.clock)
-        runpod_client = RunpodClient(RunpodTransport(connections["runpod"]), self.clock)
-        return {
-            "vastai": VastaiProvider(vastai, vastai_client, self.clock),
-            "runpod": RunpodProvider(runpod, runpod_client, self.clock),
-        }
+        makers = {"vastai": self._vastai, "runpod": self._runpod, "mithril": self._mithril}
+        return {name: makers[name](connection) for name, connection in connections.items()}
+
+    def _vastai(self, connection: Connection) -> Provider:
+        client = VastaiClient(VastaiTransport(connection), self.clock)
+        return VastaiProvider(VastaiSettings(api_key=SecretStr(SENTINEL_KEY)), client, self.clock)
+
+    def _runpod(self, connection: Connection) -> Provider:
+        client = RunpodClient(RunpodTransport(connection), self.clock)
+        return RunpodProvider(RunpodSettings(api_key=SecretStr(SENTINEL_KEY)), client, self.clock)
+
+    def _mithril(self, connection: Connection) -> Provider:
+        settings = MithrilSettings(api_key=SecretStr(SENTINEL_KEY), project=PROJECT, ssh_key=SSH_KEY)
+        return MithrilProvider(settings, MithrilClient(MithrilTransport(connection), self.clock), self.clock)
 
     def _fenced(self) -> Mapping[str, Provider]:
         """As one on a server speaks to them; a create of the leader before it may still land."""

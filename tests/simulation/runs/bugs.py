@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.simulation.runs import planted, planted_arrays, planted_hosts, planted_order, planted_schedules
+from tests.simulation.runs import (
+    planted,
+    planted_arrays,
+    planted_hosts,
+    planted_order,
+    planted_schedules,
+    planted_vms,
+)
 from tests.simulation.runs.bug import Bug
 
 BUGS: dict[str, Bug] = {
     found.name: found
-    for module in (planted, planted_hosts, planted_order, planted_schedules, planted_arrays)
+    for module in (planted, planted_hosts, planted_order, planted_schedules, planted_arrays, planted_vms)
     for found in vars(module).values()
     if isinstance(found, Bug)
 }

@@ -8,6 +8,7 @@ from autopilot.domain.job import JobStatus
 from tests.simulation.ground.faults import Burst
 from tests.simulation.ground.machines import Box, State
 from tests.simulation.ground.scenario import GiveBack, Move
+from tests.simulation.markets.auction import AuctionMarket
 from tests.simulation.markets.market import MILLI, SimulatedMarket
 from tests.simulation.runs.world import World
 
@@ -41,6 +42,8 @@ class Events:
             "F2": self._pause,
             "H2": self._suspend,
         }
+        if any(isinstance(market, AuctionMarket) for market in self.world.markets.values()):
+            acts |= {"E17": self._relocate, "E18": self._warn_for_nothing}
         for row, act in acts.items():
             for event in self.world.faults.schedule(row, until_s):
                 self.world.loop.after(event.begins_s, act, event)
@@ -94,7 +97,9 @@ class Events:
 
     def _bid_unseen(self, event: Burst) -> None:
         """A rival, mostly on a machine that we hold by a bid."""
-        market = self.world.markets["vastai"]
+        market = self.world.markets.get("vastai")
+        if market is None:
+            return
         held = [box.host for box in market.boxes.values() if box.is_spot and box.job_id]
         host = self.rng.choice(held or list(market.hosts.values()))
         if host.rival is not None or not self._begins(event):
@@ -104,7 +109,7 @@ class Events:
         self.world.loop.after(event.ends_s - event.begins_s, market.set_rival, host, None)
 
     def _run_dry(self, event: Burst) -> None:
-        market = self.world.markets[self.rng.choice(("vastai", "runpod"))]
+        market = self.world.markets[self.rng.choice(self.world.scenario.markets)]
         if not market.is_dry and self._begins(event):
             market.run_dry()
             self.world.loop.after(event.ends_s - event.begins_s, market.pay_in)
@@ -117,6 +122,32 @@ class Events:
             job_id = self.rng.choice(held)
             is_cancel = self.rng.random() < 0.5
             self.world.wish(Move(job_id, JobStatus.CANCELLING) if is_cancel else GiveBack(job_id))
+
+    def _auctioned(self) -> Box | None:
+        held = [box for box in self.world.boxes() if box.job_id and isinstance(self._market_of(box), AuctionMarket)]
+        running = [box for box in held if box.state is State.RUNNING]
+        return self.rng.choice(running) if running else None
+
+    def _market_of(self, box: Box) -> SimulatedMarket:
+        return self.world.markets[box.provider]
+
+    def _relocate(self, event: Burst) -> None:
+        box = self._auctioned()
+        if box is None or self.world.faults.is_quiet:
+            return
+        market = self._market_of(box)
+        assert isinstance(market, AuctionMarket)
+        if market.relocate(box):
+            self._begins(event)
+
+    def _warn_for_nothing(self, event: Burst) -> None:
+        """Somebody bids more, and leaves before the machine is taken away."""
+        box = self._auctioned()
+        if box is None or box.host.rival is not None or not self._begins(event):
+            return
+        market = self._market_of(box)
+        market.set_rival(box.host, box.rate * 2)
+        self.world.loop.after(event.ends_s - event.begins_s, market.set_rival, box.host, None)
 
     def _outbid_all(self, event: Burst) -> None:
         if self._begins(event):
@@ -132,7 +163,7 @@ class Events:
             self.world.loop.after(FLAPPING_S, lambda: self._raise_floors(event, is_up=not is_up))
 
     def _jump_prices(self, event: Burst) -> None:
-        market = self.world.markets[self.rng.choice(("vastai", "runpod"))]
+        market = self.world.markets[self.rng.choice(self.world.scenario.markets)]
         host = self.rng.choice(list(market.hosts.values()))
         if host.is_dear or host.shown_floor is not None or not self._begins(event):
             return
@@ -150,7 +181,7 @@ class Events:
         self.world.loop.after(event.ends_s - event.begins_s, back)
 
     def _interfere(self, event: Burst) -> None:
-        market = self.world.markets[self.rng.choice(("vastai", "runpod"))]
+        market = self.world.markets[self.rng.choice(self.world.scenario.markets)]
         box, what = self._one(), self.rng.random()
         if not self._begins(event):
             return

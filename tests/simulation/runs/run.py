@@ -39,6 +39,8 @@ STOPS_S = 200.0
 SILENCE_S = 73 * HOUR_S
 TOLERANCE = Decimal("0.01")
 TOLERANCE_SHARE = Decimal("0.001")
+UNSEEN_H = Decimal("0.1")
+"""Hours at its limit that a market without a bill may have charged unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def run(
         until_s=scenario.length_s,
         tick_s=scenario.tick_s,
         off=off,
-        targets=("vastai", "runpod"),
+        targets=scenario.markets,
         script=scenario.script,
         bursts=scenario.bursts,
     )
@@ -218,6 +220,10 @@ class Play:
         check = self.world.check
         for box in self._ours():
             check.add_violation("L1", f"{box.key} is still there")
+        for market in self.world.markets.values():
+            for id_, kept in market.kept.items():
+                if kept.label.startswith("ap1."):
+                    check.add_violation("L1", f"{market.provider} keeps {id_}: the {kept.what} of {kept.box_id}")
         for lease in self._live():
             check.add_violation("L2", f"lease {lease.id} is {lease.state}")
         for job in self.world.committed.get("jobs", {}).values():
@@ -244,11 +250,15 @@ class Play:
             for box in market.past.values():
                 if box.lease_id is None or not box.label.startswith("ap1."):
                     continue
-                if box.provider == "runpod" and (box.provider, box.id) not in posted:
-                    # RunPod's bill names no label: what nobody ever saw there cannot be told from others' pods.
+                if box.provider != "vastai" and (box.provider, box.id) not in posted:
+                    # RunPod's bill names no label, and Mithril has none: what nobody ever saw is not told of.
                     continue
                 billed = sum(world.books.bill(box.meter).values(), ZERO)
                 ours = posted.get((box.provider, box.id), ZERO)
+                if box.provider == "mithril":
+                    if not box.was_shown_wrongly and ours < billed - box.unseen_rise - box.rate * UNSEEN_H:
+                        found.append(f"{box.key}: costs {billed:.6f}, posted {ours:.6f}")
+                    continue
                 if abs(billed - ours) > max(TOLERANCE, billed * TOLERANCE_SHARE):
                     found.append(f"{box.key}: billed {billed:.6f}, posted {ours:.6f}")
         return found

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from autopilot.store.memory.tables import Committed
 from tests.simulation.checks.invariants import Invariants
 from tests.simulation.ground.faults import Faults
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box
-from tests.simulation.ground.scenario import Scenario, Wish, draw_hosts
-from tests.simulation.markets.market import DAEMON_TAIL_S, SimulatedMarket
-from tests.simulation.markets.network import Connection
+from tests.simulation.ground.scenario import Scenario, Wish, draw_hosts, draw_pools
+from tests.simulation.markets.auction import AuctionMarket
+from tests.simulation.markets.market import SimulatedMarket
+from tests.simulation.markets.mithril import Mithril
+from tests.simulation.markets.network import Answerer, Connection
 from tests.simulation.markets.runpod import Runpod
 from tests.simulation.markets.vastai import Vastai
 from tests.simulation.product.agents import SimAgent
 from tests.simulation.product.blobs import Objects
 from tests.simulation.product.daemon import Daemon, NumberedIds
 from tests.simulation.product.ledger import SimulatedLedger
+from tests.simulation.product.vm_host import VmHost
 from tests.simulation.virtual.loop import VirtualLoop
 
 
@@ -45,16 +49,23 @@ class World(Ground):
             self.committed["tokens"] = {token.number: token for token in scenario.tokens}
         self.check = Invariants(self, self.markets, self.objects)
 
-    def _open_markets(self) -> dict[str, Vastai | Runpod]:
-        """Both, with hosts that are drawn."""
+    def _open_markets(self) -> dict[str, Answerer]:
+        """Those of the scenario, with hosts that are drawn."""
         vastai, runpod = draw_hosts(self.rng("hosts"))
         for host in vastai:
             if self.faults.hits("E10"):
                 host.room = self.faults.rng("E10").randint(2, 8)
-        return {
-            "vastai": Vastai(SimulatedMarket(self, "vastai", vastai, self.rng("vastai"), self._boot_agent)),
-            "runpod": Runpod(SimulatedMarket(self, "runpod", runpod, self.rng("runpod"), self._boot_agent)),
-        }
+        found: dict[str, Answerer] = {}
+        for name in self.scenario.markets:
+            rng = self.rng(name)
+            if name == "vastai":
+                found[name] = Vastai(SimulatedMarket(self, name, vastai, rng, self._boot_agent))
+            elif name == "runpod":
+                found[name] = Runpod(SimulatedMarket(self, name, runpod, rng, self._boot_agent))
+            else:
+                pools = draw_pools(self.rng("pools"))
+                found[name] = Mithril(AuctionMarket(self, name, pools, rng, self._boot_agent))
+        return found
 
     def _connect(self, provider: str, *, by_agent: bool = False) -> Connection:
         rng = self._agent_rng if by_agent else self._network_rng
@@ -65,7 +76,12 @@ class World(Ground):
         kind, _, url = box.onstart.partition(" ")
         if kind == "agent":
             connection = self._agent_connections[box.provider]
-            box.agent = SimAgent(self, self.objects, connection, box, url, self._agent_rng)
+            boot = VmHost if box.provider == "mithril" else self._boot_container
+            boot(self, self.objects, connection, box, url, self._agent_rng)
+
+    def _boot_container(self, *parts: Any) -> None:
+        agent = SimAgent(*parts)
+        agent.box.agent = agent
 
     def boxes(self) -> Iterator[Box]:
         for market in self.markets.values():
@@ -144,7 +160,7 @@ class World(Ground):
         """From when on nobody can act any more, machine by machine."""
         self.out_since_s = self.now_s
         for box in self.boxes():
-            wait_s = box.permit_until_s + DAEMON_TAIL_S + 1 - self.now_s
+            wait_s = self.markets[box.provider].alone_until_s(box) + 1 - self.now_s
             self.loop.after(max(wait_s, 0), self.markets[box.provider].rebill, box)
 
     def _rebill(self) -> None:

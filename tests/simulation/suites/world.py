@@ -14,9 +14,7 @@ from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from tests.simulation.ground.faults import Faults
 from tests.simulation.ground.scenario import GPU, Scenario
-from tests.simulation.markets.network import Connection, VastaiTransport
-from tests.simulation.markets.runpod import Runpod
-from tests.simulation.markets.vastai import Vastai
+from tests.simulation.markets.network import Answerer, Connection, VastaiTransport
 from tests.simulation.product.daemon import SENTINEL_KEY, Daemon
 from tests.simulation.runs.world import World
 from tests.simulation.suites.market import SuiteMarket, SuiteVastai
@@ -78,6 +76,6 @@ class SuiteWorld(World):
         is_idle = not boxes and self.now_s - self._idle_since_s >= IDLE_S
         return is_idle or (len(agents) == 1 and agents[0] is not None and agents[0].is_at_work)
 
-    def _open_markets(self) -> dict[str, Vastai | Runpod]:
+    def _open_markets(self) -> dict[str, Answerer]:
         market = SuiteMarket(self, self.start, self.rng("vastai"), self._boot_agent)
         return {"vastai": SuiteVastai(market)}
