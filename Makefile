@@ -79,7 +79,7 @@ COMPILE := uv pip compile -q pyproject.toml --universal -p 3.11 --generate-hashe
 	--custom-compile-command "make lock"
 
 lock:    ## resolve the dependencies anew: requirements.lock to run, requirements-dev.lock beside it to develop (needs uv)
-	$(COMPILE) --extra vast --extra runpod --extra postgres --extra s3 --excludes requirements-left-out.txt \
+	$(COMPILE) --extra vast --extra runpod --extra nebius --extra postgres --extra s3 --excludes requirements-left-out.txt \
 		-o requirements.lock
 	$(COMPILE) --extra lab --extra dev -c requirements.lock -o requirements-dev.lock
 

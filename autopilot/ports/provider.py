@@ -34,6 +34,8 @@ class RefusalCode(StrEnum):
     """No such instance."""
     QUEUED = "queued"
     """A start that the market keeps for later; it may fire at any time."""
+    QUOTA = "quota"
+    """The account may not have more of something: the user must have it raised, or free some of it."""
     WRONG_TERMS = "wrong_terms"
     """Rented, but not as asked (on demand instead of spot, another price)."""
     INVALID = "invalid"

@@ -168,6 +168,8 @@ class ProviderContract:
         bid = await harness.outbid(instance_id)
         await seen(harness, instance_id, InstanceStatus.STOPPED)
         assert await harness.provider.change_bid(instance_id, bid) == Done(bid)
+        if not able.resumes_by_itself:
+            assert await harness.provider.start(instance_id) == Done(None)
         assert (await seen(harness, instance_id, InstanceStatus.RUNNING)).bid == bid
 
     async def test_a_bid_that_cannot_be_changed_says_so(self, harness: Harness) -> None:

@@ -10,6 +10,8 @@ from autopilot.lab.sandbox.market.lifecycle import Timings
 from autopilot.lab.sandbox.market.machines import MachineSpec
 from autopilot.lab.sandbox.mithril.pools import AuctionPoolSpec
 from autopilot.lab.sandbox.mithril.provider import MithrilConfig
+from autopilot.lab.sandbox.nebius.config import NebiusConfig
+from autopilot.lab.sandbox.nebius.pools import PoolSpec
 from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig, Mode
 from autopilot.lab.sandbox.runpod.machines import MachineSpec as PodMachineSpec
@@ -77,6 +79,15 @@ class SandboxConfig:
     mithril_list_lag_s: float = 0.0
     """How late the list of machines learns of a new one."""
 
+    nebius_port: int | None = None
+    """Where Nebius's services listen, 0: any free port. None: this market is not there, and its SDK is not needed."""
+    nebius_keys: tuple[str, ...] = ("nebius-sandbox-key",)
+    nebius_pools: tuple[PoolSpec, ...] | None = None
+    nebius_start_s: float = 40.0
+    """From finding hardware until a machine runs."""
+    nebius_page_rows: int = 1000
+    """The most that one page of a list holds."""
+
     @property
     def timings(self) -> Timings:
         return Timings(
@@ -117,4 +128,19 @@ class SandboxConfig:
             start_s=self.mithril_start_s,
             page_rows=self.mithril_page_rows,
             list_lag_s=self.mithril_list_lag_s,
+        )
+
+    @property
+    def nebius(self) -> NebiusConfig | None:
+        if self.nebius_port is None:
+            return None
+        return NebiusConfig(
+            port=self.nebius_port,
+            keys=self.nebius_keys,
+            seed=self.seed,
+            private_images=self.private_images,
+            pools=self.nebius_pools,
+            churn=self.churn,
+            start_s=self.nebius_start_s,
+            page_rows=self.nebius_page_rows,
         )

@@ -1,7 +1,7 @@
 """The sandbox: its markets, their HTTP server and their instances, on any of the three clocks.
 
 vast.ai is under ``/api``, RunPod under ``/graphql``, ``/v2``, ``/v1`` and ``/hapi``, Mithril under ``/v2``, their
-controls under ``/_emu``.
+controls under ``/_emu``. Nebius speaks gRPC on a port of its own, where one is asked for.
 On a clock that is set by hand the markets move when they are asked something; otherwise also by themselves, so that
 processes are started and killed in time. Either way every event happens at its exact instant.
 """
@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from aiohttp import web
 
@@ -42,6 +42,10 @@ from autopilot.lab.sandbox.vastai.pacing import RowQuota
 from autopilot.lab.sandbox.vastai.rows import open_ports
 from autopilot.ports.clock import Clock
 
+if TYPE_CHECKING:
+    from autopilot.lab.sandbox.nebius.market import NebiusMarket
+    from autopilot.lab.sandbox.nebius.provider import NebiusSandbox
+
 __all__ = ["Sandbox", "SandboxConfig", "running_sandbox"]
 
 _TICK_S = 0.2
@@ -64,6 +68,7 @@ class Sandbox:
         self._runner: web.AppRunner | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._lock: IO[str] | None = None
+        self._nebius: NebiusSandbox | None = None
 
     @property
     def url(self) -> str:
@@ -84,6 +89,22 @@ class Sandbox:
     @property
     def mithril(self) -> MithrilMarket:
         return self._mithril.market
+
+    @property
+    def nebius(self) -> NebiusMarket:
+        """Raises ``RuntimeError`` where it is not asked for."""
+        return self._the_nebius.market
+
+    @property
+    def nebius_address(self) -> str:
+        """As ``base_url`` of that market's settings. Raises ``RuntimeError`` where it is not asked for."""
+        return self._the_nebius.address
+
+    @property
+    def _the_nebius(self) -> NebiusSandbox:
+        if self._nebius is None:
+            raise RuntimeError("the sandbox has no Nebius: give it a nebius_port")
+        return self._nebius
 
     def pod_environment(self, pod: Pod) -> dict[str, str]:
         """What RunPod's half sets in a pod."""
@@ -127,6 +148,15 @@ class Sandbox:
             config.mithril, self, now, self.clock.speed, config.state_dir if config.real_processes else None
         )
         app = web.Application()
+        if config.nebius is not None:
+            # Its SDK is an extra, and takes half a second to import.
+            from autopilot.lab.sandbox.nebius.provider import NebiusSandbox
+
+            self._nebius = NebiusSandbox(
+                config.nebius, self, now, self.clock.speed, config.state_dir if config.real_processes else None
+            )
+            await self._nebius.start()
+            self._nebius.add_routes(app)
         self._api.add_routes(app)
         self._runpod.add_routes(app)
         self._mithril.add_routes(app)
@@ -158,12 +188,17 @@ class Sandbox:
             self._api.stop()
             self._runpod.stop()
             self._mithril.stop()
+            if self._nebius is not None:
+                await self._nebius.stop()
             await self._runner.cleanup()
             self._runner = None
             if isinstance(self._containers, LocalContainers):
                 await self._containers.close()
             await self._runpod.close()
             await self._mithril.close()
+            if self._nebius is not None:
+                await self._nebius.close()
+                self._nebius = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -176,6 +211,8 @@ class Sandbox:
                 self._market.container_exited(ended.instance_id, ended.boot, ended.code)
         self._runpod.synchronise(now)
         self._mithril.synchronise(now)
+        if self._nebius is not None:
+            self._nebius.synchronise(now)
         return now
 
     async def settle(self) -> None:
@@ -183,12 +220,17 @@ class Sandbox:
             await self._containers.settle()
         await self._runpod.settle()
         await self._mithril.settle()
+        if self._nebius is not None:
+            await self._nebius.settle()
 
     async def _tick(self) -> None:
         while True:
             self.synchronise()
             wait_s = _TICK_S
-            for agenda in (self._market.agenda, self._runpod.market.agenda, self._mithril.market.agenda):
+            agendas = [self._market.agenda, self._runpod.market.agenda, self._mithril.market.agenda]
+            if self._nebius is not None:
+                agendas.append(self._nebius.market.agenda)
+            for agenda in agendas:
                 due = agenda.next_due()
                 if due is not None:
                     wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from shlex import quote
 from typing import Any
 
 from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import CreateRequest
 from autopilot.providers.mithril import mapping, wire
+from autopilot.providers.user_data import startup_script
 
 LONGEST_SCRIPT = 10_000
 """Characters of a startup script."""
@@ -32,7 +32,7 @@ class BidRequest:
 def bid_request(request: CreateRequest) -> BidRequest:
     """Raises ``ValueError`` for what the market would turn down."""
     region, type_id = mapping.pool_of_offer(request.offer_id)
-    script = startup_script(request)
+    script = startup_script(request.onstart, request.env)
     faults = {
         "nothing is rented here on demand": request.capacity_type is not CapacityType.SPOT,
         f"a name has 1 to {LONGEST_LABEL} characters": not 0 < len(request.label) <= LONGEST_LABEL,
@@ -42,16 +42,6 @@ def bid_request(request: CreateRequest) -> BidRequest:
     if present := [fault for fault, is_present in faults.items() if is_present]:
         raise ValueError("; ".join(present))
     return BidRequest(request.label, region, type_id, mapping.limit_for(request.bid), script)
-
-
-def startup_script(request: CreateRequest) -> str:
-    """The market has no other place for an environment. All members of the project can read it: no secret belongs
-    here."""
-    exports = "".join(f"export {name}={quote(value)}\n" for name, value in sorted(request.env.items()))
-    first, _, rest = request.onstart.partition("\n")
-    if first.startswith("#!"):
-        return f"{first}\n{exports}{rest}"
-    return f"#!/bin/sh\n{exports}{request.onstart}"
 
 
 def bid_body(wanted: BidRequest, project: str, ssh_key: str) -> dict[str, Any]:

@@ -1,0 +1,176 @@
+"""Records of the wire → the domain's values. Pure.
+
+Nebius sells no single machines: a preset of a platform in a region is a *pool*. A virtual machine is our instance; the
+policy that holds its cap is a thing of its own, and so may its disk become: what is left of them shows as a stopped
+machine, so that it is given back like one.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_FLOOR, Decimal
+
+from autopilot.domain import gpu_names
+from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.money import ZERO, storage_rate
+from autopilot.domain.offer import CapacityType, Offer
+from autopilot.providers.nebius import names
+from autopilot.providers.nebius.wire import DiskRow, PolicyRow, PresetRow, VmRow
+
+PROVIDER = "nebius"
+CAP_UNIT = Decimal("0.001")
+"""Of a cap, $/h of a GPU."""
+BELOW_ON_DEMAND = Decimal("0.01")
+"""$/h of a GPU: the highest cap lies so far below the price on demand."""
+UNRATED = Decimal(1)
+"""The market publishes no reliability."""
+LARGEST_DISK_GB = Decimal(4096)
+"""Of a boot disk, as far as it is offered here."""
+
+_GPUS = {
+    "h100-sxm": "H100 SXM",
+    "h200-sxm": "H200",
+    "b200-sxm": "B200",
+    "b300-sxm": "B300",
+    "gb300": "GB300",
+    "l40s": "L40S",
+    "rtx6000": "RTX PRO 6000 S",
+}
+_STATES = {
+    "CREATING": InstanceStatus.PROVISIONING,
+    "STARTING": InstanceStatus.PROVISIONING,
+    "UPDATING": InstanceStatus.STOPPED,
+    "RUNNING": InstanceStatus.RUNNING,
+    # It is billed until it is off.
+    "STOPPING": InstanceStatus.RUNNING,
+    "STOPPED": InstanceStatus.STOPPED,
+    "DELETING": InstanceStatus.STOPPED,
+    "ERROR": InstanceStatus.STOPPED,
+}
+_OFFER_ID = re.compile(r"([a-z0-9-]{1,40})/([A-Za-z0-9_-]{1,64})/([A-Za-z0-9_-]{1,64})")
+_VARIANT = re.compile(r"-[a-d]$")
+
+
+def pool_id(region: str, platform: str, preset: str) -> str:
+    return f"{region}/{platform}/{preset}"
+
+
+def parts_of_offer(identifier: str) -> tuple[str, str, str]:
+    """(region, platform, preset). Raises ``ValueError`` for what is no offer id of this market."""
+    match = _OFFER_ID.fullmatch(identifier)
+    if match is None:
+        raise ValueError(f"not an offer id of this market: {identifier!r}")
+    return match[1], match[2], match[3]
+
+
+def gpu_of(platform: str) -> str:
+    """``H200`` for ``gpu-h200-sxm``: the standard name where there is one. Empty: it has no GPU."""
+    if not platform.startswith("gpu-"):
+        return ""
+    short = _VARIANT.sub("", platform.removeprefix("gpu-"))
+    return _GPUS.get(short) or gpu_names.standard(short.replace("-", " ").upper())
+
+
+def cap_for(bid: Decimal, num_gpus: int, highest: Decimal | None) -> Decimal:
+    """$/h of a GPU: the bid as the market takes it, never more than was asked for. ``highest``: that it takes."""
+    cap = (bid / num_gpus).quantize(CAP_UNIT, ROUND_FLOOR)
+    return cap if highest is None else min(cap, highest)
+
+
+def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Decimal) -> Offer:
+    """``gpu``: the name under which it was asked for. ``spot``: $/h of a GPU; ``disk_price``: $/GB-month."""
+    identifier = pool_id(region, row.platform, row.preset)
+    return Offer(
+        provider=PROVIDER,
+        offer_id=identifier,
+        machine_id=identifier,
+        host_id="",
+        gpu=gpu,
+        num_gpus=row.num_gpus,
+        vram_gb=row.memory_gb,
+        floor=spot * row.num_gpus,
+        on_demand_price=None,
+        storage_price=disk_price,
+        upload_price=ZERO,
+        download_price=ZERO,
+        download_mbps=ZERO,
+        reliability=UNRATED,
+        verified=True,
+        datacenter=True,
+        disk_gb=LARGEST_DISK_GB,
+        location=region,
+        ends_at=None,
+    )
+
+
+def status(vm: VmRow) -> InstanceStatus:
+    """A new machine is listed as stopped before it starts: while something is being done to it, it is not at rest."""
+    state = _STATES.get(vm.state, InstanceStatus.OFFLINE)
+    return InstanceStatus.PROVISIONING if vm.state == "STOPPED" and vm.is_settling else state
+
+
+def message(vm: VmRow, policy: PolicyRow | None, spot: Decimal | None) -> str:
+    if vm.state == "STOPPED" and not vm.is_settling and policy is not None:
+        if policy.is_blocked or (spot is not None and spot > policy.max_price):
+            return "stopped: the spot price is above the cap"
+        return "stopped, and not for its price: hardware was taken back, or somebody stopped it"
+    return f"machine {vm.state}"
+
+
+def instance(
+    vm: VmRow,
+    region: str,
+    policy: PolicyRow | None,
+    preset: PresetRow | None,
+    spot: Decimal | None,
+    disk_price: Decimal | None,
+    *,
+    start_failed: bool,
+) -> Instance:
+    """``preset`` None: the market does not list it any more. ``spot``: $/h of a GPU; None: it cannot be told now."""
+    state = status(vm)
+    num_gpus = preset.num_gpus if preset is not None else 0
+    price = None if spot is None else spot * num_gpus
+    bid = policy.max_price * num_gpus if policy is not None else price or ZERO
+    is_stopped = state is InstanceStatus.STOPPED
+    return Instance(
+        provider=PROVIDER,
+        instance_id=vm.vm_id,
+        label=names.label_of(vm.name),
+        machine_id=pool_id(region, vm.platform, vm.preset),
+        host_id="",
+        capacity_type=CapacityType.SPOT if vm.is_preemptible else CapacityType.ON_DEMAND,
+        status=state,
+        intended_running=state in (InstanceStatus.PROVISIONING, InstanceStatus.RUNNING) and vm.state != "STOPPING",
+        bid=bid,
+        storage_rate=ZERO if disk_price is None else storage_rate(disk_price, Decimal(vm.disk_gb)),
+        gpu=gpu_of(vm.platform),
+        num_gpus=num_gpus,
+        ends_at=None,
+        message=message(vm, policy, spot),
+        start_failed=vm.state == "ERROR" or (is_stopped and start_failed),
+        price_to_win=price if is_stopped and vm.is_preemptible else None,
+        price=None if price is None or not vm.is_preemptible else min(price, bid),
+    )
+
+
+def leftover(found: PolicyRow | DiskRow, region: str, disk_price: Decimal | None, instance_id: str = "") -> Instance:
+    """What is left of a machine that is gone. ``instance_id``: its own, where that is known."""
+    is_disk = isinstance(found, DiskRow)
+    size = Decimal(found.size_gb) if isinstance(found, DiskRow) else ZERO
+    return Instance(
+        provider=PROVIDER,
+        instance_id=instance_id or (found.disk_id if isinstance(found, DiskRow) else found.policy_id),
+        label=names.label_of(found.name),
+        machine_id=region,
+        host_id="",
+        capacity_type=CapacityType.SPOT,
+        status=InstanceStatus.STOPPED,
+        intended_running=False,
+        bid=ZERO,
+        storage_rate=ZERO if disk_price is None else storage_rate(disk_price, size),
+        gpu="",
+        num_gpus=0,
+        ends_at=None,
+        message="a disk that its machine left behind" if is_disk else "a cap that its machine left behind: it is free",
+    )
