@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-OPTIONS = {"vastai": "--vast-key-file", "runpod": "--runpod-key-file", "mithril": "--mithril-key-file"}
+OPTIONS = {
+    "vastai": "--vast-key-file",
+    "runpod": "--runpod-key-file",
+    "mithril": "--mithril-key-file",
+    "nebius": "--nebius-key-file",
+}
 """Market → the option of ``autopilot init`` that takes its key."""
 
 

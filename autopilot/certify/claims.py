@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from autopilot.certify.claim import HOW, MarketClaim, Step
 from autopilot.certify.mithril import MITHRIL
+from autopilot.certify.nebius import NEBIUS
 from autopilot.certify.runpod import RUNPOD
 from autopilot.certify.vastai import VASTAI
 
-CLAIMS = (*VASTAI, *RUNPOD, *MITHRIL)
+CLAIMS = (*VASTAI, *RUNPOD, *MITHRIL, *NEBIUS)
 
 
 def claims_of(market: str) -> tuple[MarketClaim, ...]:

@@ -19,7 +19,7 @@ MOST_BUDGET = Decimal(5)
 LEAST_BUDGET = Decimal("0.25")
 MOST_HOURLY = Decimal("0.60")
 """$/h: a certification takes about an hour."""
-MOST_HOURLY_OF = {"mithril": Decimal("3.00")}
+MOST_HOURLY_OF = {"mithril": Decimal("3.00"), "nebius": Decimal("4.00")}
 """The same where there are no small machines."""
 IMAGE = "python:3.12-slim"
 LARGE_IMAGE = "tensorflow/tensorflow:2.15.0-gpu"
@@ -33,7 +33,10 @@ PORT = 70_022
 """Asked for by every machine of a certification, as ``ssh`` asks for it (``mailbox.wire.SSH_PORT``)."""
 GPUS = ("RTX 3060", "RTX 3090", "RTX 4090")
 """Small ones that the markets have plenty of."""
-GPUS_OF = {"mithril": ("A100 SXM4", "H100 SXM", "A100 PCIE")}
+GPUS_OF = {
+    "mithril": ("A100 SXM4", "H100 SXM", "A100 PCIE"),
+    "nebius": ("RTX PRO 6000 S", "H100 SXM", "H200"),
+}
 """The smallest where there are no others."""
 
 # SIGTERM lets a file on the disk grow for as long as the process lives; the run after it tells its length.

@@ -176,9 +176,10 @@ def _rent(run: Run, mark: StepMark | None) -> Move:
     if chosen is None:
         if len(on_spot) < MOST_MACHINES or run.market.providers[run.job.certifies].capabilities.on_demand:
             return WAIT
-        # Where the list has not shown them as ours nobody knows what they won.
+        # Where the list has not shown them as ours nobody knows what they won, unless the market said so.
+        is_known = run.has_held("list-shows-label") or all(lease.reason is Reason.REFUSED for lease in on_spot)
         none_won = run.find("spot-is-rented", ClaimVerdict.BROKEN, ("refused", len(on_spot)))
-        return Move(findings=(none_won,) if run.has_held("list-shows-label") else (), is_over=True)
+        return Move(findings=(none_won,) if is_known else (), is_over=True)
     offer, capacity_type, bid = chosen
     findings: tuple[ClaimFinding, ...] = ()
     if on_spot and capacity_type is CapacityType.ON_DEMAND and "spot-is-rented" not in run.findings:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from autopilot.certify.claim import Step
 from autopilot.certify.claims import settled_by
-from autopilot.certify.run import FIRST, OVER, PER_PORT, PER_RUN, SPEAKS_WITHIN, WAIT, Move, Run, round_up
+from autopilot.certify.run import FIRST, OVER, PER_PORT, PER_RUN, RAISED, SPEAKS_WITHIN, WAIT, Move, Run, round_up
 from autopilot.domain.actions import ChangeBid, Stop
 from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, StepMark
 from autopilot.domain.lease import Lease, LeaseState
@@ -42,6 +42,9 @@ def start(run: Run, mark: StepMark | None) -> Move:
         if main.state is not LeaseState.PAUSED or floor is None:
             return OVER
         bid = round_up(Decimal(str(floor)) * FIRST, run.params)
+        if run.market.providers[main.provider].capabilities.rebid_needs_stop:
+            # Another than it has: whether it can be changed is what is not known.
+            bid = round_up(main.bid * RAISED, run.params)
         numbers = (("bid", bid), ("boot", main.agent.boot), ("step", run.job.step))
         return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), run.begin(Step.START, *numbers))
     if main.state is LeaseState.ACTIVE and main.observed.running_since is not None:

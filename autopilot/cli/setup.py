@@ -17,13 +17,13 @@ from autopilot.cli import meeting_place
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.config import paths
 from autopilot.config.edit import set_values
-from autopilot.config.keys import BUCKET_KEY, KEY_SUFFIX, read_key, read_private, store_key, store_private
+from autopilot.config.keys import BUCKET_KEY, KEY_SUFFIX, read_key, read_private, secrets_in, store_key, store_private
 from autopilot.domain import money
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
 
-MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril"}
+MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril", "nebius": "Nebius"}
 """Name → title."""
 
 
@@ -34,6 +34,7 @@ def init(
     vast_key_file: Path | None = None,
     runpod_key_file: Path | None = None,
     mithril_key_file: Path | None = None,
+    nebius_key_file: Path | None = None,
     day: str | None = None,
     month: str | None = None,
     bucket: str | None = None,
@@ -59,6 +60,8 @@ def init(
         The same for RunPod.
     mithril_key_file
         The same for Mithril.
+    nebius_key_file
+        The same for Nebius: the credentials of a service account, as the console hands them out.
     day
         The most that may be spent in a day, like 20.
     month
@@ -80,7 +83,10 @@ def init(
     }
     values = {place: _check_amount(place, value) for place, value in wish.items() if value is not None}
     bucket_key = None if bucket_key_file is None else read_private(bucket_key_file)
-    files = {"vastai": vast_key_file, "runpod": runpod_key_file, "mithril": mithril_key_file}
+    files = {
+        **{"vastai": vast_key_file, "runpod": runpod_key_file},
+        **{"mithril": mithril_key_file, "nebius": nebius_key_file},
+    }
     given = {market: read_key(path) for market, path in files.items() if path is not None}
     directory = paths.system_config_dir() if system else paths.user_config_dir()
     try:
@@ -175,6 +181,6 @@ def _ask(title: str) -> str | None:
     if not sys.stdin.isatty():
         return None
     key = getpass.getpass(f"{title} API key (not shown; Enter to skip): ").strip()
-    if any(character.isspace() for character in key):
+    if any(character.isspace() for character in key) and not (key.startswith("{") and secrets_in(key)):
         raise UserError("a key holds no spaces", hint="paste the key and nothing else")
     return key or None

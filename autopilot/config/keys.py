@@ -37,9 +37,11 @@ def _holds_something(path: Path) -> bool:
 
 
 def read_key(path: Path) -> str:
-    """The key in ``path``. Raises ``UserError`` when it is missing, empty, or others may read it."""
+    """The key in ``path``, or the JSON credentials of a service account. Raises ``UserError`` when it is missing,
+    empty, or others may read it."""
     text = read_private(path)
-    if not text or any(character.isspace() for character in text):
+    is_account = text.startswith("{") and secrets_in(text)
+    if not text or (any(character.isspace() for character in text) and not is_account):
         raise UserError(f"{path} does not hold one API key", hint="the file must hold the key and nothing else")
     return text
 
@@ -87,9 +89,11 @@ def secrets_in(secret: str) -> tuple[str, ...]:
     if not secret.startswith("{"):
         return (secret,) if secret else ()
     try:
-        key = json.loads(secret)["private_key"]
+        account = json.loads(secret)
+        # Google's, and Nebius's.
+        key = account["private_key"] if "private_key" in account else account["subject-credentials"]["private-key"]
         return (key, json.dumps(key)[1:-1]) if isinstance(key, str) and key else ()
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ()
 
 

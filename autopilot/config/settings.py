@@ -48,7 +48,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.policy.budget import PERMIT_LEAST_S
 
-REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net", "mithril.ai")
+REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net", "mithril.ai", "nebius.cloud")
 """Markets that take real money. Any other host is somebody's emulator."""
 
 PAPER_PREFIX = "paper-"
@@ -279,7 +279,8 @@ class Settings(BaseSettings):
         keys = (self.key_for(name) for name in self.markets)
         password = unquote(urlsplit(self.ledger_url).password or "")
         bucket = secrets_in(self.bucket_key()[1]) if self.blobs.url else ()
-        known = [key.get_secret_value() for key in keys if key is not None]
+        stored = [key.get_secret_value() for key in keys if key is not None]
+        known = [part for key in stored for part in secrets_in(key) or (key,)]
         notices = self.notices.secret_values()
         proxy = self.http.proxy.read_secret() if self.http.proxy.listen is not None else ""
         return (*known, *filter(None, [password, proxy, *bucket]), *notices, *readable_values())

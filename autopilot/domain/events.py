@@ -169,10 +169,14 @@ class StartIntended:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """The market did not take it, or nobody knows: it is to be asked again."""
+    """The market did not take it, or nobody knows: it is to be asked again.
+
+    ``at_once``: nothing stands against it. Otherwise a while passes first, as after a raise.
+    """
 
     lease_id: str
     at: datetime
+    at_once: bool = True
 
 
 @dataclass(frozen=True, slots=True)

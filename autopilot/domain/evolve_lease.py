@@ -240,7 +240,7 @@ def _intend_start(lease: Lease, event: e.StartIntended) -> Lease:
 
 
 def _fail_start(lease: Lease, event: e.StartFailed) -> Lease:
-    if lease.state is not LeaseState.PAUSED:
+    if lease.state is not LeaseState.PAUSED or not event.at_once:
         return lease
     observed = replace(lease.observed, pause_cause=Reason.PAID_IN)
     return replace(lease, observed=observed, bidding=replace(lease.bidding, changed_at=None))

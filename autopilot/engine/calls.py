@@ -219,7 +219,8 @@ class Calls:
         is_queued = isinstance(outcome, Refused) and outcome.code is RefusalCode.QUEUED
         if not isinstance(outcome, Done) and not is_queued:
             log.warning("lease.start_failed", lease=lease.id, outcome=repr(outcome))
-            await self._record(lease, e.StartFailed(lease.id, self._clock.now()))
+            was_outbid = lease.observed.pause_cause is Reason.OUTBID
+            await self._record(lease, e.StartFailed(lease.id, self._clock.now(), at_once=not was_outbid))
 
     async def _stop(self, lease: Lease) -> None:
         assert lease.instance_id is not None, "only rented leases can be stopped"

@@ -302,6 +302,9 @@ class _Auctioned:
         highest = ceiling(self.situation.job.spec, main.on_demand_price, params)
         if view is None or not view.capabilities.can_rebid or highest is None:
             return ()
+        if view.capabilities.rebid_needs_stop and main.state is not LeaseState.PAUSED:
+            # Work would be thrown back for it.
+            return ()
         bid = min(bid, highest)
         since = main.bidding.changed_at
         gap = timedelta(seconds=params.auction.rebid_gap_s)

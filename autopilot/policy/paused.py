@@ -3,8 +3,8 @@
 An outbid is answered by a raise at once, and by another when the first one did not bring the machine back, as long as
 that still costs less than starting anew elsewhere. When all rungs are used up and no higher bid is known, it was not a
 bid that took the machine: on-demand renters outrank any bid, so more money is pointless and the choice is to leave or
-to wait. After leaving, the
-machine is destroyed, because a paused one wakes up by itself and bills. A market that does not pause outbid machines
+to wait. After leaving, the machine is destroyed, because a paused one wakes up by itself and bills. Where it does not,
+it is started once its bid is as high as the market says that it must be. A market that does not pause outbid machines
 brings none of them back: such a machine is left at once.
 """
 
@@ -66,6 +66,10 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
         return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)
     if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)
+    if able is not None and not able.resumes_by_itself and not has_waited_out and _is_winning(lease):
+        at_its_bid = _cost_of_rebid(situation, lease, lease.bid, keeps_disk=keeps_disk)
+        if other is None or at_its_bid <= other.cost:
+            return (Start(lease.id, Reason.FLOOR_MOVED),), (note,)
     # After the longest wait even a raise that is refused, or vetoed, at every turn has had its chances.
     if rung is not None and rebid is not None and not has_waited_out:
         is_cheapest = other is None or rebid <= other.cost
@@ -74,6 +78,12 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
     if other is None and not situation.pressure.needs_on_demand and not has_waited_out:
         return (), (note,)
     return (Release(lease.id, _cause_of_loss(lease, params)),), (note,)
+
+
+def _is_winning(lease: Lease) -> bool:
+    """Its bid is as high as it needs to be, as the market says it."""
+    to_win = lease.observed.price_to_win
+    return lease.is_spot and to_win is not None and to_win <= lease.bid
 
 
 def _cause_of_loss(lease: Lease, params: Params) -> Reason:

@@ -12,7 +12,7 @@ from autopilot.domain.time import show_duration
 from autopilot.web import zone
 
 NO_BREAK = "\u00a0"
-_MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril"}
+_MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril", "nebius": "Nebius"}
 
 
 def whole(shown: str) -> str:

@@ -13,6 +13,7 @@ from autopilot.service.leadership import FencedProvider
 from autopilot.store.memory.store import MemoryStore
 from tests.contract.harness import Harness, QuickClock
 from tests.contract.mithril_harness import mithril_harness
+from tests.contract.nebius_harness import nebius_harness
 from tests.contract.provider_contract import ProviderContract
 from tests.contract.runpod_harness import runpod_harness
 from tests.contract.vastai_harness import vastai_harness
@@ -34,6 +35,14 @@ class TestFencedRunpod(ProviderContract):
     @pytest.fixture
     async def harness(self, tmp_path: Path, clock: QuickClock) -> AsyncIterator[Harness]:
         async with runpod_harness(tmp_path, clock, CapacityType.SPOT) as made:
+            made.provider = fenced(made.provider)
+            yield made
+
+
+class TestFencedNebius(ProviderContract):
+    @pytest.fixture
+    async def harness(self, tmp_path: Path, clock: QuickClock) -> AsyncIterator[Harness]:
+        async with nebius_harness(tmp_path, clock) as made:
             made.provider = fenced(made.provider)
             yield made
 

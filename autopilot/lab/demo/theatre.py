@@ -20,7 +20,12 @@ from autopilot.domain.errors import UserError
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 100.0
-KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key", "mithril": "mithril-sandbox-key"}
+KEYS = {
+    "vastai": "sandbox-key",
+    "runpod": "runpod-sandbox-key",
+    "mithril": "mithril-sandbox-key",
+    "nebius": "nebius-sandbox-key",
+}
 
 
 class Theatre:

@@ -46,6 +46,8 @@ def _run(options: argparse.Namespace, state_dir: Path) -> int:
         runpod_mode=options.runpod_mode,
         runpod_billing_lag_s=options.runpod_billing_lag,
         mithril_keys=tuple(options.mithril_api_key or ("mithril-sandbox-key",)),
+        nebius_port=options.nebius_port,
+        nebius_keys=tuple(options.nebius_api_key or ("nebius-sandbox-key",)),
     )
     clock: Clock = SystemClock() if options.speed == 1 else ScaledClock(_origin(state_dir), options.speed)
     try:
@@ -95,6 +97,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runpod-api-key", action="append", help="the same for RunPod (default: runpod-sandbox-key)")
     parser.add_argument(
         "--mithril-api-key", action="append", help="the same for Mithril (default: mithril-sandbox-key)"
+    )
+    parser.add_argument("--nebius-api-key", action="append", help="the same for Nebius (default: nebius-sandbox-key)")
+    parser.add_argument(
+        "--nebius-port", type=int, help="port of Nebius's gRPC services (default: none); 0: any free one"
     )
     parser.add_argument("--runpod-balance", type=Decimal, default=Decimal(100), help="dollars at RunPod")
     parser.add_argument("--runpod-billing-lag", type=float, default=3600.0, help="market seconds that billing lags")

@@ -32,8 +32,8 @@ from autopilot.providers.nebius import mapping, names, outcomes, wire
 from autopilot.providers.nebius.client import PAGE_ROWS, NebiusClient
 from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.nebius.create import VmRequest, difference, vm_message, vm_request
-from autopilot.providers.nebius.ending import STOP_WAIT_S, Ending
-from autopilot.providers.nebius.machines import Machines, ProjectRows, readable_vm
+from autopilot.providers.nebius.give_back import STOP_WAIT_S, GiveBack
+from autopilot.providers.nebius.machines import ProjectRows, VmCalls, readable_vm
 from autopilot.providers.nebius.outcomes import Outcome
 from autopilot.providers.nebius.pacing import Family
 from autopilot.providers.nebius.policies import Policies
@@ -73,8 +73,8 @@ class NebiusProvider:
         self._clock = clock
         self._policies = Policies(client)
         self._search = OfferSearch(settings, client, clock)
-        self._machines = Machines(settings, client, self._policies, self._search)
-        self._ending = Ending(settings, client, self._policies, self._machines)
+        self._machines = VmCalls(settings, client, self._policies, self._search)
+        self._give_back = GiveBack(settings, client, self._policies, self._machines)
         self._subnets: dict[str, str] = {}
         """By project."""
         self._alive: dict[str, str] = {}
@@ -101,7 +101,7 @@ class NebiusProvider:
         found = {each.instance_id for each in listed}
         if len(found) != len(listed):
             raise MarketUnknown("the list names a machine twice")
-        self._ending.names = {vm_id: name for vm_id, name in self._ending.names.items() if vm_id in found}
+        self._give_back.names = {vm_id: name for vm_id, name in self._give_back.names.items() if vm_id in found}
         return tuple(listed)
 
     async def _confirm_lost(self, missing: list[str]) -> None:
@@ -125,7 +125,7 @@ class NebiusProvider:
     async def _left_over(self, shown: ProjectRows) -> list[Instance]:
         """What machines of ours that are gone have left: of each the disk, which is billed, or else the policies."""
         present = {vm.name for vm in shown.vms}
-        gone = {name: vm_id for vm_id, name in self._ending.names.items()}
+        gone = {name: vm_id for vm_id, name in self._give_back.names.items()}
         found: dict[str, Instance] = {}
         disk_price = await self._search.disk_price(shown.region)
         rows: list[wire.DiskRow | wire.PolicyRow] = [*shown.disks, *shown.policies.values()]
@@ -140,7 +140,7 @@ class NebiusProvider:
         return list(found.values())
 
     async def instance(self, instance_id: str) -> Instance | None:
-        if instance_id.startswith((wire.POLICY, wire.DISK)) or instance_id in self._ending.names:
+        if instance_id.startswith((wire.POLICY, wire.DISK)) or instance_id in self._give_back.names:
             # There is no single read of what a machine has left: the list says it.
             return next((each for each in await self.instances() if each.instance_id == instance_id), None)
         vm = await self._machines.vm(instance_id)
@@ -340,7 +340,7 @@ class NebiusProvider:
         """Done: the market says of the machine, its disk and its policies that they are gone."""
         if wire.check_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a machine id of this market: {instance_id!r}")
-        return await self._ending.destroy(instance_id)
+        return await self._give_back.destroy(instance_id)
 
     def _note_words(self, outcome: Refused | Unknown) -> None:
         """A plain "no" that has no code of its own."""

@@ -33,8 +33,6 @@ class NebiusSettings(KeyedSettings):
     """Region → the project there. A project lies in one region, so that machines are rented in these alone."""
     tenant: str = Field(default="", pattern=_ID)
     """With it, offers are those of which the market says that hardware is free; the account must see the tenant."""
-    contract: str = Field(default="", pattern=_ID)
-    """With it, the bill is read; empty: what was spent is never confirmed."""
     image_family: str = Field(default="ubuntu24.04-cuda13.0", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     timeout_s: float = Field(default=30, gt=0, le=300)
     """Real seconds that one request may take."""

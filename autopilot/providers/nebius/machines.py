@@ -39,7 +39,7 @@ class ProjectRows:
     disks: tuple[wire.DiskRow, ...]
 
 
-class Machines:
+class VmCalls:
     def __init__(self, settings: NebiusSettings, client: NebiusClient, policies: Policies, search: OfferSearch) -> None:
         self._settings = settings
         self._client = client

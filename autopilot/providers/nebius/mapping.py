@@ -8,7 +8,7 @@ machine, so that it is given back like one.
 from __future__ import annotations
 
 import re
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from autopilot.domain import gpu_names
 from autopilot.domain.instance import Instance, InstanceStatus
@@ -77,6 +77,11 @@ def cap_for(bid: Decimal, num_gpus: int, highest: Decimal | None) -> Decimal:
     return cap if highest is None else min(cap, highest)
 
 
+def least_cap(spot: Decimal) -> Decimal:
+    """$/h of a GPU: the least cap that is not below the price."""
+    return spot.quantize(CAP_UNIT, ROUND_CEILING)
+
+
 def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Decimal) -> Offer:
     """``gpu``: the name under which it was asked for. ``spot``: $/h of a GPU; ``disk_price``: $/GB-month."""
     identifier = pool_id(region, row.platform, row.preset)
@@ -88,7 +93,7 @@ def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Deci
         gpu=gpu,
         num_gpus=row.num_gpus,
         vram_gb=row.memory_gb,
-        floor=spot * row.num_gpus,
+        floor=least_cap(spot) * row.num_gpus,
         on_demand_price=None,
         storage_price=disk_price,
         upload_price=ZERO,
@@ -149,19 +154,19 @@ def instance(
         ends_at=None,
         message=message(vm, policy, spot),
         start_failed=vm.state == "ERROR" or (is_stopped and start_failed),
-        price_to_win=price if is_stopped and vm.is_preemptible else None,
+        price_to_win=least_cap(spot) * num_gpus if spot is not None and is_stopped and vm.is_preemptible else None,
         price=None if price is None or not vm.is_preemptible else min(price, bid),
     )
 
 
-def leftover(found: PolicyRow | DiskRow, region: str, disk_price: Decimal | None, instance_id: str = "") -> Instance:
+def leftover(left: PolicyRow | DiskRow, region: str, disk_price: Decimal | None, instance_id: str = "") -> Instance:
     """What is left of a machine that is gone. ``instance_id``: its own, where that is known."""
-    is_disk = isinstance(found, DiskRow)
-    size = Decimal(found.size_gb) if isinstance(found, DiskRow) else ZERO
+    is_disk = isinstance(left, DiskRow)
+    size = Decimal(left.size_gb) if isinstance(left, DiskRow) else ZERO
     return Instance(
         provider=PROVIDER,
-        instance_id=instance_id or (found.disk_id if isinstance(found, DiskRow) else found.policy_id),
-        label=names.label_of(found.name),
+        instance_id=instance_id or (left.disk_id if isinstance(left, DiskRow) else left.policy_id),
+        label=names.label_of(left.name),
         machine_id=region,
         host_id="",
         capacity_type=CapacityType.SPOT,

@@ -121,7 +121,7 @@ def vm_row(message: Instance) -> VmRow:
         is_preemptible=model is not None and model.field in ("spot_pricing_policy", "follows_spot_price"),
         fails_for_good=spec.recovery_policy == InstanceRecoveryPolicy.FAIL,
         disk_gb=size if isinstance(size, int) and 0 < size <= LARGEST_DISK_GB else 0,
-        created_at=_created(message.metadata),
+        created_at=_made_at(message.metadata),
     )
 
 
@@ -140,7 +140,7 @@ def policy_row(message: PricingPolicy) -> PolicyRow:
         max_price=price,
         state=message.status.state.name,
         is_blocked=message.status.scheduling_state == blocked,
-        created_at=_created(message.metadata),
+        created_at=_made_at(message.metadata),
     )
 
 
@@ -152,7 +152,7 @@ def disk_row(message: Disk) -> DiskRow:
         name=_name(message.metadata),
         size_gb=-(-size // 2**30) if isinstance(size, int) and 0 < size <= LARGEST_DISK_GB * 2**30 else 0,
         attached_to=values.text(message.status.read_write_attachment),
-        created_at=_created(message.metadata),
+        created_at=_made_at(message.metadata),
     )
 
 
@@ -206,7 +206,7 @@ def _name(metadata: ResourceMetadata) -> str:
     return values.label(metadata.name)[:LONGEST_NAME]
 
 
-def _created(metadata: ResourceMetadata) -> datetime | None:
+def _made_at(metadata: ResourceMetadata) -> datetime | None:
     """None for what no calendar has."""
     try:
         return metadata.created_at

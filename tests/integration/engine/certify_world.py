@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from engine_agents import ORDERS
 from engine_world import World
+from nebius_world import connect as connect_nebius
 
 from autopilot.api.certify import CertifyService
 from autopilot.api.render import plain
@@ -28,6 +29,7 @@ from autopilot.engine.certification import CertifyRules
 from autopilot.lab.sandbox.market.instances import Container
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.mithril.bids import BILLED, Bid
+from autopilot.lab.sandbox.nebius.vms import VmState
 from autopilot.lab.sandbox.runpod.billing import billed_total as billed_to
 from autopilot.lab.sandbox.runpod.pods import Container as PodContainer
 from autopilot.lab.sandbox.runpod.pods import Pod
@@ -291,6 +293,53 @@ class MithrilCertifyWorld(CertifyWorld):
 
     def break_claims(self, claims: Collection[str]) -> None:
         self.sandbox.mithril.broken.update(claims)
+
+
+class NebiusMachines(Machines):
+    """The same on Nebius's machines, which have no key of their own: they can switch themselves off."""
+
+    async def act(self, now: datetime) -> None:
+        market = self._world.sandbox.nebius
+        entries = market.journal.entries
+        for entry in entries[self._read :]:
+            if entry.kind == "disk.lost":
+                self._machines.pop(str(entry.fields.get("vm_id")), None)
+        self._read = len(entries)
+        for vm in list(market.vms.values()):
+            told = ORDERS.search(vm.order.user_data)
+            if vm.state is VmState.RUNNING and not vm.is_gone and told is not None:
+                machine = self._machines.setdefault(vm.id, Machine(**told.groupdict()))
+                await self._act(machine, vm.boots, {"VM": vm.id}, now)
+
+    def _identity(self, env: dict[str, str]) -> tuple[str, str]:
+        return "", env["VM"]
+
+    async def _destroy(self, own_id: str, key: str) -> None:
+        self._world.sandbox.nebius.lifecycle.switched_off(self._world.sandbox.nebius.vms[key])
+
+
+class NebiusCertifyWorld(CertifyWorld):
+    """The same against the sandbox's Nebius."""
+
+    certifies = "nebius"
+    rules = CertifyRules(VERSION, frozenset({"nebius"}), frozenset({"nebius"}))
+    kind_of_machines = NebiusMachines
+
+    def connect(self) -> Provider:
+        return connect_nebius(self)
+
+    def billed(self) -> Decimal:
+        market = self.sandbox.nebius
+        return to_decimal(sum((vm.meter.total(market.now) for vm in market.vms.values()), Fraction(0)), NANO)
+
+    def rented(self) -> list[object]:
+        """Machines, and what they have left."""
+        market = self.sandbox.nebius
+        vms = [vm for vm in market.vms.values() if not vm.is_gone or vm.has_left_disk]
+        return [*vms, *market.policies.values()]
+
+    def break_claims(self, claims: Collection[str]) -> None:
+        self.sandbox.nebius.broken.update(claims)
 
 
 def note_row(market: str, claim: str, found: dict[str, ClaimFinding], billed: Decimal) -> None:

@@ -134,6 +134,7 @@ def test_without_a_terminal_no_key_is_asked_for(home: Path, capsys: pytest.Captu
     assert "no vast.ai key stored" in out
     assert "no RunPod key stored" in out
     assert "no Mithril key stored; later: autopilot init --mithril-key-file FILE" in out
+    assert "no Nebius key stored; later: autopilot init --nebius-key-file FILE" in out
     assert not (home / ".config/autopilot/credentials").exists()
 
 
@@ -174,7 +175,7 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
 ) -> None:
     answers = iter(["20", "", answer, "my-bucket", "0a1b2c"])
-    hidden = iter(["vast-key", "", "", "id:hidden-secret"])
+    hidden = iter(["vast-key", "", "", "", "id:hidden-secret"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     monkeypatch.setattr("getpass.getpass", lambda _: next(hidden))

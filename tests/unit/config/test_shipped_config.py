@@ -16,6 +16,7 @@ from autopilot.config.paths import packaged_config
 from autopilot.config.proxy import ProxyOthersSettings, ProxySettings, ProxyUserSettings
 from autopilot.config.settings import ProviderSettings, Settings, load_settings
 from autopilot.providers.mithril.config import MithrilSettings
+from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.vastai.config import VastaiSettings
 
@@ -23,6 +24,7 @@ MARKETS: dict[str, type[BaseModel]] = {
     "vastai": VastaiSettings,
     "runpod": RunpodSettings,
     "mithril": MithrilSettings,
+    "nebius": NebiusSettings,
 }
 TABLES: dict[str, type[BaseModel]] = {
     "owners.alice": OwnerSettings,

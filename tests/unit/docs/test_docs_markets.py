@@ -14,6 +14,11 @@ from autopilot.domain.evolve_lease import UNOBSERVED_LASTS
 from autopilot.providers.mithril import pacing as mithril_pacing
 from autopilot.providers.mithril.client import MOST_PAGES
 from autopilot.providers.mithril.config import MithrilSettings
+from autopilot.providers.nebius import client as nebius_client
+from autopilot.providers.nebius import pacing as nebius_pacing
+from autopilot.providers.nebius.adapter import LEFT_OVER_AFTER
+from autopilot.providers.nebius.config import NebiusSettings
+from autopilot.providers.nebius.create import LEAST_DISK_GB
 from autopilot.providers.runpod import create, mapping, pacing, spot
 from autopilot.providers.runpod.config import RunpodSettings
 from tools.references import with_claims
@@ -75,6 +80,26 @@ def test_mithril_s_page_states_the_numbers() -> None:
     assert f"for more than {UNOBSERVED_LASTS.seconds} s, the limit is booked" in MITHRIL
 
 
+NEBIUS = (PAGES / "nebius.md").read_text()
+
+
+def test_nebius_s_own_settings_and_their_defaults_are_shown() -> None:
+    shown = re.findall(r"^\| `(\w+)` \| (?:`(.+?)` )?\| ", NEBIUS.split("## Settings")[1], re.MULTILINE)
+    own = {name: field.default for name, field in NebiusSettings.model_fields.items()}
+    assert dict(shown) == {name: f"{own[name] or ''}" for name in own if name not in ("base_url", "api_key")}
+
+
+def test_nebius_s_page_states_the_numbers() -> None:
+    seconds, families = nebius_pacing.INTERVAL_S, nebius_pacing.Family
+    told = (("prices", families.PRICE), ("changes", families.CHANGE), ("creates", families.CREATE))
+    others = ", ".join(f"{name} {seconds[family]:g} s" for name, family in told)
+    assert f"Reads are {seconds[families.LIST]:g} s apart, {others}." in NEBIUS
+    assert f"{nebius_client.MOST_PAGE_ROWS:,} rows to a page, {nebius_client.MOST_PAGES} pages to a list" in NEBIUS
+    assert f"of {LEAST_DISK_GB} GB at least" in NEBIUS
+    assert f"once it is {LEFT_OVER_AFTER.seconds // 60} minutes old" in NEBIUS
+    assert f"for more than {UNOBSERVED_LASTS.seconds} s, the cap is booked" in NEBIUS
+
+
 def test_what_is_told_about_spot_is_what_the_probe_says() -> None:
     told = RUNPOD.split("## What you are told")[1].split("\n## ")[0]
     assert f"`runpod: no spot, {spot.NO_SUPPLY}`" in told
@@ -127,7 +152,7 @@ def test_no_example_or_hint_names_a_gpu_that_no_market_lists(path: Path) -> None
 
 
 def test_each_claim_that_a_step_settles_was_found_where_it_was_broken() -> None:
-    names = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril"}
+    names = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril", "nebius": "Nebius"}
     table = (PAGES.parent / "research" / "2026-11-certify-claims.md").read_text()
     rows = set(re.findall(r"^\| ([\w.]+) \| `([\w-]+)` \| broken \| ", table, re.MULTILINE))
     assert rows == {(names[claim.market], claim.id) for claim in CLAIMS if claim.step is not None}

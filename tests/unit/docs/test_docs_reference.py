@@ -19,6 +19,7 @@ from autopilot.engine import event_log, firings, invoices, predecessors
 from autopilot.lab.sandbox.__main__ import _parser
 from autopilot.lab.sandbox.faults import FAMILIES, KINDS
 from autopilot.lab.sandbox.mithril import injected_faults as mithril_faults
+from autopilot.lab.sandbox.nebius import injected_faults as nebius_faults
 from autopilot.lab.sandbox.runpod import injected_faults
 from autopilot.lab.sandbox.runpod.exchange import Mode
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
@@ -73,7 +74,7 @@ def test_every_route_of_the_control_api_is_documented() -> None:
 
 @pytest.fixture
 async def sandbox_routes(tmp_path: Path) -> set[str]:
-    sandbox = Sandbox(SandboxConfig(tmp_path, real_processes=False), ManualClock())
+    sandbox = Sandbox(SandboxConfig(tmp_path, real_processes=False, nebius_port=0), ManualClock())
     await sandbox.start()
     try:
         runner = sandbox._runner
@@ -127,6 +128,13 @@ def test_every_fault_of_mithril_is_documented() -> None:
     assert sorted(first_cells("sandbox.md", "Faults of Mithril")) == sorted(mithril_faults.KINDS)
     text = (REFERENCE / "sandbox.md").read_text()
     assert all(f"`{family}`" in text for family in mithril_faults.FAMILIES)
+
+
+def test_every_fault_of_nebius_is_documented() -> None:
+    cells = first_cells("sandbox.md", "Faults of Nebius")
+    assert sorted(cells) == sorted(nebius_faults.KINDS)
+    text = (REFERENCE / "sandbox.md").read_text()
+    assert all(f"`{family}`" in text for family in nebius_faults.FAMILIES)
 
 
 def test_every_fault_of_runpod_is_documented() -> None:

@@ -147,8 +147,15 @@ def test_functions_are_no_bare_participles(file: str) -> None:
 
 
 ALIKE = (
-    {"providers/vastai", "providers/runpod", "providers/mithril"},
-    {"lab/sandbox", "lab/sandbox/market", "lab/sandbox/vastai", "lab/sandbox/runpod", "lab/sandbox/mithril"},
+    {"providers/vastai", "providers/runpod", "providers/mithril", "providers/nebius"},
+    {
+        "lab/sandbox",
+        "lab/sandbox/market",
+        "lab/sandbox/vastai",
+        "lab/sandbox/runpod",
+        "lab/sandbox/mithril",
+        "lab/sandbox/nebius",
+    },
     {"cli", "client"},
 )
 """Packages side by side, each with its own classes for the same parts. Only among them may a name stand twice."""

@@ -57,6 +57,22 @@ OUTBID_AT_AN_AUCTION = replace(
     ),
     submitted_at=START - HOUR,
 )
+HELD = a_lease(
+    machine_id="a",
+    bid=D("0.37"),
+    on_demand_price=D(1),
+    acquired_at=START - 2 * HOUR,
+    intended_at=START - 2 * HOUR,
+    running_since=START - 2 * HOUR,
+)
+"""It runs at a bid that is dearer than it needs to be."""
+DEARLY_HELD = replace(
+    a_job(HELD, spec=a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)), submitted_at=START - 2 * HOUR
+)
+UNSHOWN = replace(
+    a_market(an_offer("a", floor=None, on_demand_price=D(1))),
+    outlook=Outlook(auction=replace(SHAPE, shows_running=False)),
+)
 DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
     "spot": actions(a_job(), a_market(CHEAP)),
     "on_demand": actions(a_job(spec=a_spec(spot_policy=SpotPolicy.ON_DEMAND)), a_market(CHEAP)),
@@ -66,13 +82,14 @@ DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
     "bills_at_bid": costs,
     "shows_held_floors": actions(OUTBID_AT_AN_AUCTION, AUCTION),
     "is_pooled": actions(a_job(LEAVING), a_market(an_offer(LEAVING.machine_id))),
+    "rebid_needs_stop": actions(DEARLY_HELD, UNSHOWN),
     "resumes_by_itself": lambda able: costs(able, an_offer("dear", download_price=D("0.01"))),
     "spot_is_unknown": lambda able: actions(a_job(), a_market(CHEAP))(replace(able, spot=False)),
 }
 """Flag → what changes with it. ``reports_floor`` is read where tables for auctions are asked for: below."""
 READ_ELSEWHERE = {"boots_vm": "engine/calls.py", "has_bills": "api/unwatched.py"}
 """Flag → where it changes what is done, or said, and not what is decided."""
-FOR_ADAPTERS = {"rebid_needs_stop", "notice_may_be_withdrawn", "can_stop"}
+FOR_ADAPTERS = {"notice_may_be_withdrawn", "can_stop"}
 """What a market states of itself, and its adapter and the host program go by. No decision weighs it yet."""
 
 

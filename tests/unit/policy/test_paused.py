@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
-from autopilot.domain.offer import CapacityType
+from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import BidRules, Deadline, Params, Waiting
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
@@ -144,6 +145,33 @@ def test_once_the_user_has_paid_in_the_machine_is_started_at_its_old_bid() -> No
     failed = play(started, e.StartFailed("lease-1", at(7201)))
     assert acts(failed, now=7215) == (Start("lease-1", Reason.PAID_IN),)
     assert acts(failed, now=7200 + 900) == (Release("lease-1", Reason.PAID_IN),)
+
+
+@pytest.mark.parametrize(
+    ("to_win", "others", "expected"),
+    [
+        (D("0.290"), (), Start("lease-1", Reason.FLOOR_MOVED)),
+        (D("0.300"), (), Start("lease-1", Reason.FLOOR_MOVED)),
+        (D("0.310"), (), ChangeBid("lease-1", D("0.310"), Reason.OUTBID)),
+        (D("0.290"), (an_offer("elsewhere", floor=D("0.010")),), Release("lease-1", Reason.DISPLACED)),
+    ],
+)
+def test_a_machine_that_nobody_wakes_is_started_once_its_bid_would_win(
+    to_win: Decimal, others: tuple[Offer, ...], expected: Action
+) -> None:
+    job = a_job(a_paused_lease(bid=D("0.300")))
+    job = play(job, seen(job.leases[0], InstanceStatus.STOPPED, at(0), bid=D("0.300"), price_to_win=to_win))
+    assert acts(job, a_market(*others, resumes_by_itself=False)) == (expected,)
+
+
+def test_a_start_for_which_there_was_no_room_is_tried_again_after_a_while_and_not_for_ever() -> None:
+    market = a_market(resumes_by_itself=False)
+    job = a_job(a_paused_lease(bid=D("0.300")))
+    job = play(job, seen(job.leases[0], InstanceStatus.STOPPED, at(0), bid=D("0.300"), price_to_win=D("0.300")))
+    job = play(job, e.StartIntended("lease-1", at(0)), e.StartFailed("lease-1", at(1), at_once=False))
+    assert acts(job, market, now=60) == ()
+    assert acts(job, market, now=100) == (Start("lease-1", Reason.FLOOR_MOVED),)
+    assert acts(job, market, now=900) == (Release("lease-1", Reason.OUTBID),)
 
 
 def test_a_machine_on_demand_is_started_again_as_well() -> None:

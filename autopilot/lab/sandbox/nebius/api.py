@@ -25,7 +25,6 @@ from nebius.api.nebius.compute.v1 import (
     DeleteDiskRequest,
     DeleteInstanceRequest,
     GetInstanceRequest,
-    Instance,
     InstanceRecoveryPolicy,
     ListDisksRequest,
     ListDisksResponse,
@@ -41,7 +40,7 @@ from autopilot.lab.sandbox.nebius import messages, public, refusals
 from autopilot.lab.sandbox.nebius.injected_faults import LOST, UNHEARD, hang, leave_unheard, refusal_of
 from autopilot.lab.sandbox.nebius.market import NebiusMarket
 from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
-from autopilot.lab.sandbox.nebius.vms import Operation, VmOrder
+from autopilot.lab.sandbox.nebius.vms import MarketOperation, VmOrder
 from autopilot.lab.sandbox.wire import Host
 
 KEY_HEADER = "x-idempotency-key"
@@ -151,7 +150,7 @@ class NebiusApi(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 def _create_policy(call: Call) -> Any:
     request = call.read(CreatePricingPolicyRequest)
-    if (done := call.market.replayed(call.key)) is not None:
+    if (done := call.market.find_replay(call.key)) is not None:
         return messages.operation(done)
     if not request.metadata.name:
         raise refusals.bad_request("metadata.name", "value is required")
@@ -197,7 +196,7 @@ def _create_vm(call: Call) -> Any:
     request: CreateInstanceRequest = call.read(CreateInstanceRequest)
     order, policy_id = _order(request, call)
 
-    def make() -> Operation:
+    def make() -> MarketOperation:
         begun = call.market.make_vm(call.key, order, policy_id)
         if call.has("no_hardware"):
             vm = call.market.vm(begun.resource_id)
@@ -246,11 +245,7 @@ def _order(request: CreateInstanceRequest, call: Call) -> tuple[VmOrder, str]:
 
 
 def _get_vm(call: Call) -> Any:
-    return _shown_vm(call, call.read(GetInstanceRequest).id)
-
-
-def _shown_vm(call: Call, vm_id: str) -> Instance:
-    return messages.vm(call.market.vm(vm_id), shows_name="list-shows-label" not in call.market.broken)
+    return messages.vm(call.market.vm(call.read(GetInstanceRequest).id))
 
 
 def _vm_by_name(call: Call) -> Any:
@@ -258,7 +253,7 @@ def _vm_by_name(call: Call) -> Any:
     found = call.market.vm_named(request.parent_id, request.name)
     if found is None:
         raise refusals.no_such(request.name)
-    return _shown_vm(call, found.id)
+    return messages.vm(found)
 
 
 def _list_vms(call: Call) -> Any:
@@ -269,7 +264,9 @@ def _list_vms(call: Call) -> Any:
         for vm in call.market.vms.values()
         if not vm.is_gone and vm.order.project == request.parent_id and vm.created_at <= until
     ]
-    return call.page([_shown_vm(call, vm.id) for vm in rows], request.page_token, ListInstancesResponse)
+    shows_name = "list-shows-label" not in call.market.broken
+    shown = [messages.vm(vm, shows_name=shows_name) for vm in rows]
+    return call.page(shown, request.page_token, ListInstancesResponse)
 
 
 def _update_vm(call: Call) -> Any:
@@ -326,9 +323,9 @@ def _get_operation(call: Call) -> Any:
     return messages.operation(found)
 
 
-def _once(call: Call, begin: Callable[[], Operation]) -> Any:
+def _once(call: Call, begin: Callable[[], MarketOperation]) -> Any:
     """The same key brings the same operation."""
-    return messages.operation(call.market.replayed(call.key) or begin())
+    return messages.operation(call.market.find_replay(call.key) or begin())
 
 
 ENDPOINTS: dict[str, tuple[str, Endpoint]] = {

@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from autopilot.lab.sandbox.nebius.market import STEP_S, NebiusMarket
-from autopilot.lab.sandbox.nebius.pools import Pool
+from autopilot.lab.sandbox.nebius.pools import NebiusPool
 
 
 class Churn:
@@ -16,11 +16,11 @@ class Churn:
         for pool in market.pools.values():
             self._plan(pool, random.Random(f"nebius:{seed}:{pool.spec.region}:{pool.spec.platform.name}"))  # noqa: S311
 
-    def _plan(self, pool: Pool, rng: random.Random) -> None:
+    def _plan(self, pool: NebiusPool, rng: random.Random) -> None:
         gap = timedelta(seconds=rng.uniform(0.2, 1.0) * STEP_S)
         self._market.agenda.at(self._market.now + gap, lambda: self._move(pool, rng))
 
-    def _move(self, pool: Pool, rng: random.Random) -> None:
+    def _move(self, pool: NebiusPool, rng: random.Random) -> None:
         wanted = pool.spec.price * Decimal(f"{rng.lognormvariate(0, 0.2):.4f}")
         mixed = (pool.price * 2 + wanted) / 3
         pool.next_price = min(max(mixed.quantize(Decimal("0.01")), Decimal("0.05")), pool.spec.platform.on_demand)

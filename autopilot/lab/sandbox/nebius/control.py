@@ -33,7 +33,7 @@ from autopilot.lab.sandbox.faults import Faults, InjectedFault
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.nebius import injected_faults
 from autopilot.lab.sandbox.nebius.market import NebiusMarket
-from autopilot.lab.sandbox.nebius.pools import Pool
+from autopilot.lab.sandbox.nebius.pools import NebiusPool
 from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
 from autopilot.lab.sandbox.nebius.vms import Vm
 from autopilot.lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount
@@ -77,7 +77,7 @@ class NebiusControl:
         }
         add_operations(app, "/_emu/nebius/", operations, self._host)
 
-    def _row(self, pool: Pool) -> Json:
+    def _row(self, pool: NebiusPool) -> Json:
         return {
             "region": pool.spec.region,
             "platform": pool.spec.platform.name,
@@ -85,7 +85,7 @@ class NebiusControl:
             "next_price": str(pool.next_price),
             "on_demand": str(pool.spec.platform.on_demand),
             "gpus": pool.gpus,
-            "taken": self._market.lifecycle.taken(pool),
+            "taken": self._market.lifecycle.count_taken(pool),
         }
 
     def _set_price(self, wish: Json) -> Json:
@@ -162,7 +162,7 @@ class NebiusControl:
         except NebiusRefused as refused:
             raise BadRequest(refused.message) from None
 
-    def _pool(self, wish: Json) -> Pool:
+    def _pool(self, wish: Json) -> NebiusPool:
         if "vm_id" in wish:
             return self._market.pool_of(self._vm(wish))
         pool = self._market.pools.get((str(wish.get("region")), str(wish.get("platform"))))

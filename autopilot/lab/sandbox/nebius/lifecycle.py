@@ -9,9 +9,9 @@ from typing import Protocol
 
 from autopilot.lab.sandbox.market.agenda import Agenda
 from autopilot.lab.sandbox.nebius import refusals
-from autopilot.lab.sandbox.nebius.pools import Pool
+from autopilot.lab.sandbox.nebius.pools import NebiusPool
 from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
-from autopilot.lab.sandbox.nebius.vms import HOLDS_HARDWARE, Operation, Policy, Vm, VmState
+from autopilot.lab.sandbox.nebius.vms import HOLDS_HARDWARE, CapPolicy, MarketOperation, Vm, VmState
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MarketView(Protocol):
     agenda: Agenda
     now: datetime
     broken: set[str]
-    policies: dict[str, Policy]
+    policies: dict[str, CapPolicy]
 
     def later(self, seconds: float, vm: Vm, action: Callable[[], None]) -> None: ...
 
@@ -68,13 +68,13 @@ class MarketView(Protocol):
 
     def bill(self, vm: Vm) -> None: ...
 
-    def alive(self, pool: Pool) -> list[Vm]: ...
+    def alive(self, pool: NebiusPool) -> list[Vm]: ...
 
-    def pool_of(self, vm: Vm) -> Pool: ...
+    def pool_of(self, vm: Vm) -> NebiusPool: ...
 
-    def is_blocked(self, policy: Policy) -> bool: ...
+    def is_blocked(self, policy: CapPolicy) -> bool: ...
 
-    def finish(self, operation: Operation | None, refusal: NebiusRefused | None = None) -> None: ...
+    def finish(self, operation: MarketOperation | None, refusal: NebiusRefused | None = None) -> None: ...
 
 
 class Lifecycle:
@@ -85,10 +85,10 @@ class Lifecycle:
 
     # -- hardware
 
-    def taken(self, pool: Pool) -> int:
+    def count_taken(self, pool: NebiusPool) -> int:
         return sum(vm.num_gpus for vm in self._market.alive(pool) if vm.state in HOLDS_HARDWARE)
 
-    def lowest(self, pool: Pool) -> Vm | None:
+    def lowest(self, pool: NebiusPool) -> Vm | None:
         """Who loses hardware first: the lowest cap, and of equals the youngest."""
         able = [vm for vm in self._market.alive(pool) if vm.state in (VmState.STARTING, VmState.RUNNING)]
         return min(able, key=lambda vm: (self._rank(vm), -vm.arrival), default=None)
@@ -103,7 +103,7 @@ class Lifecycle:
         policy = self._market.policies.get(vm.policy_id)
         if vm.finds_no_hardware or policy is None or self._market.is_blocked(policy):
             return False
-        if self.taken(pool) + vm.num_gpus <= pool.gpus:
+        if self.count_taken(pool) + vm.num_gpus <= pool.gpus:
             return True
         lowest = self.lowest(pool)
         if lowest is not None and self._rank(lowest) < self._rank(vm) and vm.num_gpus <= pool.gpus:

@@ -14,9 +14,9 @@ from autopilot.lab.sandbox.market.metering import DISK, GPU
 from autopilot.lab.sandbox.nebius import refusals
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
 from autopilot.lab.sandbox.nebius.lifecycle import Lifecycle, Machines, Timings
-from autopilot.lab.sandbox.nebius.pools import Pool, PoolSpec, Quote
+from autopilot.lab.sandbox.nebius.pools import NebiusPool, PoolSpec, PriceStep
 from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
-from autopilot.lab.sandbox.nebius.vms import BILLED, Operation, Policy, PolicyState, Vm, VmOrder, VmState
+from autopilot.lab.sandbox.nebius.vms import BILLED, CapPolicy, MarketOperation, PolicyState, Vm, VmOrder, VmState
 
 STEP_S = 900
 """Prices move on the quarter of an hour."""
@@ -34,24 +34,24 @@ class NebiusMarket:
         self.agenda = Agenda()
         self.journal = Journal()
         self.now = now
-        self.pools: dict[tuple[str, str], Pool] = {}
+        self.pools: dict[tuple[str, str], NebiusPool] = {}
         self.vms: dict[str, Vm] = {}
         """Deleted ones included."""
-        self.policies: dict[str, Policy] = {}
+        self.policies: dict[str, CapPolicy] = {}
         """Those that exist."""
-        self.operations: dict[str, Operation] = {}
+        self.operations: dict[str, MarketOperation] = {}
         self.broken: set[str] = set()
         """Ids of claims about the market that it breaks."""
         self.most_vms, self.most_policies = 50, 50
         self.timings = timings
-        self._by_key: dict[str, Operation] = {}
+        self._by_key: dict[str, MarketOperation] = {}
         self._rng = random.Random(f"nebius-ids:{seed}")  # noqa: S311 - reproducible, no secret
         self._arrivals = 0
         self.lifecycle = Lifecycle(self, timings, machines)
         for spec in pools:
-            pool = Pool(spec, self.new_id("sku"), spec.price, spec.price, spec.gpus)
+            pool = NebiusPool(spec, self.new_id("sku"), spec.price, spec.price, spec.gpus)
             self.pools[pool.key] = pool
-            pool.quotes.append(Quote(now, pool.price))
+            pool.quotes.append(PriceStep(now, pool.price))
         self._plan_step()
 
     # -- time
@@ -86,31 +86,31 @@ class NebiusMarket:
             self.set_price(pool, pool.next_price)
         self._plan_step()
 
-    def set_price(self, pool: Pool, price: Decimal) -> None:
+    def set_price(self, pool: NebiusPool, price: Decimal) -> None:
         """At once, as at a step: whoever's cap is below it loses the machine."""
         if price != pool.price:
             self.record("price.moved", region=pool.spec.region, platform=pool.spec.platform.name, price=price)
         pool.price = pool.next_price = price
-        pool.quotes.append(Quote(self.now, price))
+        pool.quotes.append(PriceStep(self.now, price))
         for vm in self.alive(pool):
             self.bill(vm)
             policy = self.policies.get(vm.policy_id)
             if policy is not None and policy.max_price < price:
                 self.lifecycle.preempt(vm, "price")
 
-    def set_gpus(self, pool: Pool, gpus: int) -> None:
+    def set_gpus(self, pool: NebiusPool, gpus: int) -> None:
         """Hardware comes and goes: the lowest caps lose it first."""
         pool.gpus = gpus
-        while self.lifecycle.taken(pool) > gpus and (lowest := self.lifecycle.lowest(pool)) is not None:
+        while self.lifecycle.count_taken(pool) > gpus and (lowest := self.lifecycle.lowest(pool)) is not None:
             self.lifecycle.preempt(lowest, "hardware")
 
-    def alive(self, pool: Pool) -> list[Vm]:
+    def alive(self, pool: NebiusPool) -> list[Vm]:
         return [vm for vm in self.vms.values() if not vm.is_gone and self.pool_of(vm) is pool]
 
-    def pool_of(self, vm: Vm) -> Pool:
+    def pool_of(self, vm: Vm) -> NebiusPool:
         return self.pool_at(vm.order.project, vm.order.platform)
 
-    def pool_at(self, project: str, platform: str) -> Pool:
+    def pool_at(self, project: str, platform: str) -> NebiusPool:
         """Raises ``NebiusRefused``."""
         region = next((region for region, each in PROJECTS.items() if each == project), "")
         pool = self.pools.get((region, platform))
@@ -118,7 +118,9 @@ class NebiusMarket:
             raise refusals.bad_request("spec.resources.platform", "is not sold here")
         return pool
 
-    def is_blocked(self, policy: Policy) -> bool:
+    def is_blocked(self, policy: CapPolicy) -> bool:
+        if "losing-bid-refused" in self.broken:
+            return False
         return policy.max_price < self.pool_at(policy.project, policy.platform).price
 
     def bill(self, vm: Vm) -> None:
@@ -134,18 +136,18 @@ class NebiusMarket:
 
     # -- operations
 
-    def begin(self, key: str, resource_id: str, description: str) -> Operation:
-        made = Operation(self.new_id("operation"), resource_id, self.now, description)
+    def begin(self, key: str, resource_id: str, description: str) -> MarketOperation:
+        made = MarketOperation(self.new_id("operation"), resource_id, self.now, description)
         self.operations[made.id] = made
         if key:
             self._by_key[key] = made
         return made
 
-    def replayed(self, key: str) -> Operation | None:
+    def find_replay(self, key: str) -> MarketOperation | None:
         """What an earlier call under that key has begun."""
         return self._by_key.get(key)
 
-    def finish(self, operation: Operation | None, refusal: NebiusRefused | None = None) -> None:
+    def finish(self, operation: MarketOperation | None, refusal: NebiusRefused | None = None) -> None:
         if operation is None or operation.code is not None:
             return
         operation.finished_at = self.now
@@ -155,7 +157,7 @@ class NebiusMarket:
 
     # -- the customer's moves; each may raise ``NebiusRefused``
 
-    def make_policy(self, key: str, project: str, name: str, platform: str, max_price: Decimal) -> Operation:
+    def make_policy(self, key: str, project: str, name: str, platform: str, max_price: Decimal) -> MarketOperation:
         pool = self.pool_at(project, platform)
         if (taken := self.policy_named(project, name)) is not None:
             raise refusals.name_taken(taken.id)
@@ -164,7 +166,7 @@ class NebiusMarket:
         if not LEAST_CAP <= max_price <= pool.highest_cap:
             bound = pool.highest_cap if max_price > pool.highest_cap else LEAST_CAP
             raise refusals.out_of_range(f"{max_price}", f"{bound}")
-        policy = Policy(self.new_id("pricingpolicy"), project, name, platform, max_price, self.now)
+        policy = CapPolicy(self.new_id("pricingpolicy"), project, name, platform, max_price, self.now)
         self.policies[policy.id] = policy
         operation = self.begin(key, policy.id, "create pricing policy")
         self.record("policy.made", policy_id=policy.id, name=name, max_price=max_price)
@@ -176,7 +178,7 @@ class NebiusMarket:
         self.agenda.at(self.now + timedelta(seconds=self.timings.policy_s), activate)
         return operation
 
-    def delete_policy(self, key: str, policy_id: str) -> Operation:
+    def delete_policy(self, key: str, policy_id: str) -> MarketOperation:
         policy = self.policy(policy_id)
         if self.running_under(policy):
             raise refusals.bad_state(policy_id, "instances run under the policy, or are being preempted")
@@ -186,23 +188,23 @@ class NebiusMarket:
         self.finish(operation)
         return operation
 
-    def running_under(self, policy: Policy) -> list[Vm]:
+    def running_under(self, policy: CapPolicy) -> list[Vm]:
         return [
             vm
             for vm in self.vms.values()
             if vm.policy_id == policy.id and not vm.is_gone and (vm.state is not VmState.STOPPED or vm.is_settling)
         ]
 
-    def policy(self, policy_id: str) -> Policy:
+    def policy(self, policy_id: str) -> CapPolicy:
         found = self.policies.get(policy_id)
         if found is None:
             raise refusals.no_such(policy_id)
         return found
 
-    def policy_named(self, project: str, name: str) -> Policy | None:
+    def policy_named(self, project: str, name: str) -> CapPolicy | None:
         return next((each for each in self.policies.values() if (each.project, each.name) == (project, name)), None)
 
-    def make_vm(self, key: str, order: VmOrder, policy_id: str) -> Operation:
+    def make_vm(self, key: str, order: VmOrder, policy_id: str) -> MarketOperation:
         pool = self.pool_at(order.project, order.platform)
         preset = pool.preset(order.preset)
         if preset is None:
@@ -227,7 +229,7 @@ class NebiusMarket:
             self.lifecycle.start(vm)
         return operation
 
-    def start_vm(self, key: str, vm: Vm) -> Operation:
+    def start_vm(self, key: str, vm: Vm) -> MarketOperation:
         if vm.state is not VmState.STOPPED or vm.is_settling:
             raise refusals.bad_state(vm.id, f"the instance is {vm.state}")
         policy = self.policies.get(vm.policy_id)
@@ -235,16 +237,16 @@ class NebiusMarket:
             raise refusals.bad_state(vm.id, "the pricing policy does not allow scheduling")
         vm.pending = operation = self.begin(key, vm.id, "start instance")
         vm.is_asked_to_stop = False
-        if "start-brings-it-back" in self.broken:
+        if "bid-resumes" in self.broken:
             self.finish(operation)
         else:
             self.lifecycle.start(vm)
         return operation
 
-    def stop_vm(self, key: str, vm: Vm) -> Operation:
+    def stop_vm(self, key: str, vm: Vm) -> MarketOperation:
         operation = self.begin(key, vm.id, "stop instance")
         vm.is_asked_to_stop = True
-        self.finish(vm.pending, refusals.aborted())
+        self.finish(vm.pending, refusals.abort())
         vm.pending = operation
         if vm.state is VmState.STOPPED and not vm.is_settling:
             self.finish(operation)
@@ -252,25 +254,24 @@ class NebiusMarket:
             self.lifecycle.stop(vm)
         return operation
 
-    def swap_policy(self, key: str, vm: Vm, policy_id: str) -> Operation:
+    def swap_policy(self, key: str, vm: Vm, policy_id: str) -> MarketOperation:
         if vm.state is not VmState.STOPPED or vm.is_settling:
             raise refusals.bad_state(vm.id, "spec fields [pricing_model] update could be done with stopped instance")
         self.policy(policy_id)
         operation = self.begin(key, vm.id, "update instance")
-        if "cap-changes-when-stopped" not in self.broken:
-            vm.policy_id, vm.version = policy_id, vm.version + 1
+        vm.policy_id, vm.version = policy_id, vm.version + 1
         self.record("vm.policy_changed", vm_id=vm.id, policy_id=policy_id)
         self.finish(operation)
         return operation
 
-    def delete_vm(self, key: str, vm: Vm, *, leaves_disk: bool = False) -> Operation:
-        self.finish(vm.pending, refusals.aborted())
+    def delete_vm(self, key: str, vm: Vm, *, leaves_disk: bool = False) -> MarketOperation:
+        self.finish(vm.pending, refusals.abort())
         vm.pending = operation = self.begin(key, vm.id, "delete instance")
         vm.has_left_disk = leaves_disk
         self.lifecycle.delete(vm)
         return operation
 
-    def delete_disk(self, key: str, disk_id: str) -> Operation:
+    def delete_disk(self, key: str, disk_id: str) -> MarketOperation:
         vm = self.disk_of(disk_id)
         if not vm.is_gone:
             raise refusals.bad_state(disk_id, "the disk is attached")

@@ -54,12 +54,12 @@ from nebius.api.nebius.compute.v1 import (
 )
 
 from autopilot.lab.sandbox.nebius.market import NebiusMarket, disk_name
-from autopilot.lab.sandbox.nebius.pools import Pool, PresetSpec
+from autopilot.lab.sandbox.nebius.pools import NebiusPool, PresetSpec
 from autopilot.lab.sandbox.nebius.refusals import ERROR_TYPE
-from autopilot.lab.sandbox.nebius.vms import Operation, Policy, Vm
+from autopilot.lab.sandbox.nebius.vms import CapPolicy, MarketOperation, Vm
 
 
-def operation(made: Operation) -> OperationMessage:
+def operation(made: MarketOperation) -> OperationMessage:
     status = None
     if made.code is not None:
         details = [Packed(type_url=ERROR_TYPE, value=made.error)] if made.error else []
@@ -85,7 +85,7 @@ def _varint(number: int) -> bytes:
     return bytes((*found, number))
 
 
-def policy(market: NebiusMarket, made: Policy) -> PricingPolicy:
+def policy(market: NebiusMarket, made: CapPolicy) -> PricingPolicy:
     """Its labels are thrown away, and zeros at the end of its cap, too."""
     states, scheduling = PricingPolicyStatus.State, PricingPolicyStatus.SchedulingState
     blocked = market.is_blocked(made)
@@ -162,7 +162,7 @@ def disk(made: Vm) -> Disk:
     )
 
 
-def platform(pool: Pool, project: str) -> Platform:
+def platform(pool: NebiusPool, project: str) -> Platform:
     spec = pool.spec.platform
     return Platform(
         metadata=ResourceMetadata(id=f"computeplatform-{spec.name}", parent_id=project, name=spec.name),
@@ -180,7 +180,7 @@ def _preset(spec: PresetSpec) -> Preset:
     return Preset(name=spec.name, resources=resources)
 
 
-def spot_price(pool: Pool) -> SpotPrice:
+def spot_price(pool: NebiusPool) -> SpotPrice:
     return SpotPrice(
         sku_id=pool.sku_id,
         product_title=f"{pool.spec.platform.title}, preemptible",
@@ -191,7 +191,7 @@ def spot_price(pool: Pool) -> SpotPrice:
     )
 
 
-def series(pool: Pool, start: datetime, end: datetime, step: timedelta, method: str) -> SpotPriceSeries:
+def series(pool: NebiusPool, start: datetime, end: datetime, step: timedelta, method: str) -> SpotPriceSeries:
     """A point for each step that ends in the span, by the quotes in force in it."""
     points, at = [], start + step
     while at <= end:
@@ -212,7 +212,7 @@ def series(pool: Pool, start: datetime, end: datetime, step: timedelta, method: 
     )
 
 
-def advice(pool: Pool, spec: PresetSpec, free_gpus: int) -> ResourceAdvice:
+def advice(pool: NebiusPool, spec: PresetSpec, free_gpus: int) -> ResourceAdvice:
     states = ResourceAdviceStatus.Availability
     shown = states(
         data_state=states.DataState.DATA_STATE_FRESH,

@@ -41,20 +41,20 @@ class PoolSpec:
 
 
 @dataclass(frozen=True)
-class Quote:
+class PriceStep:
     at: datetime
     price: Decimal
 
 
 @dataclass
-class Pool:
+class NebiusPool:
     spec: PoolSpec
     sku_id: str
     price: Decimal
     next_price: Decimal
     """From the next quarter of an hour on."""
     gpus: int
-    quotes: deque[Quote] = field(default_factory=lambda: deque(maxlen=MOST_QUOTES))
+    quotes: deque[PriceStep] = field(default_factory=lambda: deque(maxlen=MOST_QUOTES))
 
     @property
     def key(self) -> tuple[str, str]:

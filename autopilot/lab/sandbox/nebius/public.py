@@ -37,7 +37,7 @@ LONGEST_SPAN, LONGEST_FINE_SPAN = timedelta(days=30), timedelta(days=7)
 MOST_SKUS = 100
 
 
-class Call(Protocol):
+class PublicCall(Protocol):
     @property
     def market(self) -> NebiusMarket: ...
 
@@ -46,7 +46,7 @@ class Call(Protocol):
     def page(self, shown: list[Any], token: str, answer: Any) -> Any: ...
 
 
-def list_platforms(call: Call) -> Any:
+def list_platforms(call: PublicCall) -> Any:
     """Nothing for a project that is not seen: as the market does."""
     request = call.read(ListPlatformsRequest)
     pools = [pool for pool in call.market.pools.values() if PROJECTS.get(pool.spec.region) == request.parent_id]
@@ -54,13 +54,13 @@ def list_platforms(call: Call) -> Any:
     return call.page(shown, request.page_token, ListPlatformsResponse)
 
 
-def list_spot_prices(call: Call) -> Any:
+def list_spot_prices(call: PublicCall) -> Any:
     request = call.read(ListSpotPricesRequest)
     shown = [messages.spot_price(pool) for pool in call.market.pools.values()]
     return call.page(shown, request.page_token, ListSpotPricesResponse)
 
 
-def list_series(call: Call) -> Any:
+def list_series(call: PublicCall) -> Any:
     request: ListSpotPriceSeriesRequest = call.read(ListSpotPriceSeriesRequest)
     filters, granularity = request.filters, request.aggregation.granularity.name
     start, end = filters.start_time, filters.end_time or call.market.now
@@ -80,7 +80,7 @@ def list_series(call: Call) -> Any:
     return call.page(shown, request.page_token, ListSpotPriceSeriesResponse)
 
 
-def estimate(call: Call) -> Any:
+def estimate(call: PublicCall) -> Any:
     """On demand, and disks. A preemptible machine is answered with its price on demand: do not ask for it here."""
     request: EstimateRequest = call.read(EstimateRequest)
     asked = request.resource_spec
@@ -102,10 +102,10 @@ def _cost(amount: Decimal) -> ResourceGroupCost:
     return ResourceGroupCost(general=GeneralTotalCost(total=CostBreakdown(cost=f"{amount:f}")))
 
 
-def list_advice(call: Call) -> Any:
+def list_advice(call: PublicCall) -> Any:
     request = call.read(ListResourceAdviceRequest)
     shown = [
-        messages.advice(pool, spec, pool.gpus - call.market.lifecycle.taken(pool))
+        messages.advice(pool, spec, pool.gpus - call.market.lifecycle.count_taken(pool))
         for pool in call.market.pools.values()
         for spec in pool.spec.platform.presets
         if request.parent_id == TENANT
@@ -113,7 +113,7 @@ def list_advice(call: Call) -> Any:
     return call.page(shown, request.page_token, ListResourceAdviceResponse)
 
 
-def list_quotas(call: Call) -> Any:
+def list_quotas(call: PublicCall) -> Any:
     request = call.read(ListQuotaAllowancesRequest)
     market = call.market
     alive = sum(not vm.is_gone for vm in market.vms.values())
@@ -132,7 +132,7 @@ def list_quotas(call: Call) -> Any:
     return call.page(shown, request.page_token, ListQuotaAllowancesResponse)
 
 
-def list_subnets(call: Call) -> Any:
+def list_subnets(call: PublicCall) -> Any:
     request = call.read(ListSubnetsRequest)
     metadata = ResourceMetadata(
         id=f"vpcsubnet-{request.parent_id[-8:]}", parent_id=request.parent_id, name="default-subnet-sandbox"

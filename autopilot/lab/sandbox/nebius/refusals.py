@@ -83,7 +83,7 @@ def no_hardware() -> NebiusRefused:
     return NebiusRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, words, error)
 
 
-def aborted() -> NebiusRefused:
+def abort() -> NebiusRefused:
     return NebiusRefused(grpc.StatusCode.ABORTED, "another operation has taken its place")
 
 

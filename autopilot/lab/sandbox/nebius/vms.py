@@ -31,7 +31,7 @@ BILLED = frozenset({VmState.RUNNING, VmState.STOPPING})
 
 
 @dataclass
-class Operation:
+class MarketOperation:
     """``code`` None: under way; 0: it succeeded. ``error``: serialized ``ServiceError``."""
 
     id: str
@@ -45,7 +45,7 @@ class Operation:
 
 
 @dataclass
-class Policy:
+class CapPolicy:
     """``max_price``: $/h of a GPU."""
 
     id: str
@@ -93,6 +93,6 @@ class Vm:
     has_left_disk: bool = False
     """It is gone, and its disk is not."""
     is_gone: bool = False
-    pending: Operation | None = None
+    pending: MarketOperation | None = None
     """What its present transition belongs to."""
     meter: Meter = field(default_factory=Meter)

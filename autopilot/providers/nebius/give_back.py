@@ -9,7 +9,7 @@ from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused, 
 from autopilot.providers.nebius import names, outcomes, wire
 from autopilot.providers.nebius.client import NebiusClient
 from autopilot.providers.nebius.config import NebiusSettings
-from autopilot.providers.nebius.machines import Machines
+from autopilot.providers.nebius.machines import VmCalls
 from autopilot.providers.nebius.outcomes import Outcome
 from autopilot.providers.nebius.policies import Policies
 from autopilot.providers.nebius.reply import Fault, MarketRefused
@@ -19,8 +19,8 @@ STOP_WAIT_S = 90.0
 """A machine that is stopped or deleted has a minute to shut down."""
 
 
-class Ending:
-    def __init__(self, settings: NebiusSettings, client: NebiusClient, policies: Policies, machines: Machines) -> None:
+class GiveBack:
+    def __init__(self, settings: NebiusSettings, client: NebiusClient, policies: Policies, machines: VmCalls) -> None:
         self._settings = settings
         self._client = client
         self._policies = policies
