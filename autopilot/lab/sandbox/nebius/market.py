@@ -265,6 +265,8 @@ class NebiusMarket:
         return operation
 
     def delete_vm(self, key: str, vm: Vm, *, leaves_disk: bool = False) -> MarketOperation:
+        if vm.state is VmState.DELETING and vm.pending is not None:
+            return vm.pending
         self.finish(vm.pending, refusals.abort())
         vm.pending = operation = self.begin(key, vm.id, "delete instance")
         vm.has_left_disk = leaves_disk
