@@ -204,6 +204,9 @@ class Auction:
     """Share of a step's cost that another bid on a running machine must save. Source: fitted."""
     rebid_gap_s: float = 300
     """Seconds between two changes of the bid on one machine. Source: assumed."""
+    lower_gap_s: float = 7200
+    """Seconds after a change of the bid in which no lower one is tried on that machine where its floor is not shown.
+    One that loses takes minutes and what is not saved. Source: fitted."""
 
     def __post_init__(self) -> None:
         if not Decimal(1) <= self.least_markup <= 10 or not 0 <= self.preemptions_per_h <= 1:
@@ -212,6 +215,8 @@ class Auction:
             raise ValueError("wait_slack_h must be above 0")
         if self.tight_work_h <= 0:
             raise ValueError("tight_work_h must be above 0")
+        if self.lower_gap_s < 0:
+            raise ValueError("lower_gap_s must be at least 0")
         if self.tight_markup < 1 or not 0 <= self.least_wait_margin <= 1:
             raise ValueError("tight_markup must be at least 1 and least_wait_margin in 0..1")
 
@@ -303,6 +308,7 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "wait_margin_shown": ("auction", "wait_margin_shown"),
     "rebid_margin": ("auction", "rebid_margin"),
     "rebid_gap_s": ("auction", "rebid_gap_s"),
+    "lower_gap_s": ("auction", "lower_gap_s"),
     "detect_s": ("budget", "detect_s"),
     "save_timeout_s": ("budget", "save_timeout_s"),
     "destroy_s": ("budget", "destroy_s"),

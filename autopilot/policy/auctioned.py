@@ -209,7 +209,15 @@ class _Auctioned:
             elif candidate.traffic:
                 on_demand = replace(on_demand, cost=on_demand.cost + float(candidate.traffic))
         startable = tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids))
-        return replace(quoted, on_demand=on_demand, keep=keep, bids=startable, is_forced=is_forced)
+        reduce_bid = quoted.reduce_bid if main is None or self._may_lower(main) else None
+        return replace(
+            quoted, on_demand=on_demand, keep=keep, bids=startable, reduce_bid=reduce_bid, is_forced=is_forced
+        )
+
+    def _may_lower(self, main: Lease) -> bool:
+        """Not soon after a bid that won the machine back: a lower one would only be lost again."""
+        changed_at, gap_s = main.bidding.changed_at, self.situation.params.auction.lower_gap_s
+        return changed_at is None or (self.situation.now - changed_at).total_seconds() >= gap_s
 
     def _can_start(self, quote: Quote, bids: dict[str, Candidate]) -> bool:
         """Whether the budget covers a start and a stop of it at that bid."""

@@ -106,15 +106,15 @@ def test_no_bid_is_above_the_highest_that_the_job_allows() -> None:
     ("changed", "least_markup", "bid"),
     [
         (None, "1.02", "0.205"),  # 0.204 and a trifle, rounded up
-        (HOUR, "1.02", "0.205"),
-        (timedelta(minutes=4), "1.02", None),
-        (HOUR, "1.2", "0.240"),
+        (2 * HOUR, "1.02", "0.205"),
+        (timedelta(minutes=119), "1.02", None),
+        (2 * HOUR, "1.2", "0.240"),
     ],
 )
 def test_a_dear_bid_is_lowered_unseen_but_not_too_often(
     changed: timedelta | None, least_markup: str, bid: str | None
 ) -> None:
-    since = START - 2 * HOUR
+    since = START - 3 * HOUR
     held = a_lease(
         machine_id="a",
         bid=D("0.37"),
