@@ -54,6 +54,7 @@ class Theatre:
         self._market: subprocess.Popen[bytes] | None = None
         self._daemon: subprocess.Popen[bytes] | None = None
         self.market_url = ""
+        self._nebius_url = ""
         self.client = Client(root / "daemon" / "s", timeout_s=30)
 
     def start_market(self) -> None:
@@ -63,9 +64,13 @@ class Theatre:
         arguments = ["--state-dir", str(self.root / "market"), "--seed", str(self._seed)]
         arguments += ["--speed", str(self.speed), "--port", port, "--port-file", str(port_file)]
         arguments += ["--runpod-billing-lag", "30", *self._market_options]
+        if "nebius" in self.markets:
+            arguments += ["--nebius-port", self._nebius_url.rpartition(":")[2] or "0"]
         self._market = self._start("market", ["-m", "autopilot.lab.sandbox", *arguments], {})
         self._await("the sandbox market", self._market, port_file.exists)
         self.market_url = f"http://127.0.0.1:{port_file.read_text().strip()}"
+        if "nebius" in self.markets:
+            self._nebius_url = str(self.emu("nebius/address")["address"])
 
     def start_daemon(self) -> None:
         """Start it, for the first time or after a kill, and wait until it answers."""
@@ -86,7 +91,8 @@ class Theatre:
         markets: dict[str, str] = {}
         for name in self.markets:
             prefix = f"AUTOPILOT_PROVIDERS__{name.upper()}__"
-            markets |= {f"{prefix}BASE_URL": self.market_url, f"{prefix}TIMEOUT_S": "5"}
+            url = self._nebius_url if name == "nebius" else self.market_url
+            markets |= {f"{prefix}BASE_URL": url, f"{prefix}TIMEOUT_S": "5"}
             markets[f"{prefix}API_KEY_FILE"] = str(self._key_file(name))
         return (
             markets

@@ -111,7 +111,7 @@ class NebiusClient:
         """The operation once it is over, or as it was seen last. Raises ``MarketRefused`` where it failed."""
         until = self._clock.monotonic() + within_s
         while operation.status is None and self._clock.monotonic() < until:
-            await self._clock.sleep(WATCH_EVERY_S)
+            await self.pause()
             try:
                 operation = await self.operation(service, operation.id)
             except MarketUnknown:
@@ -120,6 +120,10 @@ class NebiusClient:
         if failure is not None:
             raise MarketRefused(failure)
         return operation
+
+    async def pause(self) -> None:
+        """Between two looks at something that is under way."""
+        await self._clock.sleep(WATCH_EVERY_S)
 
     def _note(self, family: Family, refusal: Refusal) -> None:
         if refusal.fault is Fault.RATE_LIMITED:

@@ -61,6 +61,15 @@ class NebiusSettings(KeyedSettings):
             raise ValueError("is no file of credentials: make a new one in the console")
         return SecretStr(text)
 
+    @field_validator("projects", mode="before")
+    @classmethod
+    def _read_projects(cls, projects: object) -> object:
+        """As JSON where it comes from the environment."""
+        try:
+            return json.loads(projects) if isinstance(projects, str) else projects
+        except (ValueError, RecursionError):
+            raise ValueError("must name projects by region") from None
+
     @field_validator("projects")
     @classmethod
     def _plain_projects(cls, projects: dict[str, str]) -> dict[str, str]:

@@ -30,6 +30,7 @@ from autopilot.providers.reading import NoReply
 
 READY_WAIT_S = 60.0
 """From making a policy until machines can be made under it."""
+READY_LOOKS = 10
 
 
 class Policies:
@@ -104,11 +105,21 @@ class Policies:
             if isinstance(error, MarketRefused) and error.refusal.fault is not Fault.NAME_TAKEN:
                 raise
             # The name is unique: a policy that has it is what an earlier attempt made.
-            row = await self._get("get_by_name", GetByNameRequest(parent_id=project, name=name))
+            row = await self._find_ready(project, name)
         if row is None:
             raise MarketUnknown(f"the policy {name} was made, and is not there")
         if row.state != "STATE_ACTIVE":
             raise MarketUnknown(f"the policy {name} is {row.state}")
+        return row
+
+    async def _find_ready(self, project: str, name: str) -> wire.PolicyRow | None:
+        """By its name; one that is being made is waited for. Raises ``MarketUnknown``."""
+        row = None
+        for _ in range(READY_LOOKS):
+            row = await self._get("get_by_name", GetByNameRequest(parent_id=project, name=name))
+            if row is None or row.state not in ("STATE_CREATING", "STATE_UPDATING"):
+                break
+            await self._client.pause()
         return row
 
     async def delete(self, policy_id: str) -> Outcome:
