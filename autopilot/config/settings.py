@@ -70,6 +70,11 @@ def _check_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _check_market_url(url: str) -> str:
+    """Its adapter knows which of these its market speaks."""
+    return url.rstrip("/") if url.startswith("grpc://") and urlsplit(url).hostname else _check_url(url)
+
+
 def _check_bucket(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("s3", "gs", "az") or not parts.netloc:
@@ -90,6 +95,7 @@ def _check_watched(watched: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Url = Annotated[str, AfterValidator(_check_url)]
+MarketUrl = Annotated[str, AfterValidator(_check_market_url)]
 
 
 class _Section(BaseModel):
@@ -167,7 +173,7 @@ class ProviderSettings(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     enabled: bool = True
-    base_url: Url | None = None
+    base_url: MarketUrl | None = None
     api_key_file: Location | None = None
     poll_interval_s: Positive | None = None
 

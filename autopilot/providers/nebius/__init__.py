@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
 
@@ -28,7 +28,7 @@ class NebiusPlugin:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in ("nebius", "grpc", "google", "jwt"):
                 raise
-            raise UserError("the Nebius SDK is not installed", hint="pip install 'gpu-autopilot[nebius]'") from None
+            raise UserError("the Nebius SDK is not installed", hint=install_hint("nebius")) from None
         return NebiusProvider(parsed, NebiusClient(Sdk(parsed), clock), clock)
 
 

@@ -21,6 +21,8 @@ from tests.locks import DEVELOP, ROOT, RUN, read_left_out, read_pins
 
 RENT_ONCE = Path(__file__).with_name("rent_once.py")
 KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key"}
+RUNS = ("vast", "runpod", "nebius", "postgres", "s3")
+"""Extras of ``requirements.lock``."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
 CORE = [Requirement(line) for line in PROJECT["dependencies"]]
@@ -60,7 +62,7 @@ async def test_a_machine_is_rented_with_the_locked_packages_alone(market: str, t
 
 
 def test_the_lock_holds_what_is_asked_for_and_nothing_else() -> None:
-    roots = [*CORE, *EXTRAS["vast"], *EXTRAS["runpod"], *EXTRAS["postgres"], *EXTRAS["s3"]]
+    roots = [*CORE, *(line for extra in RUNS for line in EXTRAS[extra])]
     assert reach(roots, set(read_left_out())) == set(read_pins(RUN))
 
 
@@ -94,9 +96,7 @@ def test_a_lock_has_a_hash_for_each_package_and_names_no_registry(lock: Path) ->
 
 
 def test_the_extra_all_is_what_runs() -> None:
-    assert sorted(map(str, EXTRAS["all"])) == sorted(
-        str(line) for name in ("vast", "runpod", "postgres", "s3") for line in EXTRAS[name]
-    )
+    assert sorted(map(str, EXTRAS["all"])) == sorted(str(line) for extra in RUNS for line in EXTRAS[extra])
 
 
 @pytest.mark.parametrize("command", ["sandbox", "demo"])
