@@ -93,7 +93,11 @@ class NebiusProvider:
         for region in self._settings.projects:
             shown = await self._machines.project(region)
             alive |= {vm.vm_id: region for vm in shown.vms}
-            listed += [await self._instance_of(vm, region, shown.policies.get(vm.policy_id)) for vm in shown.vms]
+            for vm in shown.vms:
+                policy = shown.policies.get(vm.policy_id)
+                if policy is None and vm.policy_id:
+                    policy = await self._policies.get(vm.policy_id)
+                listed.append(await self._instance_of(vm, region, policy))
             listed += await self._left_over(shown)
         await self._confirm_lost([vm_id for vm_id in expected if vm_id not in alive])
         self._alive = {vm_id: at for vm_id, at in self._alive.items() if vm_id not in expected} | alive

@@ -11,11 +11,11 @@ from nebius.api.nebius.common.v1 import Operation
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.nebius import outcomes
-from autopilot.providers.nebius.pacing import INTERVAL_S, Family, lanes
+from autopilot.providers.nebius.pacing import Family, lanes
 from autopilot.providers.nebius.reply import Fault, MarketRefused, Refusal
 from autopilot.providers.nebius.sdk import Sdk, failure_of
 from autopilot.providers.pacing import Lane
-from autopilot.providers.reading import FIRST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
+from autopilot.providers.reading import FIRST_BACKOFF_S, READ_TRIES, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
 
 PAGE_ROWS = 100
@@ -26,6 +26,8 @@ MOST_PAGE_ROWS = 1000
 """More rows than that on one page is no page."""
 LONGEST_TOKEN = 4096
 WATCH_EVERY_S = 3.0
+LIMITED_HOLD_S = 15.0
+"""The market does not say for how long it is to be left alone."""
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -127,7 +129,7 @@ class NebiusClient:
 
     def _note(self, family: Family, refusal: Refusal) -> None:
         if refusal.fault is Fault.RATE_LIMITED:
-            self.lane(family).hold(min(INTERVAL_S[family] * 4, LONGEST_HOLD_S))
+            self.lane(family).hold(LIMITED_HOLD_S)
         self.remarks.add_refusal(outcomes.CODES.get(refusal.fault), refusal.summary)
 
     async def close(self) -> None:

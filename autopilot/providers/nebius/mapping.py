@@ -136,7 +136,9 @@ def instance(
     state = status(vm)
     num_gpus = preset.num_gpus if preset is not None else 0
     price = None if spot is None else spot * num_gpus
-    bid = policy.max_price * num_gpus if policy is not None else price or ZERO
+    # Whose policy is gone cannot start; who never had one pays whatever the price is.
+    accepted = ZERO if vm.policy_id or price is None else price
+    bid = policy.max_price * num_gpus if policy is not None else accepted
     is_stopped = state is InstanceStatus.STOPPED
     return Instance(
         provider=PROVIDER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -174,11 +175,31 @@ def test_keys_never_show_and_loose_key_files_are_refused(home: Path) -> None:
     assert settings.key_for("runpod") is None
 
 
+def test_a_service_account_s_credentials_are_a_key_and_its_private_part_is_hidden(home: Path) -> None:
+    private = "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n"
+    account = json.dumps({"subject-credentials": {"private-key": private, "kid": "k"}}, indent=2)
+    settings = Settings(providers={"nebius": ProviderSettings(api_key_file=write(home / "key", account))})
+    key = settings.key_for("nebius")
+    assert key is not None
+    assert json.loads(key.get_secret_value())["subject-credentials"]["private-key"] == private
+    assert set(settings.secret_values()) == {private, json.dumps(private)[1:-1]}
+
+
+def test_a_market_on_this_machine_may_speak_grpc() -> None:
+    market("grpc://127.0.0.1:7000", speed=60).check_clock()
+    for url in ("grpc://", "ftp://x", "grpc"):
+        with pytest.raises(ValueError, match="not an address"):
+            market(url)
+
+
 def market(base_url: str | None, *, speed: float = 1, enabled: bool = True) -> Settings:
     return Settings(clock={"speed": speed}, providers={"vastai": ProviderSettings(base_url=base_url, enabled=enabled)})
 
 
-@pytest.mark.parametrize("url", [None, "https://console.vast.ai", "https://VAST.ai/api", "https://rest.runpod.io"])
+@pytest.mark.parametrize(
+    "url",
+    [None, "https://console.vast.ai", "https://VAST.ai/api", "https://rest.runpod.io", "https://api.nebius.cloud"],
+)
 def test_real_markets_need_a_true_clock_and_a_certificate(url: str | None) -> None:
     with pytest.raises(UserError, match="real market"):
         market(url, speed=60).check_clock()
