@@ -24,9 +24,9 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO, show
 from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.params import Params
-from autopilot.policy.array_measures import like_a_task, machines_of, measure_task
+from autopilot.policy.array_measures import like_a_task, machines_of, width_now
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.width import TaskMeasure, Width, choose_width
+from autopilot.policy.width import TaskMeasure, Width
 from autopilot.pricing.pressure import Verdict
 from autopilot.pricing.rule.cost import price_candidates
 
@@ -67,11 +67,10 @@ def plan_array(
     answer = made.answer
     candidates = price_candidates(like, market, eligible(like, market, now, params), params)
     rest = max(array.needed - counts.succeeded, 0)
-    measure = measure_task(job, counts, candidates, params)
     prices = machines_of(candidates, market, (), job.spec.disk_gb, array.parallel)
     left = None if job.spec.deadline is None else job.spec.deadline - now
     budget = None if job.spec.budget is None else job.spec.budget - spent
-    width = choose_width(array, counts, measure, (), prices, left, budget)
+    width, measure = width_now(job, counts, (), market, now, params, budget=budget)
     if width.payable == 0 and not counts.begun and budget is not None and measure.cost is not None:
         raise OverBudget(
             f"a budget of {show(budget)} pays for none of the {array.count} tasks, about {show(measure.cost)} each",

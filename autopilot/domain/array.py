@@ -43,7 +43,7 @@ class ArraySpec:
     succeed_at: Decimal = Decimal(1)
     """The share of tasks that suffices."""
     max_failures: int | None = None
-    """So many failed tasks end the whole; None: the others go on whatever fails."""
+    """So many failed tasks end the whole; None: the first ten do if none has succeeded, else the others go on."""
 
     @property
     def needed(self) -> int:

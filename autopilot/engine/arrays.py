@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import NamedTuple
 
 from autopilot.domain import events as e
 from autopilot.domain.array import (
@@ -31,25 +30,16 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.purses import with_tasks
 from autopilot.engine.reuse import as_ended, excuse_before, find_free, hand_over, list_waiting
-from autopilot.policy.array_measures import like_a_task, machines_of, measure_task
+from autopilot.policy.array_measures import Chosen, width_now
 from autopilot.policy.arrays import Course, course_of
-from autopilot.policy.eligibility import eligible
 from autopilot.policy.guard import Exposure
 from autopilot.policy.reuse import is_worth_keeping
-from autopilot.policy.width import Bound, TaskMeasure, Width, choose_width, due_of_task
+from autopilot.policy.width import Bound, Width, due_of_task
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import DecisionRecord, EventRecord, UnitOfWork
-from autopilot.pricing.rule.cost import price_candidates
 
 MarketOf = Callable[[Job], Market]
 _PARKED_WITH_ARRAY = (Reason.USER_STOPPED, Reason.BUDGET_EXHAUSTED)
-
-
-class _Chosen(NamedTuple):
-    """A width, and what it was reckoned of."""
-
-    width: Width
-    measure: TaskMeasure
 
 
 class Arrays:
@@ -200,26 +190,18 @@ class Arrays:
         market_of: MarketOf,
         now: datetime,
         free: Sequence[Decimal] = (),
-    ) -> tuple[int, _Chosen]:
+    ) -> tuple[int, Chosen]:
         """How many tasks may begin now, and what that was reckoned of. ``free``: $/h of machines that wait for one."""
-        spec, params = _spec_of(job), self._params
-        market = market_of(job)
         leases = [lease for each in tasks for lease in each.job.leases if lease.is_wanted]
         purse = exposure.array_purses.get(job.id)
-        budget = None if purse is None else purse.left_for(job, exposure.leases, params)
-        left = None if job.spec.deadline is None else job.spec.deadline - now
-        like = like_a_task(job)
-        candidates = price_candidates(like, market, eligible(like, market, now, params), params)
-        measure = measure_task(job, stands, candidates, params)
-        offered = [*free, *machines_of(candidates, market, leases, job.spec.disk_gb, spec.parallel)]
-        prices = [lease.burn_upper for lease in leases]
+        budget = None if purse is None else purse.left_for(job, exposure.leases, self._params)
         queued = sum(_is_queued(each.job) for each in tasks)
-        width = choose_width(spec, stands, measure, prices, offered, left, budget, queued)
-        return max(width.tasks - stands.active, 0), _Chosen(width, measure)
+        chosen = width_now(
+            job, stands, leases, market_of(job), now, self._params, free=free, budget=budget, queued=queued
+        )
+        return max(chosen.width.tasks - stands.active, 0), chosen
 
-    async def _open(
-        self, uow: UnitOfWork, array: EventLog, more: int, chosen: _Chosen, now: datetime
-    ) -> list[EventLog]:
+    async def _open(self, uow: UnitOfWork, array: EventLog, more: int, chosen: Chosen, now: datetime) -> list[EventLog]:
         job = array.job
         spec = _spec_of(job)
         if more <= 0:

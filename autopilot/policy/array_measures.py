@@ -1,24 +1,68 @@
-"""What the width of an array is reckoned of: what a task takes and costs, and which machines could be had."""
+"""The width of an array now, and what it is reckoned of: what a task takes and costs, which machines could be had."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from autopilot.domain.array import TaskCounts
-from autopilot.domain.job import Job
+from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.money import accrue
+from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
-from autopilot.policy.width import TaskMeasure
+from autopilot.policy.eligibility import Eligibility
+from autopilot.policy.width import TaskMeasure, Width, choose_width
 from autopilot.pricing.pressure import longer_by
 from autopilot.pricing.rule.cost import Candidate
+from autopilot.pricing.rule.ranking import rank
 
 LEARNT_FROM = 3
 """So many finished tasks say better than the estimate how long one takes."""
+
+
+class Chosen(NamedTuple):
+    """A width, and what it was reckoned of."""
+
+    width: Width
+    measure: TaskMeasure
+
+
+def width_now(
+    job: Job,
+    stands: TaskCounts,
+    leases: Sequence[Lease],
+    market: Market,
+    now: datetime,
+    params: Params,
+    *,
+    free: Sequence[Decimal] = (),
+    budget: Decimal | None = None,
+    queued: int = 0,
+) -> Chosen:
+    """``leases``: of its tasks. ``free``: $/h of machines that wait for a task. The rest as of ``choose_width``."""
+    spec = job.spec.array
+    assert spec is not None, "of an array"
+    left = None if job.spec.deadline is None else job.spec.deadline - now
+    like = like_a_task(job)
+    candidates = rank(like, market, Eligibility(like, market, now, params).holds, params)
+    measure = measure_task(job, stands, candidates.best(), params)
+    usable: Iterable[Candidate] = candidates
+    if left is not None and _may_bid(job, market):
+        # There is time to wait for a bid that wins. What on-demand capacity the deadline asks for is counted apart.
+        usable = candidates.of_type(CapacityType.SPOT)
+    offered = [*free, *machines_of(usable, market, leases, job.spec.disk_gb, spec.parallel)]
+    held = [lease.burn_upper for lease in leases]
+    return Chosen(choose_width(spec, stands, measure, held, offered, left, budget, queued), measure)
+
+
+def _may_bid(job: Job, market: Market) -> bool:
+    able = any(market.knows(name) and view.capabilities.spot for name, view in market.providers.items())
+    return able and job.spec.spot_policy is not SpotPolicy.ON_DEMAND
 
 
 def like_a_task(job: Job) -> Job:
@@ -26,10 +70,9 @@ def like_a_task(job: Job) -> Job:
     return replace(job, spec=replace(job.spec, array=None, budget=None, max_rate=None, deadline=None))
 
 
-def measure_task(job: Job, stands: TaskCounts, candidates: Sequence[Candidate], params: Params) -> TaskMeasure:
-    """``candidates``: of a task, cheapest to its end first."""
+def measure_task(job: Job, stands: TaskCounts, best: Candidate | None, params: Params) -> TaskMeasure:
+    """``best``: where a task is cheapest to its end; None: nowhere."""
     spec = job.spec
-    best = candidates[0] if candidates else None
     setup = best.setup if best else timedelta(seconds=params.timing.setup_s)
     work = best.work if best else spec.work_estimate
     cost = best.cost if best is not None and work is not None else None
@@ -46,8 +89,8 @@ def measure_task(job: Job, stands: TaskCounts, candidates: Sequence[Candidate], 
 def machines_of(
     candidates: Iterable[Candidate], market: Market, held: Iterable[Lease], disk_gb: Decimal, most: int
 ) -> list[Decimal]:
-    """$/h of each machine that could be had beside those ``held``; of a pool there are as many as can be of use,
-    ``most``.
+    """$/h of the machines that could be had beside those ``held``: so many as can be of use, ``most``, those that are
+    cheapest to the end. Of a pool there are as many. ``candidates``: in that order; no more are looked at than needed.
     """
     rented = {(lease.provider, lease.machine_id) for lease in held}
     prices: dict[tuple[str, str], Decimal] = {}
@@ -60,6 +103,8 @@ def machines_of(
         price = _per_hour(candidate, disk_gb)
         prices[machine] = min(price, prices.get(machine, price))
         pooled |= {machine} if is_pooled else set()
+        if pooled or len(prices) >= most:
+            break
     return sorted(price for machine, price in prices.items() for _ in range(most if machine in pooled else 1))
 
 

@@ -8,6 +8,10 @@ from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 
+FIRST_FAILURES = 10
+"""So many failed tasks, and none that has succeeded, end an array whose owner set no bound: its command is wrong, and
+the others would pay for the same failure."""
+
 
 class Course(StrEnum):
     """How an array goes on."""
@@ -28,7 +32,10 @@ def course_of(array: ArraySpec, counts: TaskCounts) -> tuple[Course, JobStatus, 
     if counts.succeeded >= array.needed:
         course = Course.ENDED if not counts.open else Course.FINISH_ENOUGH
         return course, JobStatus.SUCCEEDED, Reason.COMPLETED
-    if array.max_failures is not None and counts.failed + counts.excused >= array.max_failures:
+    most = array.max_failures
+    if most is None and not counts.succeeded:
+        most = FIRST_FAILURES
+    if most is not None and counts.failed + counts.excused >= most:
         course = Course.ENDED if not counts.open else Course.END_ALL
         return course, JobStatus.FAILED, Reason.TOO_MANY_FAILURES
     is_through = not counts.open and counts.begun >= array.count

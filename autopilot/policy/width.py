@@ -124,7 +124,8 @@ def _machines_for(array: ArraySpec, counts: TaskCounts, measure: TaskMeasure, le
     usable = left - measure.reserve
     if usable < measure.busy:
         return rest  # late in any case: as early as can be
-    one_after_another = usable // measure.busy
+    # Those after the first one find the machine as it is: none of them boots.
+    one_after_another = 1 + (usable - measure.busy) // max(measure.busy - measure.setup, timedelta(minutes=1))
     return ceil(rest / one_after_another)
 
 

@@ -23,7 +23,7 @@ class BidView:
 
     __slots__ = (
         "_first", "_floors", "_hosts", "_ran", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "now_s",
-        "pending_s", "progress", "running", "safe_left_s", "spent", "tick", "ticks_left", "work_left_s",
+        "pending_s", "progress", "running", "safe_left_s", "spent", "taken", "tick", "ticks_left", "work_left_s",
     )  # fmt: skip
 
     tick: int
@@ -50,6 +50,8 @@ class BidView:
     spent: float
     progress: float | None
     """Share of the work that is done, as the job reports it; None where it reports none."""
+    taken: frozenset[int]
+    """Machines that others have whom we know of: they cannot be had."""
 
     def __init__(
         self, floors: Sequence[array[float]], listing: Listing | None = None, recorded_from: int | None = None
@@ -61,6 +63,7 @@ class BidView:
         self._floors = floors if listing is None else listing.shown
         self._hosts = None if listing is None else listing.hosts
         self._seen = 0
+        self.taken = frozenset()
 
     @property
     def shows_running(self) -> bool:
@@ -87,6 +90,8 @@ class BidView:
         self._seen = seen
         newest = max(seen - 1, 0)
         self.floors = shown = [floors[newest] for floors in self._floors]
+        for machine in self.taken:
+            shown[machine] = inf
         if self._hosts is not None and held is not None:
             if not runs:
                 shown[held] = self._truth[held][newest]
@@ -130,37 +135,60 @@ def play_bids(
     ticks = min(ticks_to_deadline + TICKS_AFTER_DEADLINE, len(floors[0]) - 1 - run.start)
     refused = refused_on_demand(perturbation, run.block, ticks)
     outcome = Outcome()
-    view = BidView(floors, listing, recorded_from)
     state = (begin or BidRunState)(config, run, floors, outcome)
-    deciding_s = 0.0
-    tick = 0
+    played = BidPlay(config, run, state, BidView(floors, listing, recorded_from), choose, job, perturbation.lag_ticks)
     for tick in range(ticks):
-        view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1), state.machine, runs=state.running is SPOT)
+        if played.step(tick, tick in refused, observe):
+            break
+    return outcome
+
+
+class BidPlay:
+    """One run under one policy, tick by tick; what becomes of it is in the outcome of ``state``."""
+
+    def __init__(
+        self,
+        config: BidConfig,
+        run: BidRun,
+        state: BidRunState,
+        view: BidView,
+        choose: BidChooser,
+        job: BidJob,
+        lag_ticks: int = 0,
+    ) -> None:
+        self._config, self._run, self._choose, self._job, self._lag_ticks = config, run, choose, job, lag_ticks
+        self.state, self.view = state, view
+        self._ticks_to_deadline = ticks_until(run.deadline_s, config.tick_s)
+
+    def step(
+        self, tick: int, is_refused: bool = False, observe: Callable[[BidView, Choice | Spot], None] | None = None
+    ) -> bool:
+        """Whether the run is over by the end of that tick. ``is_refused``: no on-demand machine can be had in it."""
+        state, view, outcome, at = self.state, self.view, self.state.outcome, self._run.start + tick
+        outcome.decisions += 1
+        view.show(max(at + 1 - self._lag_ticks, 1), state.machine, runs=state.running is SPOT)
         late_s = state.first_look_s if tick == 0 else 0.0
-        view.tick, view.now_s = tick, tick * config.tick_s + late_s
-        view.ticks_left = ticks_to_deadline - tick
-        state.tell(view, job)
+        view.tick, view.now_s = tick, tick * self._config.tick_s + late_s
+        view.ticks_left = self._ticks_to_deadline - tick
+        state.tell(view, self._job)
         began = perf_counter()
-        choice = state.stay() if state.is_moving else choose(view)
-        deciding_s += perf_counter() - began
+        choice = state.stay() if state.is_moving else self._choose(view)
+        outcome.deciding_s += perf_counter() - began
         if observe is not None:
             observe(view, choice)
         if choice is PARK:
             outcome.status = "parked" if tick else "refused"
-            break
-        if choice is ON_DEMAND and state.running is not ON_DEMAND and tick in refused:
+            return True
+        if choice is ON_DEMAND and state.running is not ON_DEMAND and is_refused:
             choice = state.stay()
-        before = state.take(choice, run.start + tick, late_s)
-        before = state.answer_within_tick(before, view, job, choose, run.start + tick)
+        before = state.take(choice, at, late_s)
+        before = state.answer_within_tick(before, view, self._job, self._choose, at)
         if state.running is NONE:
-            continue
+            return False
         state.go_on(before)
         if state.is_done:
-            outcome.status = "finished" if tick < ticks_to_deadline else "late"
-            break
-    outcome.decisions = tick + 1
-    outcome.deciding_s = deciding_s
-    return outcome
+            outcome.status = "finished" if tick < self._ticks_to_deadline else "late"
+        return state.is_done
 
 
 class BidRunState:
@@ -171,7 +199,6 @@ class BidRunState:
         "_config",
         "_enough_s",
         "_floors",
-        "_outcome",
         "_storage",
         "_tick_h",
         "_work_s",
@@ -180,13 +207,14 @@ class BidRunState:
         "done_s",
         "is_set_up",
         "machine",
+        "outcome",
         "pending_s",
         "running",
         "safe_s",
     )
 
     def __init__(self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome) -> None:
-        self._config, self._floors, self._outcome = config, floors, outcome
+        self._config, self._floors, self.outcome = config, floors, outcome
         self._bills_at_bid = run.pays == "bid"
         self._tick_h = config.tick_s / HOUR_S
         self._storage = config.storage_rate * self._tick_h
@@ -211,7 +239,7 @@ class BidRunState:
         view.safe_left_s = max(job.work_s - self.safe_s, 0.0)
         view.running, view.machine, view.bid, view.is_set_up = self.running, self.machine, self.bid, self.is_set_up
         view.pending_s = self.pending_s
-        view.spent = self._outcome.cost
+        view.spent = self.outcome.cost
         view.progress = self.done_s / self._work_s if job.reports_progress else None
 
     @property
@@ -242,7 +270,7 @@ class BidRunState:
             return self._bid(choice, at, late_s)
         if choice is ON_DEMAND:
             if before is not ON_DEMAND:
-                self._outcome.migrations += before is not NONE
+                self.outcome.migrations += before is not NONE
                 self.pending_s = self._start_s(at, late_s)
             self.billed_rate = self._config.on_demand_price
             self.running, self.machine, self.bid, self.is_set_up = ON_DEMAND, None, 0.0, False
@@ -265,7 +293,7 @@ class BidRunState:
     def _bid(self, choice: Spot, at: int, late_s: float) -> Choice:
         before = self.running
         if choice.machine != self.machine:
-            self._outcome.migrations += before is not NONE
+            self.outcome.migrations += before is not NONE
             self.machine, before, self.is_set_up = choice.machine, NONE, False
         self.bid = choice.bid
         floors = self._floors[choice.machine]
@@ -281,7 +309,7 @@ class BidRunState:
 
     def go_on(self, before: Choice) -> None:
         """Bill a tick of what is held, and do a tick of work where it runs."""
-        outcome = self._outcome
+        outcome = self.outcome
         outcome.storage += self._storage
         if self.running is KEEP:
             if before is SPOT:
@@ -305,7 +333,7 @@ class BidRunState:
 
     def _pause(self) -> None:
         """A pause loses the work since the last checkpoint; a planned move saves it first."""
-        outcome = self._outcome
+        outcome = self.outcome
         outcome.pauses += 1
         thrown_back = self.billed_rate * (self.done_s - self.safe_s) / HOUR_S
         outcome.spot -= thrown_back

@@ -21,6 +21,7 @@ from autopilot.cli.output import console, print_json, table
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
+    from autopilot.lab.backtest.arrays import WidthScore
     from autopilot.lab.backtest.live import Live
     from autopilot.lab.backtest.scores import Score
     from autopilot.lab.backtest.suite import Suite
@@ -51,6 +52,8 @@ def backtest(
     recorded: str = "7d",
     reports_progress: Annotated[bool, Flag] = False,
     estimate_error: float | None = None,
+    tasks: int | None = None,
+    parallel: str | None = None,
     floor_lag: int = 0,
     vanish: float = 0.0,
     jobs: int | None = None,
@@ -97,6 +100,10 @@ def backtest(
         As live: jobs report their progress.
     estimate_error
         Tell policies a work estimate that is off: as live by up to this share (0.15), else by just this share (0).
+    tasks
+        Play arrays of so many tasks, each like the job, at the width that the daemon would have and at fixed ones.
+    parallel
+        With --tasks: the fixed widths, parted by commas; 1,2,4,8,16,32 when left out.
     floor_lag
         Show policies the market this many ticks late.
     vanish
@@ -118,6 +125,19 @@ def backtest(
         raise UserError("job files are played with --synthetic or --history", hint="a suite has runs of its own")
     if replay is not None:
         return _replay(replay, json)
+    if tasks is not None:
+        not_of_arrays = (suite, policy, fit, budget_share, report, floor_lag or None, vanish or None)
+        if not as_live or on != "processes" or any(option is not None for option in not_of_arrays):
+            raise UserError(
+                "--tasks plays the daemon's own policy, as live, on made-up or recorded markets",
+                hint="leave out --suite, --policy, --fit, --budget-share, --ideal, --floor-lag, --vanish, --on and "
+                "--report",
+            )
+        from autopilot.lab.backtest.arrays import check_tasks
+
+        check_tasks(tasks)
+    elif parallel is not None:
+        raise UserError("--parallel is for arrays", hint="give --tasks as well")
     from autopilot.lab.backtest.perturbation import Perturbation
     from autopilot.lab.backtest.play import Conditions
     from autopilot.lab.backtest.policies import default_policies, fit_models, parse_policies
@@ -136,14 +156,17 @@ def backtest(
     if suite is not None:
         trials = [Trial(read_suite(suite))]
     elif synthetic is not None:
-        trials = _made_up(synthetic, range(seed, seed + seeds), _tasks(files))
+        trials = _made_up(synthetic, range(seed, seed + seeds), _tasks(files, tasks))
     else:
-        trials = _read_recorded(config, since, _tasks(files))
+        trials = _read_recorded(config, since, _tasks(files, tasks))
     if report is not None and len(trials) > 1:
         raise UserError("--report draws one market", hint="give one seed and one job file")
     live = _live(recorded, estimate_error, reports_progress) if as_live else None
     if live is not None:
         trials = [replace(trial, suite=_as_live(trial.suite, live, history)) for trial in trials]
+    if tasks is not None:
+        assert live is not None, "checked above"
+        return _play_arrays([trial.suite for trial in trials], tasks, parallel, runs, live, jobs, json)
     market = pool(trials)
     policies = parse_policies(policy) if policy is not None else default_policies(market.config.kind)
     models = fit_models(policies, None if fit is None else read_suite(fit))
@@ -165,6 +188,54 @@ def backtest(
     return Exit.OK
 
 
+def _play_arrays(
+    suites: Sequence[Suite],
+    tasks: int,
+    parallel: str | None,
+    runs: str | None,
+    live: Live,
+    jobs: int | None,
+    json: bool,
+) -> int:
+    from autopilot.lab.backtest.arrays import PARALLEL, ArrayPlan, parse_widths, run_arrays
+    from autopilot.lab.backtest.selection import select_runs
+    from autopilot.lab.backtest.suite import BidSuite
+
+    of_bids = tuple(suite for suite in suites if isinstance(suite, BidSuite))
+    widths = parse_widths(PARALLEL if parallel is None else parallel)
+    chosen = [(number, run) for number, suite in enumerate(of_bids) for run in select_runs(suite, runs)]
+    with _progress(len(chosen) * len(widths)) as advance:
+        scores = run_arrays(
+            ArrayPlan(of_bids, tasks, live), chosen, widths, jobs or len(os.sched_getaffinity(0)), advance
+        )
+    names = ", ".join(dict.fromkeys(suite.name for suite in of_bids))
+    if json:
+        print_json({"suite": names, "tasks": tasks, "arrays": len(chosen), "widths": [s.as_json() for s in scores]})
+        return Exit.OK
+    out = console()
+    out.print(f"{names}: {len(chosen)} arrays of {tasks} tasks")
+    columns = ["PARALLEL", "MEAN $", "/COSTED", "LATE", "DONE %", "END h", "BOOTS", "WIDEST"]
+    for deadline_h in dict.fromkeys(score.deadline_h for score in scores):
+        out.print()
+        out.print(f"due after {deadline_h:g} h")
+        rows = [_width_row(score) for score in scores if score.deadline_h == deadline_h]
+        out.print(table(columns, rows, right=columns[1:]))
+    return Exit.OK
+
+
+def _width_row(score: WidthScore) -> list[str]:
+    return [
+        "costed" if score.parallel is None else str(score.parallel),
+        f"{score.mean_cost:.2f}",
+        _number(score.over_costed),
+        f"{score.late} of {score.arrays}",
+        f"{score.done * 100:.0f}",
+        _number(score.mean_end_h, 1),
+        f"{score.boots:.0f}",
+        str(score.widest),
+    ]
+
+
 def _live(recorded: str, estimate_error: float | None, reports_progress: bool) -> Live:
     from autopilot.domain.time import parse_duration
     from autopilot.lab.backtest.live import Live
@@ -183,15 +254,26 @@ def _as_live(suite: Suite, live: Live, is_recorded: bool) -> Suite:
     return as_recorded(suite) if is_recorded else as_searched(suite, live)
 
 
-def _tasks(files: Sequence[Path]) -> list[Task]:
-    """What is played; jobs with a budget come first: the first run tells the scores whether there are budgets."""
+def _tasks(files: Sequence[Path], tasks: int | None = None) -> list[Task]:
+    """What is played; jobs with a budget come first: the first run tells the scores whether there are budgets.
+
+    ``tasks``: each is played as one task of an array of so many.
+    """
     from autopilot.clock import SystemClock
     from autopilot.config.job_file import parse_job
     from autopilot.lab.backtest.tasks import DAY, task_of
 
     now = SystemClock().now()
-    read = [task_of(parse_job(toml, source=source, now=now), now) for toml, source in map(read_job_file, files)]
-    return sorted(read, key=lambda task: task.budget is None) or [DAY]
+    specs = [parse_job(toml, source=source, now=now) for toml, source in map(read_job_file, files)]
+    if tasks is not None:
+        from autopilot.lab.backtest.arrays import an_hour_each, deadlines_of
+
+        read = [task_of(spec, now) for spec in specs]
+        return [
+            task if spec.deadline is not None else replace(task, deadlines_s=deadlines_of(task.work_s, tasks))
+            for spec, task in zip(specs, read, strict=True)
+        ] or [an_hour_each(tasks)]
+    return sorted((task_of(spec, now) for spec in specs), key=lambda task: task.budget is None) or [DAY]
 
 
 def _made_up(kind: Kind, seeds: range, tasks: Sequence[Task]) -> list[Trial]:

@@ -37,6 +37,30 @@ class LiveRunState(BidRunState):
         """Of the time that is pending: the machine loads."""
 
     @property
+    def machines(self) -> set[int]:
+        """Of the market's, those that are held: while a move goes on there are two."""
+        new = None if self._new is None or not isinstance(self._new.choice, Spot) else self._new.choice.machine
+        return {machine for machine in (self.machine, new) if machine is not None}
+
+    @property
+    def may_take_next(self) -> bool:
+        """Whether the machine on which the work has ended runs, and another task could have it."""
+        return self.is_done and not self.is_moving and self.running in (SPOT, ON_DEMAND)
+
+    @property
+    def beyond_s(self) -> float:
+        """So long before the end of its last tick the work was done."""
+        return max(self.done_s - self._work_s, 0.0)
+
+    def take_over(self, left: LiveRunState) -> None:
+        """Have the machine on which another task has ended in the tick before, and has been at work there since."""
+        self.running, self.machine, self.bid, self.is_set_up = left.running, left.machine, left.bid, left.is_set_up
+        self.billed_rate = left.billed_rate
+        self._bill_on(left.released_s)
+        self.done_s = max(left.beyond_s - PREPARING_S, 0.0)
+        self.safe_s = 0.0
+
+    @property
     def is_moving(self) -> bool:
         """A move goes on by itself: nothing is asked until it is done or has failed."""
         return self._new is not None
@@ -88,7 +112,7 @@ class LiveRunState(BidRunState):
 
     def take(self, choice: Choice | Spot, at: int, late_s: float = 0.0) -> Choice:
         if self._new is None and self._is_move(choice):
-            self._outcome.migrations += 1
+            self.outcome.migrations += 1
             self._new = _NewMachine(choice, self._live.loading_s(self._block, at))
         if self._new is None:
             return super().take(choice, at, late_s)
@@ -105,11 +129,19 @@ class LiveRunState(BidRunState):
 
     def _release(self) -> None:
         """What the last tick has beyond the end of the work is not billed."""
-        unbilled_s = max(self.done_s - self._work_s - RELEASED_S, 0.0)
+        self._bill_on(-self.released_s)
+
+    @property
+    def released_s(self) -> float:
+        """So long before the end of its last tick its bill has ended."""
+        return max(self.beyond_s - RELEASED_S, 0.0)
+
+    def _bill_on(self, for_s: float) -> None:
+        """What runs is billed for so much longer, or not any more."""
         if self.running is SPOT:
-            self._outcome.spot -= self.billed_rate * unbilled_s / HOUR_S
+            self.outcome.spot += self.billed_rate * for_s / HOUR_S
         else:
-            self._outcome.on_demand -= self.billed_rate * unbilled_s / HOUR_S
+            self.outcome.on_demand += self.billed_rate * for_s / HOUR_S
 
     def _is_move(self, choice: Choice | Spot) -> bool:
         if self.running not in (SPOT, ON_DEMAND):
@@ -144,8 +176,8 @@ class LiveRunState(BidRunState):
             self._promote(new, new.left_s, loads_s=new.left_s - PREPARING_S)
             return SPOT
         up_s = min(max(self._config.tick_s - new.left_s + PREPARING_S, 0.0), self._config.tick_s)
-        self._outcome.lost += self._price_of(new.choice, at) * up_s / HOUR_S
-        self._outcome.storage += self._storage
+        self.outcome.lost += self._price_of(new.choice, at) * up_s / HOUR_S
+        self.outcome.storage += self._storage
         new.left_s -= self._config.tick_s
         return self.running
 

@@ -68,21 +68,25 @@ class BidMapping:
         self._config, self._job = config, job
         self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=config.tick_s)
-        params = with_given(self._params(), given)
+        self.params = with_given(self._params(), given)
         self._on_demand_price = price_of(config.on_demand_price)
         self._storage_rate = price_of(config.storage_rate)
-        self._session = Session(
-            job,
-            params,
-            disk_gb=GB_MONTH,
-            max_bid=(self._on_demand_price * params.bids.ceiling_of_on_demand).quantize(BID_UNIT),
-            checkpoint_interval=timedelta(seconds=config.checkpoint_s),
-        )
+        self._session = self._begin(job)
         self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_price, self._storage_rate)
         self._numbers = {machine: number for number, machine in enumerate(config.machines)}
         self._auction: AuctionShape | None = None
         self._refit_ticks = ceil(REFIT_S / config.tick_s)
         self._step_ticks = max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
+
+    def _begin(self, job: BidJob, begun_at: datetime = ORIGIN) -> Session:
+        return Session(
+            job,
+            self.params,
+            begun_at,
+            disk_gb=GB_MONTH,
+            max_bid=(self._on_demand_price * self.params.bids.ceiling_of_on_demand).quantize(BID_UNIT),
+            checkpoint_interval=timedelta(seconds=self._config.checkpoint_s),
+        )
 
     def _params(self) -> Params:
         config = self._config

@@ -6,14 +6,16 @@ What the engine works out beside the tick is worked out here by the same functio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import ceil, isinf, nan
 
 from autopilot.domain.actions import Release, SaveAndStop
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.floors import FloorOutlook
 from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
@@ -25,8 +27,8 @@ from autopilot.engine.calls import AVOID_AFTER_RELEASE
 from autopilot.lab.backtest.bids import BidChooser, BidView
 from autopilot.lab.backtest.choices import Choice
 from autopilot.lab.backtest.choices import Spot as SpotAt
-from autopilot.lab.backtest.map_bids import BID_UNIT, BidMapping, views_of
-from autopilot.lab.backtest.session import price_of
+from autopilot.lab.backtest.map_bids import BID_UNIT, ON_DEMAND_MACHINE, BidMapping, views_of
+from autopilot.lab.backtest.session import ORIGIN, price_of
 from autopilot.lab.backtest.suite import BidConfig, BidJob
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.policy.eligibility import eligible
@@ -56,6 +58,28 @@ class LiveMapping(BidMapping):
         self._floors: FloorOutlook | None = None
         self._learn_at = 0
         self._avoided: dict[str, datetime] = {}
+
+    @property
+    def job(self) -> Job:
+        return self._session.job
+
+    def of_next(self, job: BidJob, begun_s: float, left_by: LiveMapping | None = None) -> LiveMapping:
+        """Of another task of the same array, which begins then: what has been learnt of the market holds for it.
+
+        ``left_by``: of the task that has ended, and whose machine it takes over.
+        """
+        other = copy(self)
+        other._job, other._avoided = job, dict(self._avoided)
+        other._session = self._begin(job, ORIGIN + timedelta(seconds=begun_s))
+        if left_by is not None:
+            other._session.take_over(left_by._session)
+        return other
+
+    def market_of_all(self, view: BidView, most: int) -> Market:
+        """What any task could be rented on: the machines that are shown, and on demand as many as can be of use."""
+        again = (replace(self._always, machine_id=f"{ON_DEMAND_MACHINE}-{n}") for n in range(1, most))
+        now = ORIGIN + timedelta(seconds=view.now_s)
+        return Market(views_of(self._job.pays, shows_held_floors=False), (*self._offers(view), *again), now)
 
     def _params(self) -> Params:
         """The daemon's; how long things take is the suite's."""

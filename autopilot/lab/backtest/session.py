@@ -82,7 +82,7 @@ def vanishing_ticks(vanish: float) -> int:
 class Session:
     """The job as the policy knows it, and what it rents."""
 
-    def __init__(self, job: RunJob, params: Params, **limits: object) -> None:
+    def __init__(self, job: RunJob, params: Params, begun_at: datetime = ORIGIN, **limits: object) -> None:
         self.params = params
         self.estimate = timedelta(seconds=job.work_s)
         spec = JobSpec(
@@ -95,10 +95,15 @@ class Session:
             budget=None if job.budget is None else price_of(job.budget),
             **{"disk_gb": ZERO, "checkpoint_interval": timedelta(0), **limits},  # type: ignore[arg-type]
         )
-        self.job = Job("run", spec, JobStatus.PENDING, Reason.SUBMITTED, ORIGIN)
+        self.job = Job("run", spec, JobStatus.PENDING, Reason.SUBMITTED, begun_at)
         self.before: Lease | None = None
         """What was held before the last move: it goes on when that move is refused."""
         self._ids = _Ids()
+
+    def take_over(self, other: Session) -> None:
+        """Have the machine on which the job of ``other`` has ended, as it stands."""
+        left = other.job
+        self.job = replace(self.job, leases=left.leases, status=left.status, reason=left.reason, launches=left.launches)
 
     def set_progress(
         self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None, reported: float | None = None

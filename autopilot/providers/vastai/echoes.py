@@ -6,7 +6,7 @@ would raise our own price (docs/providers/vastai.md). Other GPUs of the same hos
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -75,10 +75,15 @@ class Echoes:
     def remove(self, rows: Iterable[OfferRow]) -> tuple[OfferRow, ...]:
         """The rows without those of GPUs that we hold; a floor that echoes a bid of ours is what it was before it."""
         now_s = self._clock.monotonic()
-        return tuple(left for row in rows if (left := self._without_echo(row, now_s)) is not None)
+        ours: dict[str, list[frozenset[str]]] = defaultdict(list)
+        for machine, gpus in self._gpus.values():
+            ours[machine].append(gpus)
+        return tuple(
+            left for row in rows if (left := self._without_echo(row, ours.get(row.machine_id, ()), now_s)) is not None
+        )
 
-    def _without_echo(self, row: OfferRow, now_s: float) -> OfferRow | None:
-        if self._is_held(row):
+    def _without_echo(self, row: OfferRow, ours: Iterable[frozenset[str]], now_s: float) -> OfferRow | None:
+        if self._is_held(row, ours):
             if row.min_bid is not None:
                 self._shown[row.machine_id] = row.min_bid / row.num_gpus
             return None
@@ -94,9 +99,8 @@ class Echoes:
         is_known = before is not None and now_s - before.at_s < FLOOR_LASTS_S
         return replace(row, min_bid=before.value if before and is_known else None)
 
-    def _is_held(self, row: OfferRow) -> bool:
-        """By the ids of its GPUs, where we know which we rented; else because no so many are left on the machine."""
-        ours = (gpus for machine, gpus in self._gpus.values() if machine == row.machine_id)
+    def _is_held(self, row: OfferRow, ours: Iterable[frozenset[str]]) -> bool:
+        """By the ids of its GPUs, where we know ``ours`` on that machine; else because no so many are left on it."""
         if any(not row.gpu_ids.isdisjoint(gpus) for gpus in ours):
             return True
         held = self._held[row.machine_id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -10,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autopilot.domain.array import ArraySpec, TaskCounts
+from autopilot.domain.job import SpotPolicy
+from autopilot.domain.params import Params
+from autopilot.policy.array_measures import width_now
 from autopilot.policy.width import MUCH_DEARER, Bound, TaskMeasure, Width, choose_width, due_of_task
+from tests.builders import START, a_job, a_market, a_spec, an_offer
 
 D = Decimal
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,6 +65,33 @@ def test_the_deadline_asks_for_so_many(left_h: int, machines: int) -> None:
     chosen = width(ArraySpec(100, parallel=1000), offered=["0.20", "0.90"], left=left_h * HOUR)
     assert chosen.for_deadline == machines
     assert chosen.tasks == max(machines, 1)
+
+
+def test_tasks_that_find_a_machine_booted_take_no_boot_of_the_time() -> None:
+    measure = TaskMeasure(HOUR, timedelta(0), D("0.4"), setup=HOUR / 2)
+    array = ArraySpec(12, parallel=100)
+    assert width(array, measure=measure, offered=["0.2", "0.9"], left=2 * HOUR).for_deadline == 4, (
+        "1 + 2 × 0.5 h: three"
+    )
+    assert width(array, measure=measure, offered=["0.2", "0.9"], left=HOUR).for_deadline == 12
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_due", "tasks"),
+    [
+        (SpotPolicy.AUTO, True, 1),
+        (SpotPolicy.AUTO, False, 3),
+        (SpotPolicy.ON_DEMAND, True, 3),
+    ],
+)
+def test_on_demand_alone_is_not_cheap_where_a_deadline_leaves_time_for_a_bid(
+    policy: SpotPolicy, is_due: bool, tasks: int
+) -> None:
+    offers = [an_offer(f"machine-{n}", floor=None, on_demand_price=D("0.5")) for n in range(3)]
+    spec = replace(a_spec(spot_policy=policy), array=ArraySpec(8, parallel=8), work_estimate=HOUR, budget=None)
+    job = a_job(spec=replace(spec, deadline=START + 100 * HOUR if is_due else None))
+    chosen = width_now(job, NONE, (), a_market(*offers), START, Params())
+    assert chosen.width.tasks == tasks
 
 
 def test_what_need_not_succeed_needs_no_machine_before_the_deadline() -> None:
