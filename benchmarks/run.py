@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import agent
+import arrays
 import commands
 import deciding
 import ledger
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
     "pack": packing.measure,
     "remote": remote.measure,
+    "arrays": arrays.measure,
     "pages": lambda root: asyncio.run(pages.measure(root)),
     "agent": lambda root: asyncio.run(agent.measure(root)),
 }

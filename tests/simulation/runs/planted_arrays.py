@@ -8,7 +8,8 @@ from autopilot.agent.shipped.machine import Machine
 from autopilot.domain import evolve, task_shares
 from autopilot.domain.money import from_nano
 from autopilot.domain.zones import share_out
-from autopilot.engine import arrays, reuse
+from autopilot.engine import reuse
+from autopilot.policy import array_measures
 from autopilot.policy.guard import Exposure
 from autopilot.policy.width import choose_width
 from autopilot.store.memory.jobs import MemoryJobs
@@ -49,7 +50,7 @@ def _unbounded_width() -> Patches:
         width = choose_width(array, *rest)
         return type(width)(width.tasks + 3, width.bound, width.cheap, width.for_deadline, width.payable)
 
-    return [(arrays, "choose_width", wide)]
+    return [(array_measures, "choose_width", wide)]
 
 
 @bug("a task goes on from the checkpoint of the task that had its machine before")
