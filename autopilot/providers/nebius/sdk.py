@@ -14,6 +14,7 @@ from nebius.aio.client import Client
 from nebius.aio.operation import Operation as Pending
 from nebius.aio.request_status import RequestStatus
 from nebius.aio.service_error import RequestError
+from nebius.aio.token.options import OPTION_MAX_RETRIES, OPTION_REPORT_ERROR
 from nebius.api.nebius.common.v1 import GetOperationRequest, Operation, ServiceError
 from nebius.base.options import INSECURE
 from nebius.base.resolver import Constant
@@ -28,6 +29,8 @@ from autopilot.providers.reading import NoReply
 
 USER_AGENT = f"gpu-autopilot/{__version__}"
 KEY_HEADER = "x-idempotency-key"
+AUTH_OPTIONS = {OPTION_REPORT_ERROR: "true", OPTION_MAX_RETRIES: "1"}
+"""A key that is refused is refused at once. Otherwise the SDK tries it until nobody waits any more."""
 OVERTIME_S = 5.0
 """Real seconds that the SDK gets to end by itself what its own limit has ended."""
 
@@ -74,6 +77,7 @@ class Sdk:
                     timeout=limit_s,
                     per_retry_timeout=limit_s,
                     auth_timeout=limit_s,
+                    auth_options=AUTH_OPTIONS,
                 )
                 return answer
         except RequestError as error:

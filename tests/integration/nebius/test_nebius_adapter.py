@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.labels import label_for
@@ -193,6 +196,44 @@ async def test_what_the_market_would_turn_down_is_not_sent(made: NebiusHarness) 
         assert isinstance(outcome, Refused)
         assert outcome.code is RefusalCode.INVALID
     assert "create" not in await made.control("requests")
+
+
+# -- keys
+
+
+def credentials() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    account = {
+        "type": "JWT",
+        "alg": "RS256",
+        "kid": "publickey-1",
+        "iss": "serviceaccount-1",
+        "sub": "serviceaccount-1",
+    }
+    return json.dumps({"subject-credentials": {**account, "private-key": pem}})
+
+
+async def test_a_service_account_gets_one_token_for_all_its_calls(tmp_path: Path, clock: QuickClock) -> None:
+    async with nebius_harness(tmp_path, clock, {"api_key": credentials()}) as made:
+        await made.provider.account()
+        await made.provider.instances()
+        assert (await made.control("requests"))["token"] == 1
+
+
+async def test_a_key_that_is_refused_is_said_to_be_so_at_once(tmp_path: Path, clock: QuickClock) -> None:
+    async with nebius_harness(tmp_path, clock, {"api_key": credentials()}) as made:
+        async with made.fault("token", "unauthenticated"):
+            with pytest.raises(MarketUnknown) as refused:
+                await made.provider.account()
+        assert refused.value.code is RefusalCode.NO_RIGHTS
+
+
+async def test_a_token_that_nobody_knows_has_no_rights(tmp_path: Path, clock: QuickClock) -> None:
+    async with nebius_harness(tmp_path, clock, {"api_key": "another"}) as made:
+        with pytest.raises(MarketUnknown) as refused:
+            await made.provider.account()
+        assert refused.value.code is RefusalCode.NO_RIGHTS
 
 
 # -- reads

@@ -45,6 +45,7 @@ from autopilot.lab.sandbox.wire import Host
 
 KEY_HEADER = "x-idempotency-key"
 MOST_PAGE_ROWS = 1000
+OPEN_TO_ALL = ("price", "token")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Call:
     key: str
     fault: InjectedFault | None
     page_rows: int
+    access_token: str
+    """For whoever exchanges a service account's word."""
 
     def has(self, kind: str) -> bool:
         return self.fault is not None and self.fault.kind == kind
@@ -133,11 +136,11 @@ class NebiusApi(grpc.GenericRpcHandler):  # type: ignore[misc]
                 await hang(fault.hang_s, self._stopping)
                 refusal = NebiusRefused(grpc.StatusCode.UNAVAILABLE, "gone")
             raise refusal
-        if family != "price" and authorization.removeprefix("Bearer ") not in self._keys:
+        if family not in OPEN_TO_ALL and authorization.removeprefix("Bearer ") not in self._keys:
             raise NebiusRefused(grpc.StatusCode.UNAUTHENTICATED, "the token is unknown")
         if family == "price" and "request-pace" in self._market.broken:
             raise refusals.too_many_requests()
-        made = endpoint(Call(self._market, raw, key, fault, self._page_rows))
+        made = endpoint(Call(self._market, raw, key, fault, self._page_rows, self._keys[0]))
         body: bytes = made.SerializeToString()
         await self._host.settle()
         if fault is not None and fault.kind in UNHEARD:
@@ -350,6 +353,7 @@ ENDPOINTS: dict[str, tuple[str, Endpoint]] = {
     "billing.v1alpha1.SpotPriceService/ListSeries": ("price", public.list_series),
     "billing.v1alpha1.CalculatorService/Estimate": ("estimate", public.estimate),
     "capacity.v1.ResourceAdviceService/List": ("advice", public.list_advice),
+    "iam.v1.TokenExchangeService/Exchange": ("token", public.exchange_token),
     "quotas.v1.QuotaAllowanceService/List": ("quotas", public.list_quotas),
     "vpc.v1.SubnetService/List": ("subnets", public.list_subnets),
 }

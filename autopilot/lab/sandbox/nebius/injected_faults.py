@@ -19,7 +19,7 @@ from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
 FAMILIES = frozenset(
     {
         "create", "list", "show", "change", "end", "policy", "policies", "disks", "platforms", "price", "estimate",
-        "advice", "subnets", "operations", "quotas",
+        "advice", "subnets", "operations", "quotas", "token",
     }
 )  # fmt: skip
 _REFUSALS: dict[str, Callable[[], NebiusRefused]] = {

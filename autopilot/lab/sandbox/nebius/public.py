@@ -6,6 +6,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Protocol
 
+import grpc
+import jwt
 from nebius.api.nebius.billing.v1alpha1 import (
     CostBreakdown,
     EstimateRequest,
@@ -20,6 +22,7 @@ from nebius.api.nebius.billing.v1alpha1 import (
 from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ListResourceAdviceResponse
 from nebius.api.nebius.common.v1 import ResourceMetadata
 from nebius.api.nebius.compute.v1 import ListPlatformsRequest, ListPlatformsResponse
+from nebius.api.nebius.iam.v1 import CreateTokenResponse, ExchangeTokenRequest
 from nebius.api.nebius.quotas.v1 import (
     ListQuotaAllowancesRequest,
     ListQuotaAllowancesResponse,
@@ -32,18 +35,38 @@ from nebius.api.nebius.vpc.v1 import ListSubnetsRequest, ListSubnetsResponse, Su
 from autopilot.lab.sandbox.nebius import messages, refusals
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS, TENANT
 from autopilot.lab.sandbox.nebius.market import DISK_PER_GB_H, NebiusMarket
+from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
 
 LONGEST_SPAN, LONGEST_FINE_SPAN = timedelta(days=30), timedelta(days=7)
 MOST_SKUS = 100
+AUDIENCE = "token-service.iam.new.nebiuscloud.net"
+TOKEN_LASTS_S = 12 * 3600
 
 
 class PublicCall(Protocol):
     @property
     def market(self) -> NebiusMarket: ...
 
+    @property
+    def access_token(self) -> str: ...
+
     def read(self, kind: Any) -> Any: ...
 
     def page(self, shown: list[Any], token: str, answer: Any) -> Any: ...
+
+
+def exchange_token(call: PublicCall) -> Any:
+    """An access token for the word of a service account: whose it is, and that it has not expired."""
+    request: ExchangeTokenRequest = call.read(ExchangeTokenRequest)
+    try:
+        word = jwt.decode(
+            request.subject_token, audience=AUDIENCE, options={"verify_signature": False, "require": ["exp", "sub"]}
+        )
+    except jwt.PyJWTError as error:
+        raise NebiusRefused(grpc.StatusCode.UNAUTHENTICATED, f"the token is none of ours: {error}") from None
+    if not str(word["sub"]).startswith("serviceaccount-"):
+        raise NebiusRefused(grpc.StatusCode.UNAUTHENTICATED, "no such service account")
+    return CreateTokenResponse(access_token=call.access_token, token_type="Bearer", expires_in=TOKEN_LASTS_S)  # noqa: S106
 
 
 def list_platforms(call: PublicCall) -> Any:
