@@ -88,6 +88,11 @@ class Lifecycle:
     def count_taken(self, pool: NebiusPool) -> int:
         return sum(vm.num_gpus for vm in self._market.alive(pool) if vm.state in HOLDS_HARDWARE)
 
+    def count_kept(self, pool: NebiusPool) -> int:
+        """Without those that shut down."""
+        alive = self._market.alive(pool)
+        return sum(vm.num_gpus for vm in alive if vm.state in (VmState.STARTING, VmState.RUNNING))
+
     def lowest(self, pool: NebiusPool) -> Vm | None:
         """Who loses hardware first: the lowest cap, and of equals the youngest."""
         able = [vm for vm in self._market.alive(pool) if vm.state in (VmState.STARTING, VmState.RUNNING)]

@@ -99,9 +99,9 @@ class NebiusMarket:
                 self.lifecycle.preempt(vm, "price")
 
     def set_gpus(self, pool: NebiusPool, gpus: int) -> None:
-        """Hardware comes and goes: the lowest caps lose it first."""
+        """Hardware comes and goes: the lowest caps lose it first. Who is on his way out has lost it already."""
         pool.gpus = gpus
-        while self.lifecycle.count_taken(pool) > gpus and (lowest := self.lifecycle.lowest(pool)) is not None:
+        while self.lifecycle.count_kept(pool) > gpus and (lowest := self.lifecycle.lowest(pool)) is not None:
             self.lifecycle.preempt(lowest, "hardware")
 
     def alive(self, pool: NebiusPool) -> list[Vm]:
