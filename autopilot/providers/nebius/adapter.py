@@ -43,7 +43,7 @@ from autopilot.providers.reading import NoReply
 
 LEFT_OVER_AFTER = timedelta(minutes=30)
 """A policy or a disk without a machine is not shown before: its machine may be about to be made, or to be listed."""
-NO_BILL = "no contract is set in [providers.nebius], so that the bill cannot be asked for"
+NO_BILL = "this market exports its bill by the month, and that export is not read yet"
 
 
 class NebiusProvider:
