@@ -363,6 +363,13 @@ class Lease:
         """$/h that this lease may bill at worst, running or about to."""
         return self.bid + self.storage_rate
 
+    @property
+    def computes_at(self) -> Decimal:
+        """$/h of compute while it runs, as last seen: what its market bills, which may be less than its bid."""
+        last = self.spans[-1] if self.spans else None
+        is_billed = last is not None and last.ended_at is None and last.status is InstanceStatus.RUNNING
+        return last.billed_rate if last is not None and is_billed else self.bid
+
     def move(self, state: LeaseState, **changes: object) -> Self:
         """This lease in another state; raises ``InvalidTransition`` where the table has no such arrow."""
         if state is not self.state and state not in LEASE_TRANSITIONS[self.state]:

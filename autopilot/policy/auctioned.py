@@ -123,13 +123,16 @@ class _Auctioned:
         if main is not None:
             startable.pop(main.machine_id, None)
         work_h = max(self.situation.pressure.work_s, 1.0) / 3600
+        # Where the bid is not paid, what is bid is the most that would be.
+        paid = markup if self.shape.bills_at_bid else 1.0
         hourly = [
-            (spot.floor * markup + spot.once / work_h, spot.machine, spot.floor * markup)
+            (spot.floor * paid + spot.once / work_h, spot.machine, spot.floor * markup)
             for spot in spots
             if spot.floor and spot.machine in startable and spot.floor * markup < self.shape.ceiling
         ]
         cost, cheapest, bid = min(hourly, default=(inf, "", 0.0))
-        if main is not None and quoted.stay is not None and float(main.bid) <= MOVE_RATIO * cost:
+        bid = bid if self.shape.bills_at_bid else self.shape.ceiling
+        if main is not None and quoted.stay is not None and float(main.computes_at) <= MOVE_RATIO * cost:
             return quoted.stay
         if not cheapest:
             return None
@@ -194,7 +197,12 @@ class _Auctioned:
         for offer in self.situation.market.offers:
             if (offer.provider, offer.machine_id) == (main.provider, main.machine_id):
                 return None if offer.floor is None else float(offer.floor)
-        return None
+        if self.shape.bills_at_bid:
+            return None
+        # What all pay is what it costs.
+        is_paused = main.state is LeaseState.PAUSED
+        found = main.observed.price_to_win if is_paused else main.computes_at if main.has_run else None
+        return None if found is None else float(found)
 
     def _possible(self, quoted: Quotes, main: Lease | None, bids: dict[str, Candidate]) -> Quotes:
         """Without what this market cannot do or the budget does not reach."""
@@ -268,7 +276,10 @@ class _Auctioned:
         offer, params = candidate.offer, self.situation.params
         assert offer.floor is not None, "no bid is made without a floor"
         spec, unit = self.situation.job.spec, params.bids.unit
+        view = self.situation.market.providers.get(offer.provider)
         least = (offer.floor * params.auction.least_markup).quantize(unit, ROUND_CEILING)
+        if view is not None and view.capabilities.rebid_needs_stop:
+            least = max(least, candidate.bid)  # while it runs no other can be made
         bid = max(Decimal(quote.bid).quantize(unit, ROUND_CEILING), least)
         highest = ceiling(spec, offer.on_demand_price, params)
         if highest is not None:

@@ -137,7 +137,7 @@ def _by_cost_to_finish(situation: Situation) -> Options:
     presses = "deadline" if _presses(situation) else ""
     idle = Option("wait", None, refused=presses)
     if main is not None:
-        cost = lease_cost_to_finish(job, main, main.bid, 0, situation.market.outlook, situation.now, params)
+        cost = lease_cost_to_finish(job, main, main.computes_at, 0, situation.market.outlook, situation.now, params)
         idle = Option("stay", float(cost), refused=presses if main.is_spot else "")
 
     def option(choice: Candidate | None, name: str, refused: str) -> Option | None:
@@ -207,7 +207,7 @@ class _Priced:
         pending_s = 0.0 if is_at_work(main) else self._pending_s(main)
         if not main.is_spot:
             return Option("stay", self._cost(ON_DEMAND, slack_s - pending_s))
-        cost = self._cost(SPOT, slack_s - pending_s) + self._premium(float(main.burn_upper))
+        cost = self._cost(SPOT, slack_s - pending_s) + self._premium(float(main.computes_at + main.storage_rate))
         progress_s = max(self.situation.pressure.step_s - pending_s, 0.0)
         return Option("stay", cost, None, self._unsafe(progress_s))
 

@@ -37,9 +37,14 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
     view = market.providers.get(lease.provider)
     able = view.capabilities if view is not None else None
     can_rebid = able is not None and able.can_rebid and able.pauses_when_outbid
-    rung = raised_bid(job.spec, lease, params, learnt_markup(situation)) if can_rebid and lease.is_spot else None
+    pays_bid = able is None or able.bills_at_bid
+    rung = None
+    if can_rebid and lease.is_spot:
+        rung = raised_bid(job.spec, lease, params, learnt_markup(situation), pays_bid=pays_bid)
     keeps_disk = able is None or able.keeps_disk_when_stopped
-    rebid = None if rung is None else _cost_of_rebid(situation, lease, rung, keeps_disk=keeps_disk)
+    to_win = lease.observed.price_to_win
+    price = rung if pays_bid or to_win is None or rung is None else min(rung, to_win)
+    rebid = None if price is None else _cost_of_rebid(situation, lease, price, keeps_disk=keeps_disk)
     other = situation.candidates.best(CapacityType.SPOT if waits_for_spot(situation) else None)
     note = Note(
         "paused",
@@ -67,8 +72,9 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
     if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)
     if able is not None and not able.resumes_by_itself and not has_waited_out and _is_winning(lease):
-        at_its_bid = _cost_of_rebid(situation, lease, lease.bid, keeps_disk=keeps_disk)
-        if other is None or at_its_bid <= other.cost:
+        paid = lease.bid if pays_bid or to_win is None else to_win
+        as_it_is = _cost_of_rebid(situation, lease, paid, keeps_disk=keeps_disk)
+        if other is None or as_it_is <= other.cost:
             return (Start(lease.id, Reason.FLOOR_MOVED),), (note,)
     # After the longest wait even a raise that is refused, or vetoed, at every turn has had its chances.
     if rung is not None and rebid is not None and not has_waited_out:
@@ -97,14 +103,14 @@ def _cause_of_loss(lease: Lease, params: Params) -> Reason:
     return Reason.DISPLACED if lease.bidding.raises >= params.bids.max_rebids > 0 else seen
 
 
-def _cost_of_rebid(situation: Situation, lease: Lease, bid: Decimal, *, keeps_disk: bool) -> Decimal:
-    """Dollars to finish on the paused machine at that bid, $/h.
+def _cost_of_rebid(situation: Situation, lease: Lease, price: Decimal, *, keeps_disk: bool) -> Decimal:
+    """Dollars to finish on the paused machine at that price, $/h.
 
     Without its disk it resumes like a new machine: it is set up, and receives image, inputs and checkpoint again.
     """
     job, params = situation.job, situation.params
     restart_s = params.timing.resume_s if keeps_disk else params.timing.setup_s
-    cost = lease_cost_to_finish(job, lease, bid, restart_s, situation.market.outlook, situation.now, params)
+    cost = lease_cost_to_finish(job, lease, price, restart_s, situation.market.outlook, situation.now, params)
     if keeps_disk:
         return cost
     return cost + ceil_nano(lease.traffic.download_price * received_gb(job, params))

@@ -166,7 +166,9 @@ class BidPlay:
         """Whether the run is over by the end of that tick. ``is_refused``: no on-demand machine can be had in it."""
         state, view, outcome, at = self.state, self.view, self.state.outcome, self._run.start + tick
         outcome.decisions += 1
-        view.show(max(at + 1 - self._lag_ticks, 1), state.machine, runs=state.running is SPOT)
+        # Who pays what all pay sees the floor of the machine that runs: it is charged that.
+        is_unseen = state.running is SPOT and self._run.pays == "bid"
+        view.show(max(at + 1 - self._lag_ticks, 1), state.machine, runs=is_unseen)
         late_s = state.first_look_s if tick == 0 else 0.0
         view.tick, view.now_s = tick, tick * self._config.tick_s + late_s
         view.ticks_left = self._ticks_to_deadline - tick
@@ -199,6 +201,7 @@ class BidRunState:
         "_config",
         "_enough_s",
         "_floors",
+        "_rebid_stops",
         "_storage",
         "_tick_h",
         "_work_s",
@@ -215,7 +218,7 @@ class BidRunState:
 
     def __init__(self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome) -> None:
         self._config, self._floors, self.outcome = config, floors, outcome
-        self._bills_at_bid = run.pays == "bid"
+        self._bills_at_bid, self._rebid_stops = run.pays == "bid", run.pays == "cap"
         self._tick_h = config.tick_s / HOUR_S
         self._storage = config.storage_rate * self._tick_h
         self._work_s, self._enough_s = run.work_s, run.work_s - ROUNDING_S
@@ -295,6 +298,8 @@ class BidRunState:
         if choice.machine != self.machine:
             self.outcome.migrations += before is not NONE
             self.machine, before, self.is_set_up = choice.machine, NONE, False
+        elif self._rebid_stops and before is SPOT and choice.bid != self.bid:
+            before = KEEP  # a planned stop: what was done is saved
         self.bid = choice.bid
         floors = self._floors[choice.machine]
         if choice.bid >= floors[at + 1]:

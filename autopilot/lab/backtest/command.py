@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from autopilot.lab.backtest.arrays import WidthScore
     from autopilot.lab.backtest.live import Live
     from autopilot.lab.backtest.scores import Score
-    from autopilot.lab.backtest.suite import Suite
+    from autopilot.lab.backtest.suite import Pays, Suite
     from autopilot.lab.backtest.tasks import Task
     from autopilot.lab.backtest.trials import Trial
 
 Flag = Parameter(negative="")
 Place = Literal["processes", "ray"]
 Kind = Literal["vast", "three-machines", "calm", "stormy", "trending"]
+Auction = Literal["pay-as-bid", "uniform", "cap"]
+PAYS: Mapping[Auction, Pays] = {"pay-as-bid": "bid", "uniform": "clearing", "cap": "cap"}
 LONGEST = timedelta(days=3660)
 """Further back than any ledger reaches."""
 
@@ -47,6 +49,7 @@ def backtest(
     policy: str | None = None,
     fit: Path | None = None,
     runs: str | None = None,
+    auction: Auction | None = None,
     budget_share: float | None = None,
     as_live: Annotated[bool, Parameter(name="--as-live", negative="--ideal")] = True,
     recorded: str = "7d",
@@ -90,6 +93,9 @@ def backtest(
         Another suite file, from which policies that learn take their model. Never fit on what is scored.
     runs
         every-N takes each Nth run of each deadline and setting; a number takes that many, spread evenly.
+    auction
+        Of bids: what a machine costs that wins. Its bid; one price that all pay, under which the bid is a limit; or
+        that price with the bid as a cap, which only a stopped machine can change. Left out: as the suite has it.
     budget_share
         Give each run a budget of this share of what it costs on demand.
     as_live
@@ -161,6 +167,8 @@ def backtest(
         trials = _read_recorded(config, since, _tasks(files, tasks))
     if report is not None and len(trials) > 1:
         raise UserError("--report draws one market", hint="give one seed and one job file")
+    if auction is not None:
+        trials = [replace(trial, suite=_auctioned(trial.suite, auction)) for trial in trials]
     live = _live(recorded, estimate_error, reports_progress) if as_live else None
     if live is not None:
         trials = [replace(trial, suite=_as_live(trial.suite, live, history)) for trial in trials]
@@ -243,6 +251,15 @@ def _live(recorded: str, estimate_error: float | None, reports_progress: bool) -
     recorded_h = 0.0 if recorded == "0" else parse_duration(recorded).total_seconds() / 3600
     live = Live(recorded_h, reports_progress=reports_progress)
     return live if estimate_error is None else replace(live, estimate_error=estimate_error)
+
+
+def _auctioned(suite: Suite, auction: Auction) -> Suite:
+    from autopilot.lab.backtest.suite import BidSuite
+
+    if not isinstance(suite, BidSuite):
+        raise UserError("--auction is of suites of bids")
+    runs = dict.fromkeys(replace(run, pays=PAYS[auction]) for run in suite.runs)
+    return replace(suite, runs=tuple(runs))
 
 
 def _as_live(suite: Suite, live: Live, is_recorded: bool) -> Suite:

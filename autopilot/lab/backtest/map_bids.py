@@ -33,7 +33,7 @@ from autopilot.lab.backtest.session import (
     vanishing_ticks,
     with_given,
 )
-from autopilot.lab.backtest.suite import BidConfig, BidJob
+from autopilot.lab.backtest.suite import PAYS_BID, BidConfig, BidJob
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.pricing.auction.floors import TUNABLE, FloorFit, estimate
 from autopilot.pricing.auction.tables import auction_tables
@@ -58,6 +58,7 @@ def views_of(pays: str, *, shows_held_floors: bool) -> dict[str, ProviderView]:
         keeps_disk_when_stopped=True,
         reports_floor=True,
         bills_at_bid=pays == "bid",
+        rebid_needs_stop=pays == "cap",
         shows_held_floors=shows_held_floors,
     )
     return {MARKET: ProviderView(able, known=True, credit=None)}
@@ -65,6 +66,8 @@ def views_of(pays: str, *, shows_held_floors: bool) -> dict[str, ProviderView]:
 
 class BidMapping:
     def __init__(self, config: BidConfig, job: BidJob, given: Given) -> None:
+        if given.get(PAYS_BID):
+            job = replace(job, pays="bid")
         self._config, self._job = config, job
         self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=config.tick_s)
@@ -170,7 +173,11 @@ class BidMapping:
             self._session.see(held, InstanceStatus.STOPPED, price_of(view.bid), AgentState.UNHEARD, now)
             return
         state = AgentState.SETTING_UP if view.pending_s > 0 else AgentState.RUNNING
-        billed = price_of(view.bid) if held.is_spot else self._on_demand_price
+        billed = self._on_demand_price
+        if held.is_spot:
+            assert view.machine is not None
+            floor = view.floors[view.machine]
+            billed = price_of(view.bid if self._job.pays == "bid" else min(view.bid, floor))
         self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
 
     def _offers(self, view: BidView) -> tuple[Offer, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.params import TUNABLE as NUMBERS
-from autopilot.lab.backtest.suite import Config, Job, Params, Suite
+from autopilot.lab.backtest.suite import PAYS_BID, Config, Job, Params, Suite
 from autopilot.pricing.auction.floors import TUNABLE as FLOOR_NUMBERS
 
 
@@ -34,7 +34,7 @@ REGISTRY: dict[str, Registered] = {
             "availability": f"{_OWN}.map_availability:start_on_availability",
             "bids": f"{_OWN}.map_live:start_on_bids",
         },
-        dict.fromkeys((*NUMBERS, *FLOOR_NUMBERS)),
+        dict.fromkeys((*NUMBERS, *FLOOR_NUMBERS, PAYS_BID)),
         fit="autopilot.lab.backtest.fit:phases_of",
     ),
     "on-demand": Registered({"availability": f"{_ONE}:on_demand", "bids": f"{_BIDS}:on_demand"}),

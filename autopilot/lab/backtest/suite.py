@@ -12,7 +12,9 @@ from typing import ClassVar, Literal
 
 HOUR_S = 3600.0
 
-Pays = Literal["bid", "clearing"]
+Pays = Literal["bid", "clearing", "cap"]
+PAYS_BID = "pays_bid"
+"""A parameter of a policy: it bids as if bids were paid, whatever the market takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ class BidRun:
     work_s: float
     deadline_s: float
     pays: Pays
-    """``bid``: a tick that runs costs the bid; ``clearing``: the floor."""
+    """``bid``: a tick that runs costs the bid; ``clearing``: the floor, which all pay; ``cap``: the same, and a machine
+    that runs is stopped to change its bid."""
 
     @property
     def setting(self) -> str:

@@ -23,6 +23,10 @@ UNOBSERVED_MARKUP = 1.02
 for who thinks himself far above the floor stays where he is outbid next."""
 
 
+SAME = 1e-9
+"""Costs that differ by no more are taken to be the same."""
+
+
 class Held(Enum):
     NOTHING = "nothing"
     PAUSED = "paused"
@@ -234,7 +238,7 @@ class _Pricing:
             to_run[level] += share * (to_run[neighbour] - to_run[level])
             to_pause[level] += share * (to_pause[neighbour] - to_pause[level])
         better = to_run - to_pause
-        if not self.tables.shape.shows_running:
+        if not self.tables.sees_falls:
             # A floor that falls unobserved counts as one that stays, as long as the machine runs: the bid is paid on.
             better[:level] = to_run[level] - to_pause[:level]
         idle = float(odds.moves @ to_pause) + self.storage
@@ -279,7 +283,11 @@ class _Pricing:
     def _least(self, machine: str, floor: float, costs: Floats, first: int, end: int, once: float) -> Quote | None:
         if first >= end:
             return None
+        least = costs[first:end].min()
         at = first + int(costs[first:end].argmin())
+        if not self.tables.shape.bills_at_bid:
+            # What is bid is not paid: of bids that are expected to cost the same the highest loses least often.
+            at = first + int((costs[first:end] <= least * (1 + SAME) + SAME).nonzero()[0][-1])
         price = floor + self.tables.shape.storage_rate
         return Quote(float(costs[at]) + once, machine, floor * RATIO_EDGES[at], price)
 

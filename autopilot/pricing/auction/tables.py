@@ -12,9 +12,9 @@ the mean, o = a step on demand, f = (w + d) · o, and E over the next level and 
 B is the least over bids (the floor times a ratio's edge below the ceiling, or none) of storage + E[pay + run; won] +
 E[paused; lost]. Where on-demand capacity must be started so that the deadline is kept, all is f (O = w · o): the guard
 is part of the model. In a class in which nothing is to be had there is no B in S. Where the floors of machines that run
-are not shown (``shows_running``), R at a lower level counts as at the same: the bid is paid on. Slack T − w is capped:
-more of it is worth nothing more. A machine that is started moves by the pooled jumps. What is kept of each is its mean
-over the next class.
+are not shown (``shows_running``) and bids are paid, R at a lower level counts as at the same: the bid is paid on. Slack
+T − w is capped: more of it is worth nothing more. A machine that is started moves by the pooled jumps. What is kept of
+each is its mean over the next class.
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ class AuctionTables:
         self._habits = dict(shape.floors.habits)
         self._odds: dict[tuple[str, int, int], Odds] = {}
         self._unobserved: dict[tuple[str, int], UnobservedFloor] = {}
+
+    @property
+    def sees_falls(self) -> bool:
+        """Whether a floor that falls while its machine runs is known, by a list or by what it is paid."""
+        return self.shape.shows_running or not self.shape.bills_at_bid
 
     def of(self, machine: str) -> MachineTable:
         return self._own.get(machine, self.pooled)
@@ -333,7 +338,7 @@ class _Machine:
             price = np.cumsum(mass * np.array(shape.floors.ratios), 1) * typical
         pay = np.where(usable, price * shape.floors.step_s / 3600, NEVER)[:, :, None]
         won = np.cumsum(kernel, 1)
-        self._is_shown = shape.shows_running
+        self._is_shown = shape.shows_running or not shape.bills_at_bid
         parts = (won, pay) if self._is_shown else (_without_falls(won), -won, pay)
         # [bin, level, next level and 1 for what is paid]. The bins first: their least is quick to find, and products
         # stay so small that a BLAS starts no threads for them, which on a busy machine cost more than they bring.

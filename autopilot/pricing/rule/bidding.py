@@ -1,5 +1,9 @@
 """At what price: first bids, re-bids, and the ceiling that no bid reaches.
 
+There are three kinds of auction, told apart by what a market can do. Where the bid itself is paid it is kept just above
+what wins. Where all pay one price, and the bid is but a limit or a rank, the highest is bid of which every dollar would
+be paid: it costs nothing more, and each loss that it spares does.
+
 Never chased: the floor of a machine that we hold, because it echoes our own bid. Offers of our own machines are
 therefore left out of the market before the policy sees it.
 """
@@ -40,10 +44,33 @@ def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
     return bid if lowest <= bid <= limit else None
 
 
-def raised_bid(spec: JobSpec, lease: Lease, params: Params, over: Decimal | None = None) -> Decimal | None:
+def reservation(spec: JobSpec, offer: Offer, params: Params, left: Decimal | None, hours: float) -> Decimal | None:
+    """The highest bid of which the job would pay every dollar ($/h): its own bounds, and what its budget reaches for.
+
+    ``left``: of its budget, dollars; None: it has none. ``hours``: that it is still to pay for. None: nothing bounds
+    it.
+    """
+    bounding = [ceiling(spec, offer.on_demand_price, params)]
+    if bounding[0] is None:
+        return None
+    storage = offer.storage_rate(spec.disk_gb)
+    if spec.max_rate is not None:
+        bounding.append(spec.max_rate - storage)
+    if left is not None:
+        stopping_s = params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s
+        held_h = params.budget.unwatched_h + (stopping_s + params.budget.settle_s) / 3600
+        bounding.append(left / Decimal(hours + held_h) - storage)
+    least = min(bound for bound in bounding if bound is not None)
+    return least.quantize(params.bids.unit, ROUND_FLOOR)
+
+
+def raised_bid(
+    spec: JobSpec, lease: Lease, params: Params, over: Decimal | None = None, *, pays_bid: bool = True
+) -> Decimal | None:
     """The next rung for a lease that was outbid, or None when rungs or ceiling are used up.
 
-    ``over``: how much more than what wins is bid, as a factor, where that was learnt.
+    ``over``: how much more than what wins is bid, as a factor, where that was learnt. Where bids are not paid
+    (``pays_bid`` False) and no budget is to be kept to, there is one rung: the ceiling.
 
     Where the market says what wins, somewhat more is bid, and nothing where what wins is above the ceiling. Where it
     does not say, a bid that had been lowered goes back to the highest that was made: that one ran.
@@ -52,6 +79,9 @@ def raised_bid(spec: JobSpec, lease: Lease, params: Params, over: Decimal | None
     if limit is None or lease.bidding.raises >= params.bids.max_rebids:
         return None
     to_win = lease.observed.price_to_win
+    if not pays_bid and spec.budget is None:
+        is_of_use = limit > lease.bid and (to_win is None or to_win <= limit)
+        return limit if is_of_use else None
     if to_win is not None and to_win > lease.bid:
         known = to_win.quantize(params.bids.unit, ROUND_CEILING)
         more = (to_win * (over or params.bids.over_winning)).quantize(params.bids.unit, ROUND_CEILING)

@@ -24,7 +24,7 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.pricing.hazard import hazard, losses_expected
-from autopilot.pricing.rule.bidding import first_bid
+from autopilot.pricing.rule.bidding import first_bid, reservation
 from autopilot.pricing.speed import setup_time, work_left
 from autopilot.pricing.traffic import received_gb, sent_gb
 
@@ -42,7 +42,8 @@ class Candidate:
     bid: Decimal
     """The bid, or the on-demand price: the most that an hour of compute can cost."""
     expected_price: Decimal
-    """What an hour of compute is expected to cost: the bid where bids are paid, else the floor."""
+    """What an hour of compute is expected to cost: the bid where bids are paid, else the floor: who wins by it pays the
+    highest bid that loses."""
     cost: Decimal
     setup: timedelta
     work: timedelta | None
@@ -131,6 +132,10 @@ class Pricing:
         if not _is_within_limits(job.spec, bid, storage):
             return None
         work, setup, losses = self.work(offer.gpu, offer.num_gpus), setup_time(job, offer, params), 0.0
+        if capacity_type is CapacityType.SPOT and not able.bills_at_bid:
+            left = None if job.spec.budget is None else job.spec.budget - job.spent - job.held
+            hours = (setup + _work(work, params)).total_seconds() / 3600
+            bid = max(bid, reservation(job.spec, offer, params, left, hours) or bid)
         traffic = ceil_nano(offer.download_price * self.received_gb + offer.upload_price * self.sent_gb)
         if capacity_type is CapacityType.SPOT:
             losses = _losses(offer, (setup + _work(work, params)).total_seconds() / 3600, market, params)

@@ -39,9 +39,23 @@ def test_table_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert page.read_text().startswith("<!doctype html>")
 
 
+def test_each_kind_of_auction_on_the_same_floors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bids.json"
+    path.write_text(json.dumps(random_bid_body(2)))
+    costs = {}
+    for auction in ("pay-as-bid", "uniform", "cap"):
+        argv = ["backtest", "--suite", str(path), "--auction", auction, "--policy", "floor-markup:markup=1.3"]
+        assert run([*argv, "--ideal", "--jobs", "1", "--json"]) == 0
+        body = json.loads(capsys.readouterr().out)
+        costs[auction] = body["policies"][0]["mean_cost"]
+    assert costs["uniform"] < costs["pay-as-bid"]
+    assert costs["uniform"] <= costs["cap"]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        (["--auction", "uniform"], "--auction is of suites of bids"),
         (["--policy", "best"], "unknown policy 'best'"),
         (["--policy", "fixed-bid"], "does not play on suites of kind availability"),
         (["--runs", "some"], "--runs cannot be 'some'"),

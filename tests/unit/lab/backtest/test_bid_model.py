@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from autopilot.lab.backtest.choices import Choice, Spot
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.perturbation import Perturbation
 from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.suite import Suite
+from autopilot.lab.backtest.suite import BidSuite, Pays, Suite
 from autopilot.lab.backtest.suite_file import suite_from
 
 N, K, D, P = Choice.NONE, Choice.KEEP, Choice.ON_DEMAND, Choice.PARK
@@ -171,3 +172,25 @@ def test_a_refused_escalation_leaves_the_spot_machine_running() -> None:
 def test_giving_up() -> None:
     assert scripted(suite_from(bid_body()), [P])[0].status == "refused"
     assert scripted(suite_from(bid_body()), [A1, P])[0].status == "parked"
+
+
+def under(pays: Pays) -> Suite:
+    """The small suite, its bids up and down within what wins."""
+    suite = suite_from(bid_body())
+    assert isinstance(suite, BidSuite)
+    return replace(suite, runs=tuple(replace(run, pays=pays) for run in suite.runs))
+
+
+def test_where_all_pay_one_price_a_bid_is_but_a_limit() -> None:
+    outcome, _ = scripted(under("clearing"), [A1, A2])
+    alone, _ = scripted(under("clearing"), [A2])
+    assert (outcome.status, outcome.spot, outcome.lost) == (alone.status, alone.spot, alone.lost), "it is changed live"
+    assert outcome.spot < scripted(under("bid"), [A2])[0].spot
+
+
+def test_a_cap_is_changed_by_a_stop_that_loses_no_work() -> None:
+    as_it_is, _ = scripted(under("cap"), [A2])
+    changed, _ = scripted(under("cap"), [A2, A2, A2, Spot(0, 3.0)])
+    assert changed.pauses == as_it_is.pauses == 0
+    assert changed.lost == pytest.approx(as_it_is.lost + 0.25), "a resume of a quarter of an hour"
+    assert as_it_is.spot == pytest.approx(scripted(under("clearing"), [A2])[0].spot)
