@@ -80,11 +80,14 @@ def floors_question(
     work_s = spot.work.total_seconds()
     held_s = max(pressure.upper_work_s - pressure.work_s, 0.0)
     left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
+    # Where the bid is not paid, what counts is the floor, and of what runs the price that it is charged.
+    markup = float(params.bids.markup) if auction is None else LEARNT_MARKUP
+    held = job.main if job.main is not None and job.main.is_spot else None
     return FloorsQuestion(
         (*(floor * dearer for floor in record), price_now) if is_recorded else (price_now,),
         level_spread=LEVEL_SPREAD if is_recorded else FIRST_SPREAD,
         ceiling=float(highest),
-        markup=float(params.bids.markup) if auction is None else LEARNT_MARKUP,
+        markup=markup if able.bills_at_bid else 1.0,
         on_demand_price=_on_demand_price(job, on_demand),
         storage_rate=float(offer.storage_rate(job.spec.disk_gb)),
         left_s=left_s,
@@ -95,7 +98,7 @@ def floors_question(
         lost_s=job.spec.checkpoint_interval.total_seconds() / 2,
         guard_s=guard_s,
         waits=auction is not None,
-        bid=float(job.main.bid) if job.main is not None and job.main.is_spot else 0.0,
+        bid=float(held.computes_at) if held is not None else 0.0,
     )
 
 

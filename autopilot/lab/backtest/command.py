@@ -94,8 +94,7 @@ def backtest(
     runs
         every-N takes each Nth run of each deadline and setting; a number takes that many, spread evenly.
     auction
-        Of bids: what a machine costs that wins. Its bid; one price that all pay, under which the bid is a limit; or
-        that price with the bid as a cap, which only a stopped machine can change. Left out: as the suite has it.
+        Of bids: who wins pays the bid, or one price that all pay, or that under a cap. Left out: as the suite says.
     budget_share
         Give each run a budget of this share of what it costs on demand.
     as_live

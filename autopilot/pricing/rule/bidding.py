@@ -59,7 +59,8 @@ def reservation(spec: JobSpec, offer: Offer, params: Params, left: Decimal | Non
     if left is not None:
         stopping_s = params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s
         held_h = params.budget.unwatched_h + (stopping_s + params.budget.settle_s) / 3600
-        bounding.append(left / Decimal(hours + held_h) - storage)
+        disks = storage * Decimal(params.budget.tail_h)
+        bounding.append((left - disks) / Decimal(hours + held_h) - storage)
     least = min(bound for bound in bounding if bound is not None)
     return least.quantize(params.bids.unit, ROUND_FLOOR)
 

@@ -68,9 +68,9 @@ def test_nobody_would_pay_an_hour_for_which_the_budget_has_nothing() -> None:
     offer, held_h = an_offer(floor=D("0.200"), on_demand_price=D(1)), 1 + (60 + 300 + 60 + 300) / 3600
     storage = offer.storage_rate(a_spec().disk_gb)
     most = reservation(a_spec(), offer, P, D(3), 4.0)
-    assert most is not None
-    assert D(3) / D("5.2") - storage - D("0.001") < most < D(3) / D("5.2")
-    assert float(most + storage) * (4 + held_h) <= 3
+    assert most == D("0.553")
+    assert float(most + storage) * (4 + held_h) + float(storage) * P.budget.tail_h <= 3
+    assert reservation(a_spec(), replace(offer, storage_price=D(0)), P, D(3), 4.0) == D("0.576")
     assert reservation(a_spec(), offer, P, None, 4.0) == D("0.899")
     assert reservation(a_spec(max_rate=D("0.5")), offer, P, None, 4.0) == D("0.495")
     assert reservation(a_spec(), replace(offer, on_demand_price=None), P, None, 4.0) is None
