@@ -167,7 +167,7 @@ def backtest(
     if report is not None and len(trials) > 1:
         raise UserError("--report draws one market", hint="give one seed and one job file")
     if auction is not None:
-        trials = [replace(trial, suite=_auctioned(trial.suite, auction)) for trial in trials]
+        trials = [replace(trial, suite=_set_auction(trial.suite, auction)) for trial in trials]
     live = _live(recorded, estimate_error, reports_progress) if as_live else None
     if live is not None:
         trials = [replace(trial, suite=_as_live(trial.suite, live, history)) for trial in trials]
@@ -252,7 +252,7 @@ def _live(recorded: str, estimate_error: float | None, reports_progress: bool) -
     return live if estimate_error is None else replace(live, estimate_error=estimate_error)
 
 
-def _auctioned(suite: Suite, auction: Auction) -> Suite:
+def _set_auction(suite: Suite, auction: Auction) -> Suite:
     from autopilot.lab.backtest.suite import BidSuite
 
     if not isinstance(suite, BidSuite):
