@@ -44,6 +44,10 @@ def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
     return bid if lowest <= bid <= limit else None
 
 
+MOST_TIMES = 3
+"""A bid that is not paid is no more than so many times what wins now: all of it is held back."""
+
+
 def reservation(spec: JobSpec, offer: Offer, params: Params, left: Decimal | None, hours: float) -> Decimal | None:
     """The highest bid of which the job would pay every dollar ($/h): its own bounds, and what its budget reaches for.
 
@@ -53,6 +57,8 @@ def reservation(spec: JobSpec, offer: Offer, params: Params, left: Decimal | Non
     bounding = [ceiling(spec, offer.on_demand_price, params)]
     if bounding[0] is None:
         return None
+    if offer.floor:
+        bounding.append(offer.floor * MOST_TIMES)
     storage = offer.storage_rate(spec.disk_gb)
     if spec.max_rate is not None:
         bounding.append(spec.max_rate - storage)
@@ -71,7 +77,8 @@ def raised_bid(
     """The next rung for a lease that was outbid, or None when rungs or ceiling are used up.
 
     ``over``: how much more than what wins is bid, as a factor, where that was learnt. Where bids are not paid
-    (``pays_bid`` False) and no budget is to be kept to, there is one rung: the ceiling.
+    (``pays_bid`` False) and no budget is to be kept to, there is one rung: the ceiling, or
+    ``MOST_TIMES`` what wins.
 
     Where the market says what wins, somewhat more is bid, and nothing where what wins is above the ceiling. Where it
     does not say, a bid that had been lowered goes back to the highest that was made: that one ran.
@@ -81,8 +88,9 @@ def raised_bid(
         return None
     to_win = lease.observed.price_to_win
     if not pays_bid and spec.budget is None:
-        is_of_use = limit > lease.bid and (to_win is None or to_win <= limit)
-        return limit if is_of_use else None
+        top = min(limit, ((to_win or lease.bid) * MOST_TIMES).quantize(params.bids.unit, ROUND_FLOOR))
+        is_of_use = top > lease.bid and (to_win is None or to_win <= limit)
+        return top if is_of_use else None
     if to_win is not None and to_win > lease.bid:
         known = to_win.quantize(params.bids.unit, ROUND_CEILING)
         more = (to_win * (over or params.bids.over_winning)).quantize(params.bids.unit, ROUND_CEILING)

@@ -60,7 +60,7 @@ def taken(able: Capabilities, **spec: Any) -> Decimal:
 
 def test_where_the_bid_is_paid_it_is_just_above_the_floor_and_else_the_most_that_would_be_paid() -> None:
     assert taken(PAID) == D("0.230")
-    assert taken(UNIFORM) == taken(CAP) == D("0.899"), "below what on-demand capacity is worth"
+    assert taken(UNIFORM) == taken(CAP) == D("0.600"), "three times the floor, for all of it is held back"
     assert taken(UNIFORM, max_bid=D("0.400")) == D("0.400")
 
 
@@ -71,7 +71,8 @@ def test_nobody_would_pay_an_hour_for_which_the_budget_has_nothing() -> None:
     assert most == D("0.553")
     assert float(most + storage) * (4 + held_h) + float(storage) * P.budget.tail_h <= 3
     assert reservation(a_spec(), replace(offer, storage_price=D(0)), P, D(3), 4.0) == D("0.576")
-    assert reservation(a_spec(), offer, P, None, 4.0) == D("0.899")
+    assert reservation(a_spec(), offer, P, None, 4.0) == D("0.600")
+    assert reservation(a_spec(), replace(offer, floor=D("0.4")), P, None, 4.0) == D("0.899"), "below on-demand capacity"
     assert reservation(a_spec(max_rate=D("0.5")), offer, P, None, 4.0) == D("0.495")
     assert reservation(a_spec(), replace(offer, on_demand_price=None), P, None, 4.0) is None
     assert taken(UNIFORM, budget=D(1), work_estimate=HOUR) < D("0.5")
