@@ -50,14 +50,15 @@ async def test_an_outbid_machine_comes_back_by_itself_and_the_job_goes_on(world:
     assert world.bid(only).boots == 2
 
 
-async def test_a_limit_is_raised_live_where_a_raise_wins(world: MithrilWorld) -> None:
+async def test_a_rival_below_the_limit_makes_the_machine_dearer_and_does_not_take_it(world: MithrilWorld) -> None:
+    """The most that the job would pay was bid."""
     world.agents.total_steps = 1500
     lease = await world.running(JOB)
     world.take_others(lease)
-    world.outbid(lease, "1.3")
+    world.outbid(lease, "0.9")
     job = await world.until_over()
     assert job.status is JobStatus.SUCCEEDED
-    assert world.bid(lease).limit > lease.bid
+    assert (world.bid(lease).limit, world.bid(lease).boots) == (lease.bid, 1)
     assert len([each for each in await world.leases() if each.instance_id]) == 1
 
 
