@@ -51,9 +51,12 @@ async def test_a_machine_whose_cap_is_passed_is_started_again_when_the_price_has
 
 async def test_a_stopped_machine_gets_a_higher_cap_and_is_started_where_that_wins(world: NebiusWorld) -> None:
     world.agents.total_steps = 1500
+    for pool in world.sandbox.nebius.pools.values():
+        world.sandbox.nebius.set_price(pool, D("0.60"))
     lease = await world.running(JOB)
     first = world.vm(lease).policy_id
-    world.set_price(lease, (lease.bid * D("1.2")).quantize(D("0.01")))
+    assert lease.bid == D("1.80"), "three times the price"
+    world.set_price(lease, D("2.20"))
     job = await world.until_over()
     assert job.status is JobStatus.SUCCEEDED
     assert world.vm(lease).policy_id != first
