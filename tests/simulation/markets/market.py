@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -277,8 +278,12 @@ class SimulatedMarket:
         return (box for box in known if box.label != REUSED_LABEL)
 
     def relabel(self, box: Box) -> None:
-        """The user makes it his own: from now on it is none of the daemon's, and what it costs is no job's."""
+        """The user makes it his own, and all that is kept for it: from now on it is none of the daemon's, and what it
+        costs is no job's."""
         box.label, box.relabelled_s = THE_USERS_LABEL, self.ground.now_s
+        for id_, kept in self.kept.items():
+            if kept.box_id == box.id:
+                self.kept[id_] = replace(kept, label=THE_USERS_LABEL)
         self.ground.trace("relabelled", box.key)
         self.rebill(box)
 
