@@ -27,6 +27,8 @@ class Request:
     body: Any
     box_id: str = ""
     by_agent: bool = False
+    is_look: bool = False
+    """A part of a look at one machine: nobody takes its answer for the list."""
 
     @property
     def page(self) -> str:

@@ -78,15 +78,15 @@ class Mithril:
 
     def _page_of(self, asked: Request, rows: list[Json], snapshots: Snapshots, mark: str) -> Raw:
         """``mark``: of the page among all those of the market that may be spoilt."""
-        faults, provider = self.ground.faults, self.market.provider
+        faults = self.ground.faults
         snapshots.keep(self.ground.now_s, rows)
         if faults.hits("B1"):
-            self.ground.spoil(provider, mark)
+            self._spoil(asked, mark)
             return Raw(200, self.market.rng.choice(NOT_A_LIST))
         if faults.hits("B3"):
             rows = snapshots.one(faults.rng("B3"))
         if any(row.get("status") is None for row in rows):
-            self.ground.spoil(provider, mark)
+            self._spoil(asked, mark)
         first = int(asked.page or 0)
         page, more = rows[first : first + PAGE], len(rows) > first + PAGE
         cursor = str(first + PAGE) if more else None
@@ -96,13 +96,17 @@ class Mithril:
             else:
                 cursor = str(first or PAGE)
                 if first:  # else there is but an empty page more
-                    self.ground.spoil(provider, mark)
+                    self._spoil(asked, mark)
         if page and faults.hits("B6"):
             changed, is_read = self._drifted(page[0], asked.kind == MACHINES)
             page = [changed, *page[1:]]
             if not is_read:
-                self.ground.spoil(provider, mark)
+                self._spoil(asked, mark)
         return raw(200, {"data": page, "next_cursor": cursor})
+
+    def _spoil(self, asked: Request, mark: str) -> None:
+        if not asked.is_look:
+            self.ground.spoil(self.market.provider, mark)
 
     def _drifted(self, row: Json, is_machine: bool) -> tuple[Json, bool]:
         """With one field of another form, and whether a reader can take the list so."""

@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from autopilot.providers.reading import NoReply, Reply
@@ -24,6 +25,8 @@ TIMEOUT_S = 30.0
 """When clients give up."""
 _MORE = ('"next_token": "', '"next_cursor": "')
 """In a page of a list that is not its last."""
+LOOK_S = 10.0
+"""A look at one machine, which begins with its bid, takes no longer; the next list begins later."""
 LOOKS = frozenset({"list", "show", mithril.MACHINES})
 """At machines."""
 CHANGES = frozenset({"create", "bid", "start", "stop", "destroy"})
@@ -49,6 +52,7 @@ class Connection:
         self._market = market
         self._answerer = answerer
         self._rng = rng
+        self._shown_s = -LOOK_S
 
     def send(self, asked: Request) -> asyncio.Future[Raw]:
         """Resolves to the answer or raises ``Lost``."""
@@ -57,6 +61,10 @@ class Connection:
         ground.trace("sent", self.provider, asked.kind, asked.box_id)
         ground.version += asked.kind in CHANGES
         ground.check.send_request(asked)
+        if asked.kind == "show":
+            self._shown_s = ground.now_s
+        elif asked.kind == mithril.MACHINES and ground.now_s - self._shown_s < LOOK_S:
+            asked = replace(asked, is_look=True)
         if asked.kind == "destroy":
             self._note_destroy(asked)
         there_s = rng.uniform(0.02, 0.4) if rng.random() < 0.95 else rng.uniform(0.4, 8.0)
@@ -72,7 +80,7 @@ class Connection:
         return answer
 
     def _unreadable(self, asked: Request) -> None:
-        if asked.kind in ("list", mithril.MACHINES):
+        if asked.kind in ("list", mithril.MACHINES) and not asked.is_look:
             self.ground.spoil(self.provider, asked.page if asked.kind == "list" else mithril.MACHINES)
 
     def _note_destroy(self, asked: Request) -> None:
@@ -105,7 +113,7 @@ class Connection:
         ground.is_landing_late = fate == "late"
         if asked.kind == "list":
             ground.read_again(self.provider, asked.page)
-        elif asked.kind == mithril.MACHINES and not asked.page:
+        elif asked.kind == mithril.MACHINES and not (asked.page or asked.is_look):
             ground.read_again(self.provider, mithril.MACHINES)
         self._market.rented_last = None
         plain = self._answerer.answer(asked)
