@@ -43,6 +43,7 @@ def measure(root: Path) -> list[Figure]:
         accepted_s = _took_s(["submit", str(path)], environment)
         _until(theatre, lambda job: job["tasks"]["unbegun"] < MOST_TASKS)
         ps_s = commands.wall_s(["ps"], environment)
+        ps_processor_s = commands.processor_s(["ps"], environment)
         listed_s = commands.wall_s(["ps", "many"], environment)
         cancelled_s = _took_s(["cancel", "many", "--yes"], environment)
         began = time.perf_counter()
@@ -50,6 +51,7 @@ def measure(root: Path) -> list[Figure]:
         return [
             Figure(f"an array of {MOST_TASKS:,} tasks: `submit`, wall", [accepted_s], "s"),
             Figure("… `ps` meanwhile, wall", ps_s, "s", target=0.5),
+            Figure("… of it: processor time", ps_processor_s, "s"),
             Figure("… `ps JOB`, its tasks that have begun, wall", listed_s, "s", target=0.5),
             Figure("… `cancel`, wall", [cancelled_s], "s"),
             Figure("… and until all of it is over", [time.perf_counter() - began], "s"),

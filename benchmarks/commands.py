@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -44,6 +45,17 @@ def wall_s(arguments: list[str], environment: dict[str, str]) -> list[float]:
         subprocess.run([PROGRAM, *arguments], env=environment, stdout=subprocess.DEVNULL, check=True)
         samples.append(time.perf_counter() - began)
     return samples[1:]  # the first one fills the page cache
+
+
+def processor_s(arguments: list[str], environment: dict[str, str]) -> list[float]:
+    """Of the command itself, whatever else the machine does."""
+    samples = []
+    for _ in range(REPEATS + 1):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([PROGRAM, *arguments], env=environment, stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        samples.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return samples[1:]
 
 
 def _idle_mb(theatre: Theatre) -> float:

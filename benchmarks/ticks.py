@@ -31,13 +31,14 @@ async def measure(root: Path) -> list[Figure]:
 async def _measure(root: Path, size: Size) -> list[Figure]:
     async with bench(root, size) as under_test:
         await under_test.settle_down()
-        whole, observing, committing = [], [], []
+        whole, processor, observing, committing = [], [], [], []
         for _ in range(REPEATS):
             await under_test.report_as_agents()
             await under_test.clock.sleep(TICK_S)
             under_test.store.writes.clear()
-            began = time.perf_counter()
+            began, worked_s = time.perf_counter(), time.process_time()
             whole.append(await under_test.tick())
+            processor.append(time.process_time() - worked_s)
             commit_began, commit_s = under_test.store.writes[0]
             observing.append(commit_began - began)
             committing.append(commit_s)
@@ -47,6 +48,7 @@ async def _measure(root: Path, size: Size) -> list[Figure]:
         running = f"{size.kinds} arrays of {size.tasks:,} tasks in all, {size.running} of them running"
     return [
         milliseconds(f"one tick, {size.kinds * fleet.MACHINES} offers × {running}", whole),
+        milliseconds("… processor time of it, all threads", processor),
         milliseconds("… of it: reading market, mailboxes and offers", observing),
         milliseconds("… of it: the transaction (evolve, accrue, decide, guard, commit)", committing),
     ]

@@ -66,7 +66,8 @@ async def read_body(request: web.Request, model: type[Body]) -> Body:
 
 async def read_body_if_any(request: web.Request, model: type[Body]) -> Body:
     """What may be left out altogether. Raises ``UserError``."""
-    return await read_body(request, model) if request.can_read_body else model()
+    # Not ``can_read_body``: that is false once somebody has read the body, who may come before.
+    return await read_body(request, model) if await request.read() else model()
 
 
 def read_query(request: web.Request, model: type[Parameters]) -> Parameters:

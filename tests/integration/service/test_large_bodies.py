@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 
 from autopilot.api.large_bodies import LARGE_OF_A_USER, bound_bodies
-from autopilot.api.requests import LARGE_BYTES
+from autopilot.api.models.account import RevokeBody
+from autopilot.api.requests import LARGE_BYTES, read_body_if_any
 from autopilot.service.sockets import serve_users
 
 LARGE = b"x" * (LARGE_BYTES + 1)
@@ -79,6 +80,23 @@ async def test_few_large_bodies_of_a_user_are_here_at_once(socket: Path) -> None
         desk.door.set()
         assert await asyncio.gather(*waiting) == [200] * len(waiting)
     assert desk.most == LARGE_OF_A_USER
+
+
+async def test_a_body_that_was_read_already_is_read_again(socket: Path) -> None:
+    """What a call may leave out is not taken to be left out."""
+
+    async def told(request: web.Request) -> web.Response:
+        body = await read_body_if_any(request, RevokeBody)
+        return web.json_response({}, status=202 if body.park else 200)
+
+    app = web.Application(middlewares=[bound_bodies()])
+    app.add_routes([web.post("/v1/tokens/{name}/revoke", told)])
+    async with AsyncExitStack() as stack:
+        await serve_users(socket, app, is_shared=False, stack=stack)
+        http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))))
+        for data, status in ((b'{"park": true}', 202), (b"{}", 200), (b"", 200), (None, 200)):
+            async with http.post("http://localhost/v1/tokens/ci/revoke", data=data) as answer:
+                assert answer.status == status, data
 
 
 async def test_one_that_hangs_up_gives_its_turn_back(socket: Path) -> None:

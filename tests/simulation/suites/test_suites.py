@@ -45,7 +45,7 @@ def test_a_short_start_costs_what_the_backtest_says() -> None:
     assert {held.what for held in engine.ticks} == {"0"}
     bids = [held.bid for held in engine.ticks]
     assert bids[0] < 0.303 * 1.05, "by what was learnt: not the floor x 1.15 of the rule"
-    assert max(bids) == pytest.approx(0.33, rel=0.01), "outbid, and raised in that very tick"
+    assert 0.33 < max(bids) < 0.33 * 1.1, "outbid, and raised in that very tick, by the markup that was learnt"
     assert first_difference(engine.ticks[:-1], backtest.ticks) is None
 
 

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from autopilot.api.bearer import hash_token
 from autopilot.api.of_listener import FILE, PEER, SIZE
+from autopilot.api.requests import LARGE_BYTES
 from autopilot.blobs.place import MailboxPlace
 from autopilot.listener import gate, receiving, relay
 from autopilot.listener.api_port import api_listener
@@ -219,7 +220,7 @@ async def test_a_token_sends_a_few_uploads_at_once_and_a_full_disk_is_said(monke
 async def test_few_large_bodies_are_held_at_once_and_small_ones_are_not_counted() -> None:
     async with a_world() as world:
         world.inner.may_answer.clear()
-        large = b"x" * (relay.LARGE_BYTES + 1)
+        large = b"x" * (LARGE_BYTES + 1)
         most = receiving.UPLOADS_OF_A_LOGIN
         calls = [asyncio.create_task(world.ask("POST", "/v1/jobs", data=large)) for _ in range(most)]
         await until(lambda: world.inner.at_once == most)
@@ -230,7 +231,7 @@ async def test_few_large_bodies_are_held_at_once_and_small_ones_are_not_counted(
         for data in (large, of_unknown_length()):
             status, body = await world.ask("POST", "/v1/jobs", data=data)
             assert (status, body["reason"]) == (429, "too_many_requests")
-        calls += [asyncio.create_task(world.ask("POST", "/v1/jobs", data=b"x" * relay.LARGE_BYTES))]
+        calls += [asyncio.create_task(world.ask("POST", "/v1/jobs", data=b"x" * LARGE_BYTES))]
         await until(lambda: world.inner.at_once == most + 1)
         world.inner.may_answer.set()
         assert {status for status, _ in await asyncio.gather(*calls)} == {200}
