@@ -35,7 +35,7 @@ def set_stage(theatre: Theatre) -> None:
 
 def _outbid(theatre: Theatre, lease: Json) -> None:
     _reprice_vast(theatre, SURGE, but=lease["machine_id"])
-    rival_bid = (Decimal(lease["bid"]) * Decimal("1.08")).quantize(Decimal("0.001"))
+    rival_bid = (Decimal(lease["bid"]) * Decimal("1.02")).quantize(Decimal("0.001"))
     theatre.emu("rival", {"instance_id": int(lease["instance_id"]), "bid": str(rival_bid)})
 
 
@@ -67,7 +67,7 @@ def _reprice_runpod(theatre: Theatre, price: str) -> None:
 
 ACTS = (
     Act(
-        "demand rises: floors go up by 25 %, and a rival outbids our machine by 8 %",
+        "demand rises: floors go up by 25 %, and a rival outbids our machine by 2 %",
         _outbid,
         ("lease.paused", "bid.changed", "lease.resumed"),
     ),
