@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 
-from autopilot.domain.after import ENDS, After
+from autopilot.domain.after import ENDS, After, On, paired_with, waited_for
 from autopilot.domain.errors import UserError
-from autopilot.domain.inputs import LeftInput, left_inputs, may_hold
+from autopilot.domain.inputs import LeftInput, left_inputs, may_hold, with_ids
 from autopilot.domain.job import Job
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
@@ -42,9 +42,18 @@ async def resolve(uow: UnitOfWork, submitted: Sequence[Job], now: datetime) -> l
 
 def tell_waits(job: Job) -> list[str]:
     """Notes of a plan. ``job``: as it would be accepted."""
+    followed = len(paired_with(job.spec.after))
+    pairs = [
+        f"each task begins once the task of its number of {'the other array' if followed == 1 else 'the others'} has"
+        " succeeded; costs and times here are as if all could begin now"
+    ]
+    return _tell_whole(job) + (pairs if followed else [])
+
+
+def _tell_whole(job: Job) -> list[str]:
     if not job.waits_for_jobs:
         return []
-    count = len(job.spec.after)
+    count = len(waited_for(job.spec.after))
     others = "another job" if count == 1 else f"{count} other jobs"
     due = ", and the deadline counts from then" if job.spec.due_within else ""
     return [f"it waits for {others} and rents nothing before; costs and times here are as if it began now{due}"]
@@ -57,20 +66,36 @@ async def _with_ids(uow: UnitOfWork, job: Job, submitted: Sequence[Job]) -> Job:
         other = found[each.job] = await _find(uow, job, each.job, submitted)
         if other.id in [known.job for known in after]:
             raise UserError(f"job {job.spec.name}: after names one job twice, as {each.job!r} too", hint="keep one")
+        if each.on is On.SAME_TASK:
+            _refuse_unequal(job, other)
         after.append(replace(each, job=other.id))
-    inputs = dict(job.spec.inputs)
     for left in left_inputs(job.spec.inputs):
         _refuse_never_left(job, left, found[left.job])
-        inputs[left.path] = replace(left, job=found[left.job].id).place
-    return replace(job, spec=replace(job.spec, after=tuple(after), inputs=tuple(inputs.items())))
+    inputs = with_ids(job.spec.inputs, {name: other.id for name, other in found.items()})
+    return replace(job, spec=replace(job.spec, after=tuple(after), inputs=inputs))
+
+
+def _refuse_unequal(job: Job, other: Job) -> None:
+    own, followed = job.spec.array, other.spec.array
+    if own is None or followed is None:
+        raise UserError(
+            f'job {job.spec.name}: on = "{On.SAME_TASK}" is for two arrays, and {other.spec.name} is none',
+            hint=f'after = ["{other.spec.name}"] waits for its success',
+        )
+    if own.count != followed.count:
+        raise UserError(
+            f"job {job.spec.name} has {own.count:,} tasks and {other.spec.name}, which it follows task by task,"
+            f" {followed.count:,}",
+            hint=f'give both as many, or wait for the whole: after = ["{other.spec.name}"]',
+        )
 
 
 def _refuse_never_left(job: Job, left: LeftInput, other: Job) -> None:
     name, outputs = other.spec.name, other.spec.outputs
-    if other.spec.array is not None:
+    if other.spec.array is not None and left.job not in paired_with(job.spec.after):
         raise UserError(
             f"job {job.spec.name}: inputs.{left.path}: {name} is an array, and each of its tasks leaves its own",
-            hint="let a job of one task gather what they leave in a bucket of yours",
+            hint=f'an array of as many tasks takes them one by one: after = [{{ job = "{name}", on = "same task" }}]',
         )
     if not may_hold(outputs, left.left_at):
         kept = "keeps nothing: it has no [outputs]" if not outputs else f"keeps {', '.join(outputs)}"
@@ -105,7 +130,7 @@ def _refuse_cycles(jobs: Sequence[Job]) -> None:
 
 
 def _begin_or_wait(job: Job, known: dict[str, JobTitle], now: datetime) -> Resolved:
-    if not job.spec.after:
+    if not waited_for(job.spec.after):
         return Resolved(job)
     waiting = replace(job, reason=Reason.WAITING_FOR_JOBS)
     wrong = ended_otherwise(waiting, known)

@@ -5,7 +5,7 @@ What machines read of themselves is numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ from typing import Any
 
 from autopilot.api.outstanding import Money
 from autopilot.domain.actions import Note
-from autopilot.domain.after import After
+from autopilot.domain.after import After, On, waited_for
 from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.code import JobCode
 from autopilot.domain.job import Job
@@ -104,7 +104,8 @@ def job(
         "main": lease(state.main) if state.main else None,
         "next": lease(state.next) if state.next else None,
         "held_until": plain(state.on_hold.held_until) if state.on_hold else None,
-        "waiting": _wait_for_jobs(state, titles, now) or (waits and wait(waits)),
+        "waiting": _wait_for_jobs(state, titles, now)
+        or _with_followed(wait(waits) if waits else None, state, titles, now),
     }
 
 
@@ -130,13 +131,27 @@ def _predecessor(after: After, titles: Mapping[str, JobTitle]) -> Json:
     }
 
 
+def _with_followed(waiting: Json | None, state: Job, titles: Mapping[str, JobTitle], now: datetime) -> Json | None:
+    """``waiting``, and before it which arrays that go on an array follows task by task."""
+    followed = [each for each in state.spec.after if each.on is On.SAME_TASK]
+    if not (followed and state.status.wants_capacity):
+        return waiting
+    notes = _still_open(followed, titles)
+    known = waiting or {"at": plain(now), "vetoes": [], "notes": []}
+    return {**known, "notes": [*notes, *known["notes"]]} if notes else waiting
+
+
 def _wait_for_jobs(state: Job, titles: Mapping[str, JobTitle], now: datetime) -> Json | None:
     """Of a job that others hold up: which of them are not over."""
     if not (state.waits_for_jobs and state.status.wants_capacity):
         return None
-    said = [_predecessor(each, titles) for each in state.spec.after]
+    return {"at": plain(now), "vetoes": [], "notes": _still_open(waited_for(state.spec.after), titles)}
+
+
+def _still_open(after: Sequence[After], titles: Mapping[str, JobTitle]) -> list[Json]:
+    said = [_predecessor(each, titles) for each in after]
     still = [each for each in said if each["status"] is None or not each["status"].is_final]
-    return {"at": plain(now), "vetoes": [], "notes": [{"topic": "after", "numbers": each} for each in still]}
+    return [{"topic": "after", "numbers": each} for each in still]
 
 
 def code(taken: JobCode) -> Json | None:

@@ -23,7 +23,7 @@ class ScheduleRoutes:
 
     async def create(self, request: web.Request) -> web.Response:
         body, caller = await read_body(request, ScheduleBody), caller_of(request)
-        sent = Sent(body.toml, body.source, SentCode.of(body.code) if body.code else None)
+        sent = Sent(body.toml, body.source, SentCode.of(body.code) if body.code else None, body.table)
         create = partial(self._jobs.schedules.create, sent, body, caller)
         if body.dry_run:
             return web.json_response(await create())

@@ -68,6 +68,8 @@ class ScheduleService:
                 if copy is not None:
                     await take(uow, copy)
                 await uow.schedules.save(made)
+                if sent.table is not None:
+                    await uow.schedules.keep_table(made.id, sent.table)
                 await uow.events.add([begin(made)])
                 answer["schedule"] = await render_schedule(uow, made, now)
                 if once is not None:

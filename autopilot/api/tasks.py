@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,11 +11,13 @@ from autopilot.api.finding import find_job, tasks_of
 from autopilot.api.once import Once
 from autopilot.api.outstanding import Moment
 from autopilot.domain import events as e
-from autopilot.domain.array import read_table, split_task
+from autopilot.domain.after import paired_with
+from autopilot.domain.array import split_task
 from autopilot.domain.errors import UserError
+from autopilot.domain.inputs import left_inputs
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
-from autopilot.engine.arrays import begin_record, task_of
+from autopilot.engine.arrays import begin_record, find_table, rows_of, task_of
 from autopilot.engine.event_log import EventLog
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
@@ -87,11 +89,13 @@ class TaskService:
             else:
                 known = await self._find_known(uow, array, numbers)
                 chosen = [job for job in known.values() if job.status in (JobStatus.FAILED, JobStatus.CANCELLED)]
-            if not chosen:
+            is_held_up = failed and array.reason is Reason.DEPENDENCY_FAILED  # those that never began may begin now
+            if not chosen and not is_held_up:
                 raise UserError(f"no task of {reference} has failed or was cancelled")
             if held := next((job for job in chosen if job.on_hold), None):
                 hint = f"give it back first: autopilot release {held.spec.name}"
                 raise UserError(f"the machine of {held.spec.name} is held", hint=hint)
+            _refuse_never_followed(array, chosen)
             logs = [EventLog(job) for job in chosen]
             for each in logs:
                 each.apply(e.TaskRetried(now))
@@ -138,9 +142,8 @@ class TaskService:
         return {job.task: job for job in found if job.task is not None and job.task in numbers}
 
     async def _begin_cancelled(self, uow: UnitOfWork, array: Job, numbers: list[int], now: datetime) -> list[EventLog]:
-        rows = None
-        if array.spec.array is not None and array.spec.array.source and numbers:
-            rows = read_table(await uow.jobs.find_table(array.id) or "")
+        table = await find_table(uow, array) if numbers else None
+        rows = None if table is None else rows_of(table)
         logs = [EventLog(task_of(array, task, rows, array.spec.deadline, self._ids.new(), now)) for task in numbers]
         await uow.jobs.save_all([each.job for each in logs])
         await uow.events.add(begin_record(each.job, now) for each in logs)
@@ -179,6 +182,15 @@ def _refuse_ended(array: Job, succeeded: int) -> None:
 
 def _has_failed(job: Job) -> bool:
     return job.status is JobStatus.FAILED or job.reason is Reason.TOO_MANY_FAILURES
+
+
+def _refuse_never_followed(array: Job, tasks: Sequence[Job]) -> None:
+    """Raises ``UserError`` for one that was cancelled before it knew whose outputs it takes."""
+    followed = paired_with(array.spec.after)
+    for task in tasks:
+        if any(left.job in followed for left in left_inputs(task.spec.inputs)):
+            hint = "submit the array again"
+            raise UserError(f"{task.spec.name} was cancelled before the task that it follows was over", hint=hint)
 
 
 async def _save(uow: UnitOfWork, logs: list[EventLog]) -> None:

@@ -262,6 +262,8 @@ def _tell_after(numbers: Numbers) -> str:
     name = text.plain(numbers.get("name") or numbers.get("job"))
     status = text.words(numbers.get("status"))
     mend = f": autopilot resume {name} lets it go on" if status == "parked" else ""
+    if numbers["on"] == On.SAME_TASK:
+        return f"each task begins once {name} has done the one of its number; {name} is {status}{mend}"
     return f"waits until {name} {ENDS[On(numbers['on'])]}; it is {status}{mend}"
 
 

@@ -107,7 +107,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 *(array_views.tell(job["tasks"]) if job.get("tasks") else []),
                 *[("waits", line) for line in reasons.tell_wait(job)],
                 *([("machine", _hold(job))] if job.get("held_until") else []),
-                *([("schedule", _firing(job))] if job.get("schedule") else []),
+                *([("schedule", _firing(job))] if job.get("due_at") else []),
                 *[("after", _predecessor(each)) for each in job.get("after") or []],
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),

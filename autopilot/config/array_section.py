@@ -26,9 +26,6 @@ def read_array(
         hint = 'count = 100, or matrix = { LR = [0.1, 0.01] }, or from = "params.csv"'
         problem = f"{named[0]} and {named[1]} both say which tasks there are" if named else "[array] needs its tasks"
         raise UserError(f"{document.place(('array',))}: {problem}", hint=hint)
-    if "schedule" in document.values:
-        hint = "submit the array by a timer of your own, or a schedule of jobs that are no arrays"
-        raise UserError(f"{document.place(('array',))}: [array] under [schedule] is not supported yet", hint=hint)
     axes = read.get(("array", "matrix"), ())
     product = 1
     for _, listed in axes:

@@ -10,7 +10,7 @@ from typing import Any
 from autopilot.config import values
 from autopilot.config.job_keys import INPUTS, SENDS_FILES
 from autopilot.config.toml_document import KeyPath, TomlDocument
-from autopilot.domain.after import MOST_AFTER, After, On
+from autopilot.domain.after import MOST_AFTER, After, On, paired_with
 from autopilot.domain.errors import UserError
 from autopilot.domain.inputs import OF_A_JOB, LeftInput, left_inputs
 from autopilot.domain.money import ZERO
@@ -71,6 +71,9 @@ def read_after(
 ) -> tuple[After, ...]:
     """What the job file says, and the jobs that leave something for this one. Raises ``UserError``."""
     after: tuple[After, ...] = read.get(("after",), ())
+    if paired_with(after) and "array" not in document.values:
+        place = document.place(("after",))
+        raise UserError(f'{place}: on = "{On.SAME_TASK}" is for arrays, and this job is none', hint="leave on out")
     ends = {each.job: each.on for each in after}
     for left in left_inputs(inputs):
         place = f"{document.place((INPUTS, left.path))}: inputs.{left.path}"
@@ -79,7 +82,7 @@ def read_after(
                 f"{place}: the firings of a schedule cannot take what another job leaves",
                 hint="write it to a bucket of yours, and read it there",
             )
-        if ends.setdefault(left.job, On.OK) is not On.OK:
+        if ends.setdefault(left.job, On.OK) not in (On.OK, On.SAME_TASK):
             raise UserError(
                 f"{place}: {left.job} leaves something only when it succeeds, and after waits for another end of it",
                 hint=f'write after = ["{left.job}"], or leave it out: the input says it',

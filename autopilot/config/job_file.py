@@ -35,6 +35,7 @@ from autopilot.config.schedule_section import read_schedule
 from autopilot.config.secret_files import check_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
 from autopilot.config.values import text as read_text
+from autopilot.domain.after import waited_for
 from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec, SpotPolicy
@@ -76,7 +77,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["schedule"] = read_schedule(document, read, now)
-    counts_later = bool(fields["after"]) or ("schedule", "cron") in read
+    counts_later = bool(waited_for(fields["after"])) or ("schedule", "cron") in read
     fields["deadline"], fields["due_within"] = _deadline(document, read, now, counts_later)
     fields["fall_back"] = (
         read.get(("deadline", "fallback"), Fallback.DEADLINE) is Fallback.DEADLINE and policy is not SpotPolicy.SPOT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,9 +17,16 @@ class On(StrEnum):
     """It has failed, or was cancelled."""
     ANY = "any"
     """It is over, however it ended."""
+    SAME_TASK = "same task"
+    """Of two arrays: each task of the one begins once the task of its number of the other has succeeded."""
 
 
-ENDS = {On.OK: "succeeds", On.FAIL: "fails or is cancelled", On.ANY: "is over"}
+ENDS = {
+    On.OK: "succeeds",
+    On.FAIL: "fails or is cancelled",
+    On.ANY: "is over",
+    On.SAME_TASK: "has done the same task",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +36,15 @@ class After:
     on: On = On.OK
 
     def is_met_by(self, has_succeeded: bool) -> bool:
-        """Of a job that is over."""
-        return self.on is On.ANY or has_succeeded is (self.on is On.OK)
+        """Of a job that is over. What an array waits for task by task is each task's own affair."""
+        return self.on in (On.ANY, On.SAME_TASK) or has_succeeded is (self.on is On.OK)
+
+
+def waited_for(after: Iterable[After]) -> tuple[After, ...]:
+    """Those that have to be over before the job begins at all."""
+    return tuple(each for each in after if each.on is not On.SAME_TASK)
+
+
+def paired_with(after: Iterable[After]) -> tuple[str, ...]:
+    """The arrays that the job follows task by task."""
+    return tuple(each.job for each in after if each.on is On.SAME_TASK)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 OF_A_JOB = "job:"
@@ -24,13 +24,21 @@ class LeftInput:
         return f"{OF_A_JOB}{self.job}/{self.left_at}"
 
 
-def left_inputs(inputs: Iterable[tuple[str, str]]) -> tuple[LeftInput, ...]:
-    """Those of (path, place) that other jobs leave."""
-    return tuple(
+def left_inputs(inputs: Iterable[tuple[str, str]], but: Collection[str] = ()) -> tuple[LeftInput, ...]:
+    """Those of (path, place) that other jobs leave. ``but``: without what these jobs do."""
+    found = (
         LeftInput(path, *place.removeprefix(OF_A_JOB).split("/", 1))
         for path, place in inputs
         if place.startswith(OF_A_JOB)
     )
+    return tuple(each for each in found if each.job not in but)
+
+
+def with_ids(inputs: Iterable[tuple[str, str]], ids: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """With other ids of the jobs that leave something. ``ids``: by the id or name in the place; others stay."""
+    inputs = tuple(inputs)
+    left = {each.path: replace(each, job=ids.get(each.job, each.job)).place for each in left_inputs(inputs)}
+    return tuple((path, left.get(path, place)) for path, place in inputs)
 
 
 def fetched_inputs(inputs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from autopilot.domain import gpu_names
-from autopilot.domain.after import After
+from autopilot.domain.after import After, waited_for
 from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence
 from autopilot.domain.code import NO_CODE, CodeSpec, JobCode
@@ -243,7 +243,7 @@ class Job:
     @property
     def waits_for_jobs(self) -> bool:
         """Nothing is rented for it before others have ended."""
-        return bool(self.spec.after) and self.predecessors_ended_at is None and not self.status.is_final
+        return bool(waited_for(self.spec.after)) and self.predecessors_ended_at is None and not self.status.is_final
 
     def lease_in(self, slot: Slot) -> Lease | None:
         """The lease that holds the slot, or None. Leases on their way out hold none."""

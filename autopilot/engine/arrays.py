@@ -6,13 +6,15 @@ which it came into being. Of what has ended only what an earlier transaction has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
+from types import MappingProxyType
 
 from autopilot.domain import events as e
+from autopilot.domain.after import After
 from autopilot.domain.array import (
     TASK_VARIABLE,
     TASKS_VARIABLE,
@@ -22,6 +24,7 @@ from autopilot.domain.array import (
     read_table,
     task_name,
 )
+from autopilot.domain.inputs import left_inputs, with_ids
 from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
@@ -30,6 +33,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.purses import with_tasks
 from autopilot.engine.reuse import as_ended, excuse_before, find_free, hand_over, list_waiting
+from autopilot.engine.task_pairs import Pairing, read_pairing, takes_own_inputs
 from autopilot.policy.array_measures import Chosen, width_now
 from autopilot.policy.arrays import Course, course_of
 from autopilot.policy.guard import Exposure
@@ -77,27 +81,32 @@ class Arrays:
             tasks = [each for each in begun_before if not each.job.status.is_final]
             begun += await excuse_before(uow, begun_before, now)
             stands = counts[array.job.id]
+            pairing = await read_pairing(uow, array.job)
             goes_on = False
             with contain(array):
-                goes_on = self._goes_on(array, tasks, stands, now)
+                goes_on = self._goes_on(array, tasks, stands, pairing, now)
                 if goes_on:
                     more, chosen = self._choose(array.job, tasks, stands, exposure, market_of, now)
             if array.is_broken or not goes_on:
                 continue
-            free = find_free(begun_before, busy, now, self._params)
+            own_inputs = takes_own_inputs(array.job.spec)
+            free = [] if own_inputs else find_free(begun_before, busy, now, self._params)
             if free:
-                started, exposure = await self._reuse(uow, array, free, begun_before, stands, exposure, market_of, now)
+                started, exposure = await self._reuse(
+                    uow, array, free, begun_before, stands, pairing, exposure, market_of, now
+                )
                 begun += started
+            pays_none = chosen.width.bound is Bound.BUDGET and not more
             if room is not None:
                 more = min(more, max(room - stands.waiting, 0))
             queued = [each for each in tasks if _is_queued(each.job)][:more]
             for each in queued:
                 each.apply(e.StatusSet(JobStatus.PENDING, Reason.RETRIED, now))
-            opened = await self._open(uow, array, more - len(queued), chosen, now)
+            opened = await self._open(uow, array, more - len(queued), chosen, pairing, now)
             if array.is_broken:
                 continue
             await self._tell(uow, array, chosen.width, stands, now)
-            is_unpaid = chosen.width.bound is Bound.BUDGET or any(_is_unpaid(each.job) for each in tasks)
+            is_unpaid = pays_none or any(_is_unpaid(each.job) for each in tasks)
             if is_unpaid and not (opened or queued or stands.active):
                 _end_unpaid(array, now)
             exposure = with_tasks(exposure, array.job.id, [each.job.id for each in opened])
@@ -112,6 +121,7 @@ class Arrays:
         free: Sequence[EventLog],
         begun: Sequence[EventLog],
         stands: TaskCounts,
+        pairing: Pairing | None,
         exposure: Exposure,
         market_of: MarketOf,
         now: datetime,
@@ -136,7 +146,7 @@ class Arrays:
         free = [each for each in free if any(is_worth_keeping(lease, chosen.measure) for lease in each.job.leases)]
         more = min(more, max(len(free) - len(waiting), 0))
         queued = [each for each in tasks if _is_queued(each.job)][:more]
-        opened = await self._open(uow, array, more - len(queued), chosen, now)
+        opened = await self._open(uow, array, more - len(queued), chosen, pairing, now)
         for each in queued:
             each.apply(e.StatusSet(JobStatus.PENDING, Reason.RETRIED, now))
         exposure = with_tasks(exposure, array.job.id, [each.job.id for each in opened])
@@ -145,7 +155,9 @@ class Arrays:
                 exposure = exposure.with_changed(lease)
         return opened, exposure
 
-    def _goes_on(self, array: EventLog, tasks: Sequence[EventLog], stands: TaskCounts, now: datetime) -> bool:
+    def _goes_on(
+        self, array: EventLog, tasks: Sequence[EventLog], stands: TaskCounts, pairing: Pairing | None, now: datetime
+    ) -> bool:
         """Whether tasks may begin; where they may not, what has to be done to those that have begun is done."""
         job = array.job
         spec = _spec_of(job)
@@ -168,7 +180,8 @@ class Arrays:
                 return False
         if job.status is JobStatus.PENDING and stands.begun:
             _resume(array, tasks, now)
-        course, status, reason = course_of(spec, stands)
+        barred = 0 if pairing is None else pairing.count_barred(spec.count)
+        course, status, reason = course_of(spec, stands, barred)
         match course:
             case Course.ENDED:
                 over = ("succeeded", stands.succeeded), ("failed", stands.failed), ("cancelled", stands.cancelled)
@@ -201,22 +214,26 @@ class Arrays:
         )
         return max(chosen.width.tasks - stands.active, 0), chosen
 
-    async def _open(self, uow: UnitOfWork, array: EventLog, more: int, chosen: Chosen, now: datetime) -> list[EventLog]:
+    async def _open(
+        self, uow: UnitOfWork, array: EventLog, more: int, chosen: Chosen, pairing: Pairing | None, now: datetime
+    ) -> list[EventLog]:
         job = array.job
         spec = _spec_of(job)
         if more <= 0:
             return []
         taken = set(await uow.jobs.list_task_numbers(job.id))
-        numbers = [task for task in range(spec.count) if task not in taken][:more]
-        table = await uow.jobs.find_table(job.id) if spec.source else None
+        numbers = [task for task in range(spec.count) if task not in taken]
+        numbers = [task for task in numbers if pairing is None or pairing.may_begin(task)][:more]
+        table = await find_table(uow, job)
         unbegun = spec.count - len(taken)
         due = job.spec.deadline
         if due is not None:
             due = due_of_task(unbegun, chosen.width.tasks, chosen.measure, due, now)
         made: list[Job] = []
         with contain(array):
-            rows = _rows_of(table or "") if spec.source else None
-            made = [task_of(job, number, rows, due, self._ids.new(), now) for number in numbers]
+            rows = None if table is None else rows_of(table)
+            partners = {number: {} if pairing is None else pairing.partners(number) for number in numbers}
+            made = [task_of(job, number, rows, due, self._ids.new(), now, partners[number]) for number in numbers]
         if array.is_broken:
             return []
         await uow.jobs.save_all(made)
@@ -244,35 +261,48 @@ def task_of(
     due: datetime | None,
     id: str,
     now: datetime,
+    partners: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
-    """Task ``task`` of the array, as it begins. ``rows``: of the table that came with it."""
+    """Task ``task`` of the array, as it begins. ``rows``: of the table that came with it; ``partners``: by array that
+    is followed, the task of this number there."""
+    spec = spec_of_task(job.spec, task, rows, due, partners)
     return Job(
         id,
-        spec_of_task(job.spec, task, rows, due),
+        spec,
         JobStatus.PENDING,
-        Reason.SUBMITTED,
+        Reason.WAITING_FOR_JOBS if spec.after else Reason.SUBMITTED,
         now,
         owner=job.owner,
         code=job.code,
         array_id=job.id,
         task=task,
+        schedule_id=job.schedule_id,  # what it spends counts there
     )
 
 
 def spec_of_task(
-    spec: JobSpec, task: int, rows: Sequence[tuple[tuple[str, str], ...]] | None, due: datetime | None
+    spec: JobSpec,
+    task: int,
+    rows: Sequence[tuple[tuple[str, str], ...]] | None,
+    due: datetime | None,
+    partners: Mapping[str, str] = MappingProxyType({}),
 ) -> JobSpec:
-    """Budget and most an hour are the array's alone; of notices there is one, at the end of all."""
+    """Budget and most an hour are the array's alone; of notices there is one, at the end of all.
+
+    It waits for those of ``partners`` that leave it something: whether they have, the store is asked.
+    """
     array = spec.array
     assert array is not None, "of an array"
     own = rows[task] if rows is not None else combine(array.axes, task)
     numbers = (TASK_VARIABLE, str(task)), (TASKS_VARIABLE, str(array.count))
+    takes_from = [left.job for left in left_inputs(spec.inputs) if left.job in partners]
     return replace(
         spec,
         array=None,
         name=task_name(spec.name, task),
         env=(*spec.env, *own, *numbers),
-        after=(),
+        inputs=with_ids(spec.inputs, partners),
+        after=tuple(After(partners[array_id]) for array_id in dict.fromkeys(takes_from)),
         due_within=None,
         deadline=due,
         budget=None,
@@ -285,8 +315,17 @@ def begin_record(task: Job, now: datetime) -> EventRecord:
     return EventRecord(now, "job.submitted", task.id, None, (("name", task.spec.name),))
 
 
+async def find_table(uow: UnitOfWork, array: Job) -> str | None:
+    """The text of the table that came with it, or with its schedule. None where its job file names none."""
+    if not _spec_of(array).source:
+        return None
+    if array.schedule_id is not None:
+        return await uow.schedules.find_table(array.schedule_id) or ""
+    return await uow.jobs.find_table(array.id) or ""
+
+
 @lru_cache(8)
-def _rows_of(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+def rows_of(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
     return read_table(text)
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import structlog
 
 from autopilot.domain import events as e
-from autopilot.domain.after import After
+from autopilot.domain.after import After, paired_with, waited_for
 from autopilot.domain.inputs import left_inputs
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
@@ -34,7 +34,12 @@ async def look_for_outputs(blobs: BlobStore, jobs: Sequence[Job]) -> dict[str, b
     left out: the next tick asks again.
     """
     going_on = {job.id for job in jobs if not job.status.is_final}
-    waiting = (left.job for job in jobs if job.waits_for_jobs for left in left_inputs(job.spec.inputs))
+    waiting = (
+        left.job
+        for job in jobs
+        if job.waits_for_jobs
+        for left in left_inputs(job.spec.inputs, but=paired_with(job.spec.after))
+    )
     found: dict[str, bool] = {}
     for job_id in sorted(set(waiting) - going_on):
         try:
@@ -82,10 +87,10 @@ def judge(
     if wrong is not None:
         title = known.get(wrong.job)
         return _fail(title.name if title else wrong.job, title.status if title else None, now)
-    titles = [known[after.job] for after in job.spec.after]
+    titles = [known[after.job] for after in waited_for(job.spec.after)]
     if not all(title.status.is_final for title in titles):
         return None
-    for each in left_inputs(job.spec.inputs):
+    for each in left_inputs(job.spec.inputs, but=paired_with(job.spec.after)):
         has_left = left.get(each.job)
         if has_left is None:
             return None

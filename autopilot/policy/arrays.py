@@ -24,10 +24,11 @@ class Course(StrEnum):
     ENDED = "ended"
 
 
-def course_of(array: ArraySpec, counts: TaskCounts) -> tuple[Course, JobStatus, Reason]:
+def course_of(array: ArraySpec, counts: TaskCounts, barred: int = 0) -> tuple[Course, JobStatus, Reason]:
     """How it goes on, and the status and the reason in which it ends by that.
 
-    ``counts``: as an earlier transaction has committed them, so that no end counts that may yet be dropped.
+    ``counts``: as an earlier transaction has committed them, so that no end counts that may yet be dropped. ``barred``:
+    tasks that never begin, because what they follow has ended without success.
     """
     if counts.succeeded >= array.needed:
         course = Course.ENDED if not counts.open else Course.FINISH_ENOUGH
@@ -38,5 +39,6 @@ def course_of(array: ArraySpec, counts: TaskCounts) -> tuple[Course, JobStatus, 
     if most is not None and counts.failed + counts.excused >= most:
         course = Course.ENDED if not counts.open else Course.END_ALL
         return course, JobStatus.FAILED, Reason.TOO_MANY_FAILURES
-    is_through = not counts.open and counts.begun >= array.count
-    return Course.ENDED if is_through else Course.OPEN_MORE, JobStatus.FAILED, Reason.TASKS_FAILED
+    is_through = not counts.open and counts.begun + barred >= array.count
+    reason = Reason.DEPENDENCY_FAILED if barred else Reason.TASKS_FAILED
+    return Course.ENDED if is_through else Course.OPEN_MORE, JobStatus.FAILED, reason

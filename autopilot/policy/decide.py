@@ -17,6 +17,7 @@ from decimal import Decimal
 from math import inf
 
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, RunAgain, SaveAndStop, SetStatus
+from autopilot.domain.after import waited_for
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
@@ -61,7 +62,7 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         )
         return Decision((*others, *held[0]), (note, *held[1]))
     if job.waits_for_jobs:
-        return Decision((), (Note("after", (("jobs", len(job.spec.after)),)),))
+        return Decision((), (Note("after", (("jobs", len(waited_for(job.spec.after))),)),))
     if job.fruitless >= params.loading.max_fruitless:
         note = Note("never_started", (("launches", job.fruitless),))
         failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)

@@ -12,6 +12,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Promote, Release, RunAgain, Veto
+from autopilot.domain.after import waited_for
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, Slot
@@ -179,7 +180,7 @@ def _refusal(
         case Acquire() if job.is_array:
             return Reason.IS_ARRAY, ()
         case Acquire() if job.waits_for_jobs:
-            return Reason.WAITING_FOR_JOBS, (("jobs", len(job.spec.after)),)
+            return Reason.WAITING_FOR_JOBS, (("jobs", len(waited_for(job.spec.after))),)
         case Acquire():
             if any(isinstance(other, Acquire) for other in allowed) or not _is_free(job, action.slot, allowed):
                 return Reason.SLOT_TAKEN, (("slot", action.slot),)

@@ -118,7 +118,8 @@ class SqlJobs(SqlRepository):
         return tuple(job_id for (job_id,) in await self._sql.fetch_all(newest))
 
     async def list_open_firings(self, schedule_id: str) -> tuple[Job, ...]:
-        chosen = select(jobs).where(jobs.c.schedule_id == schedule_id, jobs.c.status.in_(_OPEN))
+        firings = (jobs.c.schedule_id == schedule_id) & jobs.c.due_at.is_not(None)
+        chosen = select(jobs).where(firings, jobs.c.status.in_(_OPEN))
         return await self._select(chosen.order_by(jobs.c.due_at))
 
     async def has_fired(self, schedule_id: str, due_at: datetime) -> bool:
@@ -158,6 +159,10 @@ class SqlJobs(SqlRepository):
     async def list_task_numbers(self, array_id: str) -> tuple[int, ...]:
         numbers = select(jobs.c.task).where(jobs.c.array_id == array_id).order_by(jobs.c.task)
         return tuple(task for (task,) in await self._sql.fetch_all(numbers))
+
+    async def list_succeeded_tasks(self, array_id: str) -> Mapping[int, str]:
+        chosen = select(jobs.c.task, jobs.c.id).where(jobs.c.array_id == array_id, jobs.c.status == JobStatus.SUCCEEDED)
+        return {task: job_id for task, job_id in await self._sql.fetch_all(chosen)}
 
     async def keep_table(self, job_id: str, text: str) -> None:
         await self._sql.append(array_tables, [{"job_id": job_id, "text": text}])

@@ -9,7 +9,7 @@ from sqlalchemy import Select, case, select
 
 from autopilot.domain.schedule import Schedule, ScheduleStatus
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import schedules
+from autopilot.store.schema import schedule_tables, schedules
 from autopilot.store.statements import SqlRepository
 
 _has_ended = schedules.c.status == ScheduleStatus.ENDED
@@ -39,6 +39,13 @@ class SqlSchedules(SqlRepository):
 
     async def list_by_ids(self, ids: Collection[str]) -> tuple[Schedule, ...]:
         return await self._select(select(schedules).where(schedules.c.id.in_(ids)))
+
+    async def keep_table(self, schedule_id: str, text: str) -> None:
+        await self._sql.append(schedule_tables, [{"schedule_id": schedule_id, "text": text}])
+
+    async def find_table(self, schedule_id: str) -> str | None:
+        chosen = select(schedule_tables.c.text).where(schedule_tables.c.schedule_id == schedule_id)
+        return next((text for (text,) in await self._sql.fetch_all(chosen)), None)
 
     async def _select(self, chosen: Any) -> tuple[Schedule, ...]:
         return tuple(record_of(Schedule, schedules, row) for row in await self._sql.fetch_all(chosen))

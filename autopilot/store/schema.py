@@ -37,7 +37,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0027"
+REVISION = "0028"
 
 metadata = MetaData(
     naming_convention={
@@ -110,6 +110,14 @@ schedules = Table(
     Index(None, "owner"),
     Index(None, "code_copy_id"),
     info={PATHS: JOB_PATHS},
+)
+
+schedule_tables = Table(
+    "schedule_tables",
+    metadata,
+    Column("schedule_id", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+    _refers("schedule_id", "schedules.id"),
 )
 
 array_tables = Table(

@@ -167,7 +167,7 @@ def _tell_why(job: Row, now: datetime) -> list[str]:
     told = [reasons.tell_stall(job, now) or words.words(job["reason"])]
     if job["reason"] == "waiting_for_jobs":
         told += reasons.tell_wait(job)
-    if job.get("schedule"):
+    if job.get("due_at"):
         told.append(f"a firing of schedule {words.plain(job['schedule'])}, due {words.moment_in_zone(job['due_at'])}")
     if main:
         how = f"{words.capacity(main['capacity_type'])} at {words.per_hour(main['bid'])}"

@@ -54,6 +54,9 @@ class WhatAStoreKeepsOfArrays:
             await work.jobs.save(a_job("first", array_id="array-1", task=3, status=JobStatus.RUNNING))
             await work.jobs.save(a_job("elsewhere", array_id="array-2", task=3))
             assert await work.jobs.list_task_numbers("array-1") == (3,)
+            assert await work.jobs.list_succeeded_tasks("array-1") == {}
+            await work.jobs.save(a_job("fifth", array_id="array-1", task=5, status=JobStatus.SUCCEEDED))
+            assert await work.jobs.list_succeeded_tasks("array-1") == {5: "fifth"}
 
     async def test_an_array_comes_back_with_its_table(self, store: Store) -> None:
         array = ArraySpec(3, (("LR", ("0.1", "x")),), "params.csv", 4, Decimal("0.9"), 2)

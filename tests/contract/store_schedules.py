@@ -84,8 +84,21 @@ class WhatAStoreKeepsOfSchedules:
             await work.jobs.save(a_job("job-000004", schedule_id="schedule-2", due_at=START))
             over = a_job("job-000005", schedule_id="schedule-1", due_at=START, status=JobStatus.CANCELLED)
             await work.jobs.save(over)
-            assert await work.jobs.list_open_firings("schedule-1") == (first, later)
+            task = a_job("job-000006", schedule_id="schedule-1", array_id="job-000001", task=0)
+            await work.jobs.save(task)
+            assert await work.jobs.list_open_firings("schedule-1") == (first, later), "a task of one is none"
             assert await work.jobs.list_open_firings("schedule-3") == ()
+
+    async def test_a_table_is_kept_with_its_schedule(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.schedules.save(a_schedule())
+            await work.schedules.keep_table("schedule-1", 'LR\n"a,\n\u00fc"\n')
+        async with store.snapshot() as work:
+            assert await work.schedules.find_table("schedule-1") == 'LR\n"a,\n\u00fc"\n'
+            assert await work.schedules.find_table("schedule-2") is None
+        with pytest.raises(ConstraintViolated):
+            async with store.transaction() as work:
+                await work.schedules.keep_table("schedule-2", "LR\n1\n")
 
     async def _fire_again(self, store: Store) -> None:
         async with store.transaction() as work:
@@ -108,5 +121,9 @@ class WhatAStoreKeepsOfSchedules:
             await work.ledger.post([an_entry("e3", "7", lease_id="lease-2", job_id="job-000002")])
             await work.ledger.post([an_entry("e4", "0.5", type=EntryType.RESERVE)])
             assert (await work.ledger.sum_schedule("schedule-1", None)).posted == Decimal("1.75")
+            task = a_job("job-000003", array_id="job-000001", task=0, schedule_id="schedule-1")
+            await work.jobs.save(replace(task, leases=(a_lease("lease-3", "job-000003"),)))
+            await work.ledger.post([an_entry("e5", "2", lease_id="lease-3", job_id="job-000003")])
+            assert (await work.ledger.sum_schedule("schedule-1", None)).posted == Decimal("3.75"), "its tasks too"
             assert (await work.ledger.sum_schedule("schedule-1", DAY + timedelta(days=1))).posted == Decimal("0.25")
             assert await work.ledger.sum_schedule("schedule-2", None) == OwnerTotals(Decimal(0), Decimal(0))

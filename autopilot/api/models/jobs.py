@@ -270,7 +270,7 @@ class Job(Answer):
     due_within_s: Seconds | None
     """Where the deadline counts from when other jobs have ended, and they have not."""
     schedule: str | None
-    """The id of the schedule of which it is a firing."""
+    """The id of the schedule of which it is a firing, or a task of one."""
     due_at: Instant | None
     """When that firing was due."""
     after: list[Predecessor]

@@ -7,6 +7,7 @@ from pydantic import Field
 from autopilot.api.models.base import Answer, Asked, Instant, Money, Query, Share
 from autopilot.api.models.jobs import LONGEST_JOB_FILE, SentCode
 from autopilot.api.models.plans import Plan
+from autopilot.domain.array import MOST_TABLE_BYTES
 from autopilot.domain.cadence import Overlap
 from autopilot.domain.job import JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
@@ -25,6 +26,8 @@ class ScheduleBody(Asked):
     plan: str = ""
     """The id of the plan that a person has confirmed, where the token asks for it."""
     code: SentCode | None = None
+    table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)
+    """The text of the table that ``[array] from`` names."""
 
 
 class SchedulesQuery(Query):

@@ -96,6 +96,10 @@ class Jobs(Protocol):
         """Of all tasks that have begun, in order."""
         ...
 
+    async def list_succeeded_tasks(self, array_id: str) -> Mapping[int, str]:
+        """Ids of the tasks of the array that have succeeded, by number."""
+        ...
+
     async def keep_table(self, job_id: str, text: str) -> None:
         """The table that came with an array, once: a row for each of its tasks."""
         ...

@@ -30,6 +30,14 @@ class Schedules(Protocol):
         """Of all, or of that owner's: newest first, ended ones included."""
         ...
 
+    async def keep_table(self, schedule_id: str, text: str) -> None:
+        """The table that came with a schedule of arrays, once: a row for each task of each firing."""
+        ...
+
+    async def find_table(self, schedule_id: str) -> str | None:
+        """None: none came with it."""
+        ...
+
     async def list_by_ids(self, ids: Collection[str]) -> tuple[Schedule, ...]:
         """In no order; what is no schedule's id is left out."""
         ...

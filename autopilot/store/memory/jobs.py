@@ -107,6 +107,10 @@ class MemoryJobs(MemoryRepository):
     async def list_task_numbers(self, array_id: str) -> tuple[int, ...]:
         return tuple(job.task for job in _tasks_of(self._access.read(), array_id) if job.task is not None)
 
+    async def list_succeeded_tasks(self, array_id: str) -> Mapping[int, str]:
+        tasks = _tasks_of(self._access.read(), array_id)
+        return {job.task: job.id for job in tasks if job.task is not None and job.status is JobStatus.SUCCEEDED}
+
     async def keep_table(self, job_id: str, text: str) -> None:
         with self._access.write() as tables:
             tables.array_tables.put(job_id, text)

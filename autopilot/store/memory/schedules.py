@@ -32,6 +32,13 @@ class MemorySchedules(MemoryRepository):
     async def list_by_ids(self, ids: Collection[str]) -> tuple[Schedule, ...]:
         return tuple(filter(None, map(self._access.read().schedules.get, dict.fromkeys(ids))))
 
+    async def keep_table(self, schedule_id: str, text: str) -> None:
+        with self._access.write() as tables:
+            tables.schedule_tables.put(schedule_id, text)
+
+    async def find_table(self, schedule_id: str) -> str | None:
+        return self._access.read().schedule_tables.get(schedule_id)
+
     def _list(self, owner: int | None) -> list[Schedule]:
         """Oldest first."""
         known = self._access.read().schedules.values()

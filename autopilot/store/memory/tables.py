@@ -52,6 +52,7 @@ class MemoryTables:
         self.notes: Rows[str, str] = rows("notes")
         self.tokens: Rows[int, Token] = rows("tokens")
         self.schedules: Rows[str, Schedule] = rows("schedules")
+        self.schedule_tables: Rows[str, str] = rows("schedule_tables")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
         self.forecasts: Rows[str, JobForecast] = rows("forecasts")
@@ -210,6 +211,8 @@ class MemoryTables:
                 self._refer(f"lease {lease.id}", self.jobs, job_id)
         for job_id in self.array_tables.changes:
             self._refer("a table", self.jobs, job_id)
+        for schedule_id in self.schedule_tables.changes:
+            self._refer("a table", self.schedules, schedule_id)
         for checkpoint in _list_written(self.checkpoints):
             self._refer(f"checkpoint {checkpoint.number}", self.jobs, checkpoint.job_id)
             self._refer(f"checkpoint {checkpoint.number}", self.leases, checkpoint.lease_id)

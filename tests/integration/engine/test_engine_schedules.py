@@ -347,3 +347,65 @@ async def test_two_daemons_fire_once(world: World) -> None:
         await uow.schedules.save(schedule)  # as if it had not seen the first one's write
         await second._look(uow, schedule.id, now)
     assert [job.due_at for job in await firings(world)] == [due]
+
+
+SWEEP = HOURLY.replace('all = "$60/month"', 'all = "$0.50"')
+
+
+async def create_array(world: World, text: str, table: str | None = None) -> dict[str, Any]:
+    body = ScheduleBody(toml=text, source="job.toml", min_probability=0.0)
+    return await world.jobs.schedules.create(Sent(text, "job.toml", table=table), body, USER)
+
+
+async def tasks_of(world: World, array: Job) -> tuple[Job, ...]:
+    async with world.store.snapshot() as uow:
+        return await uow.jobs.list_tasks(array.id, limit=100)
+
+
+async def test_each_firing_of_an_array_has_all_its_tasks(world: World) -> None:
+    world.agents.total_steps = 100
+    await world.tick()
+    with pytest.raises(UserError, match=r"the table p\.csv did not come along"):
+        await create_array(world, HOURLY + 'count = 2\n[array]\nfrom = "p.csv"\n')
+    made = await create_array(world, HOURLY + 'count = 2\n[array]\nfrom = "p.csv"\n', "LR\n0.1\n0.2\n")
+    assert made["plan"]["array"]["width"] == 2
+    for number in (1, 2):
+        to_the_hour(world)
+        await world.tick()
+        array = (await firings(world))[-1]
+        assert (len(await firings(world)), array.is_array) == (number, True)
+        world.job_id = array.id
+        ended = await world.until(lambda job: job.status.is_final, "the array is over", 300)
+        assert ended.status is JobStatus.SUCCEEDED
+        assert [dict(task.spec.env)["LR"] for task in await tasks_of(world, array)] == ["0.1", "0.2"]
+    await world.tick()
+    schedule = await find(world)
+    assert (schedule.status, schedule.fired) == (ScheduleStatus.ENDED, 2)
+    await world.until_settled()
+    async with world.store.snapshot() as uow:
+        sums = await uow.ledger.sum_schedule(schedule.id, None)
+        tasks = [task for array in await firings(world) for task in await tasks_of(world, array)]
+    assert sums.posted == sum((task.spent for task in tasks), Decimal(0)) > 0
+    assert (await world.jobs.show(tasks[0].id))["job"]["schedule"] == schedule.id
+
+
+async def test_the_budget_over_all_firings_bounds_their_tasks(world: World) -> None:
+    world.agents.total_steps = 10_000
+    await world.tick()
+    await create_array(world, SWEEP.replace('total = "$1"', 'total = "$0.50"') + "[array]\ncount = 4\nparallel = 4\n")
+    to_the_hour(world)
+    await world.tick()
+    (array,) = await firings(world)
+    world.job_id = array.id
+    await world.jobs.change(array.id, {"budget": "$50"}, least_probability=0)
+    for _ in range(400):
+        await world.tick()
+        stood = {task.status for task in await tasks_of(world, array)}
+        if stood == {JobStatus.PARKED}:
+            break
+    tasks = await tasks_of(world, array)
+    assert {(task.status, task.reason) for task in tasks} == {(JobStatus.PARKED, Reason.OVER_SCHEDULE_BUDGET)}
+    await world.until_settled()
+    async with world.store.snapshot() as uow:
+        sums = await uow.ledger.sum_schedule((await find(world)).id, None)
+    assert Decimal("0.05") < sums.posted <= Decimal("0.50"), "what four machines need to stop safely is held back"

@@ -100,6 +100,7 @@ async def fill(url: str) -> None:
         await work.forecasts.save(JobForecast("job-000001", START, *cents, START, START, START, 0.9, 1.0, 0.0, 0.5))
         await work.tokens.save(Token(1, "ci", "a" * 64, Scope.READ, False, ("hf",), START, None))
         await work.schedules.save(a_schedule())
+        await work.schedules.keep_table("schedule-1", "LR\n0.1\n")
         await work.answers.add(KeptAnswer(1000, "k", "a" * 64, START, 201, "{}"))
         await work.notices.save([PendingNotice("i", "team", "job_failed", START, "job-000001", None, "t", "x", START)])
         await work.certificates.save(Certificate("job-000001", "vastai", "account", "0.1", START, START + LASTS))

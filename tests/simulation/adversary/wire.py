@@ -6,6 +6,7 @@ Whoever calls lives on when the daemon is killed or frozen, and waits for an ans
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -100,7 +101,12 @@ class Line:
 
         def hang_up() -> None:
             pipe._is_closing = True
-            if protocol is not None:
+            if protocol is None:
+                return
+            handler = protocol._task_handler.get_coro() if protocol._task_handler else None
+            if inspect.iscoroutine(handler) and inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
+                loop.call_soon(hang_up, context=within)  # a real loop reads the end only after the handler has begun
+            else:
                 protocol.connection_lost(None)
 
         within = self._process.context.copy()

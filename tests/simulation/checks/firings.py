@@ -27,11 +27,13 @@ class Firings:
         self._told: set[tuple[str, str]] = set()
 
     def change_job(self, before: Job | None, after: Job, tables: MemoryTables) -> None:
-        if before is not None or after.schedule_id is None:
+        if before is not None or after.schedule_id is None or after.array_id is not None:
             return
         committed, what = self._ground.committed, f"job {after.id[-1]}, due {after.due_at},"
         schedule: Schedule = committed["schedules"][after.schedule_id]
-        jobs = [job for job in committed.get("jobs", {}).values() if job.schedule_id == schedule.id]
+        jobs = [
+            job for job in committed.get("jobs", {}).values() if job.array_id is None and job.schedule_id == schedule.id
+        ]
         if after.due_at in [job.due_at for job in jobs]:
             self._add_violation("S29", f"{what} is there a second time")
         if after.due_at is None or not _is_due(schedule.cadence, after):

@@ -34,6 +34,10 @@ UNDER_A_TOKEN = 0.4
 """Share of the seeds."""
 OF_ARRAYS = 0.25
 """Share of the seeds in which a job is an array."""
+FOLLOWED = 0.4
+"""Share of the seeds with an array in which another follows it task by task."""
+FIRES_ARRAYS = 0.3
+"""Share of the seeds with a schedule in which each firing is an array."""
 IN_A_ROW = 0.25
 """Share of the seeds in which jobs wait for earlier ones."""
 AGAIN_AND_AGAIN = 0.25
@@ -214,6 +218,7 @@ def draw_scenario(seed: int) -> Scenario:
     limits = Limits(day, month, D(10), 8, 3, an_hour)
     tick_s = rng.choices(*zip(*TICKS_S.items(), strict=True))[0]
     wishes = _with_array(random.Random(f"{seed}/array"), wishes)
+    wishes = _with_follower(random.Random(f"{seed}/pairs"), seed, wishes)
     wishes = _in_a_row(random.Random(f"{seed}/line"), wishes)
     wishes += _again_and_again(random.Random(f"{seed}/schedules"), seed)
     tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
@@ -257,6 +262,21 @@ def _with_array(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tu
     return [*wishes[:chosen], (moment_s, replace(wish, spec=spec)), *wishes[chosen + 1 :]]
 
 
+def _with_follower(rng: random.Random, seed: int, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:
+    """In some seeds with an array: another follows it task by task."""
+    arrays = [(begins_s, wish) for begins_s, wish in wishes if isinstance(wish, Submit) and wish.spec.array is not None]
+    if not arrays or rng.random() >= FOLLOWED:
+        return wishes
+    ((begins_s, first),) = arrays
+    array = first.spec.array
+    assert array is not None, "it was chosen so"
+    own = replace(array, parallel=rng.randint(1, 4), succeed_at=rng.choice((D(1), array.succeed_at)), max_failures=None)
+    after = (After(first.job_id, On.SAME_TASK),)
+    spec = replace(a_spec(timedelta(minutes=rng.choice((5, 20, 60)))), array=own, after=after)
+    wish = Submit(f"01JOB{seed % 10**9:09d}{3:012d}", spec)
+    return [*wishes, (begins_s + rng.uniform(1, HOUR_S), wish)]
+
+
 def _in_a_row(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:
     """In some seeds: each job but the first waits for some of those before it, one way or another."""
     if rng.random() >= IN_A_ROW:
@@ -268,7 +288,7 @@ def _in_a_row(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tupl
             named = [job_id for job_id in earlier if rng.random() < 0.7]
             after = tuple(After(job_id, rng.choice((On.OK, On.OK, On.ANY, On.FAIL))) for job_id in named)
             earlier.append(wish.job_id)
-            if after:
+            if after and not wish.spec.after:
                 wish = replace(wish, spec=_due_after(replace(wish.spec, after=after), moment_s))
         made.append((moment_s, wish))
     return made
@@ -295,6 +315,9 @@ def _again_and_again(rng: random.Random, seed: int) -> list[tuple[float, Wish]]:
         due_within=rng.choice((None, work * 2 + timedelta(hours=1))),
         schedule=cadence,
     )
+    arrays = random.Random(f"{seed}/firings of arrays")
+    if arrays.random() < FIRES_ARRAYS:
+        spec = replace(spec, array=ArraySpec(arrays.randint(2, 4), parallel=arrays.randint(1, 3)))
     begins_s = rng.uniform(60, 2 * HOUR_S)
     wishes: list[tuple[float, Wish]] = [(begins_s, Repeat(schedule_id, spec))]
     if rng.random() < 0.3:

@@ -6,7 +6,7 @@ from typing import Any
 
 from autopilot.domain.after import After
 from autopilot.domain.job import JobStatus
-from autopilot.engine import engine, predecessors
+from autopilot.engine import engine, predecessors, task_pairs
 from tests.simulation.runs.bug import Patches, bug
 
 
@@ -18,6 +18,11 @@ def _begun_early() -> Patches:
 
     judge = predecessors.judge
     return [(predecessors, "judge", early)]
+
+
+@bug("a task begins although the one of its number that it follows has not succeeded")
+def _task_begun_early() -> Patches:
+    return [(task_pairs.Pairing, "may_begin", lambda *_: True), (task_pairs.Pairing, "partners", lambda *_: {})]
 
 
 @bug("a job begins however one that it waits for has ended")

@@ -216,6 +216,16 @@ def test_what_a_job_takes_of_another_one_is_waited_for() -> None:
     assert spec.after == (After("c"), After("b")), "what it says already is not said twice"
 
 
+def test_an_array_follows_another_task_by_task() -> None:
+    follows = 'after = [{ job = "first", on = "same task" }]\n'
+    timed = f'{follows}{WORK}within = "6h"\n[array]\ncount = 3\n[inputs]\n"data" = "job:first/out"\n'
+    spec = parse(timed)
+    assert spec.after == (After("first", On.SAME_TASK),)
+    assert (spec.due_within, spec.deadline) == (None, NOW + timedelta(hours=6)), "there is no one end to count from"
+    with pytest.raises(UserError, match=r'job\.toml:1: on = "same task" is for arrays, and this job is none'):
+        parse(follows + SMALLEST)
+
+
 def with_line(section: str, line: str) -> str:
     return f"{SMALLEST}\n[{section}]\n{line}\n" if section != "resources" else f"{SMALLEST}{line}\n"
 

@@ -38,6 +38,8 @@ def test_what_is_left_out() -> None:
         "0 2 * * *", count=30, budget=Decimal(60)
     )
     assert parse("").schedule is None
+    swept = parse(CRON + "[array]\ncount = 3\n")
+    assert (swept.schedule, swept.array and swept.array.count) == (Cadence("0 2 * * *"), 3)
 
 
 @pytest.mark.parametrize(
