@@ -14,8 +14,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from autopilot.lab.demo.script import set_stage
 from autopilot.lab.demo.theatre import Theatre
+from autopilot.lab.demo.two_markets import price_out_runpod
 from tests.acceptance.stage import FINAL, a_theatre, job_text, show, submit, until
 
 KEPT = Path(__file__).parents[1] / "docs/images/page"
@@ -49,7 +49,7 @@ def main() -> int:
         return 1
     with a_theatre(markets=("vastai", "runpod"), settings=LIMITS) as theatre, sync_playwright() as playwright:
         theatre.start_market()
-        set_stage(theatre)
+        price_out_runpod(theatre)
         theatre.start_daemon()
         job = _play(theatre)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

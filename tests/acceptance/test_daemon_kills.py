@@ -60,7 +60,7 @@ def outbid(theatre: Theatre, lease: Json) -> None:
 
 
 def assert_all_is_well(theatre: Theatre, body: Json, reference: Reference) -> None:
-    failed = [check for check in checks(theatre, body["job"], None, reference) if not check.holds]
+    failed = [check for check in checks(theatre, body["job"], reference) if not check.holds]
     assert not failed, f"{failed}; events {[event['name'] for event in body['events']]}"
     asked = Counter(event["label"] for event in market_events(theatre, "create.requested"))
     made = Counter(event["label"] for event in market_events(theatre, "instance.created"))

@@ -9,8 +9,8 @@ import pytest
 from browser_world import LIMITS, Onlooker
 from playwright.sync_api import Browser, sync_playwright
 
-from autopilot.lab.demo.script import set_stage
 from autopilot.lab.demo.theatre import Theatre
+from autopilot.lab.demo.two_markets import price_out_runpod
 from tests.acceptance.stage import a_theatre
 
 
@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
 def theatre() -> Iterator[Theatre]:
     with a_theatre(markets=("vastai", "runpod"), settings=LIMITS) as made:
         made.start_market()
-        set_stage(made)
+        price_out_runpod(made)
         made.start_daemon()
         yield made
 

@@ -35,5 +35,13 @@ def demo(
         Also draw the job into this SVG file, as its page does.
     """
     from autopilot.lab.demo.main import run
+    from autopilot.lab.demo.two_markets import TWO_MARKETS
 
-    return run(keep=keep, seed=seed, plain=plain or not sys.stdout.isatty(), picture=picture, job_picture=job_picture)
+    return run(
+        TWO_MARKETS,
+        keep=keep,
+        seed=seed,
+        plain=plain or not sys.stdout.isatty(),
+        picture=picture,
+        job_picture=job_picture,
+    )

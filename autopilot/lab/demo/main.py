@@ -8,25 +8,26 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopilot.cli import money_views, story, text
+from autopilot.cli import money_views, text
 from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
+from autopilot.cli.story import IMPLIED, tell, tell_all
 from autopilot.config.paths import packaged_config
-from autopilot.lab.demo.script import Script, set_stage
+from autopilot.lab.demo.script import DemoCheck, DemoEnd, Script, Story, Struck
 from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.demo.verdict import DemoCheck, Reference, checks, two_markets
+from autopilot.lab.demo.verdict import Reference, all_answered, checks
 from autopilot.lab.demo.view import LiveView, PlainView, View
 from autopilot.web.picture import write_picture
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-SPEED = 60.0
 STEPS = 24_000
 LOOK_EVERY_S = 0.25
 GIVE_UP_AFTER_S = 300.0
@@ -35,15 +36,17 @@ UNTOLD = ("checkpoint.verified", "lease.settled")
 FINAL = ("succeeded", "failed", "cancelled")
 
 
-def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_picture: Path | None = None) -> int:
-    """Play the demo; 0 only if every check holds.
+def run(
+    story: Story, *, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_picture: Path | None = None
+) -> int:
+    """Play that story; 0 only if every check holds.
 
     ``picture``: also write the end as an SVG file. ``job_picture``: and the job, as its page draws it.
     """
     # Without this a SIGTERM would end the demo and leave its daemon and its market running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     root = Path(tempfile.mkdtemp(prefix="autopilot-demo-"))
-    theatre = Theatre(root, seed=seed, speed=SPEED, markets=("vastai", "runpod"))
+    theatre = Theatre(root, seed=seed, speed=story.speed, markets=story.markets)
     reference_dir = root / "reference"
     reference_dir.mkdir()
     reference = Reference(reference_dir, STEPS)
@@ -52,15 +55,16 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_
     view: View = PlainView(out.print) if plain else LiveView(out)
     try:
         try:
-            view.say(f"sandbox markets and daemon start on a clock {SPEED:g} times as fast ({root})")
+            view.say(f"sandbox markets and daemon start on a clock {story.speed:g} times as fast ({root})")
             theatre.start_market()
-            set_stage(theatre)
+            story.set_stage(theatre)
             theatre.start_daemon()
-            body, strikes, unanswered = _play(theatre, view)
+            body, struck, unanswered = _play(story, theatre, view)
         finally:
             view.close()
-        results = [*checks(theatre, body["job"], unanswered, reference), two_markets(body["leases"])]
-        ending = _tell(theatre, body, strikes, results)
+        results = [all_answered(struck, unanswered), *checks(theatre, body["job"], reference)]
+        results += [check(DemoEnd(theatre, body, struck)) for check in story.checks]
+        ending = _tell(theatre, body, struck, results)
         out.print(ending, f"took {time.monotonic() - began:.0f} s", sep="\n")
         if picture is not None:
             _draw(picture, ending)
@@ -76,46 +80,41 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_
             shutil.rmtree(root, ignore_errors=True)
 
 
-Strike = tuple[datetime, str]
-"""When an act began, in market time, and its title."""
-
-
-def _play(theatre: Theatre, view: View) -> tuple[Json, list[Strike], str | None]:
+def _play(story: Story, theatre: Theatre, view: View) -> tuple[Json, tuple[Struck, ...], str | None]:
     """Submit the job, play the acts, wait for the end and the first complete bills.
 
-    Returns the job, the strikes, and what went unanswered.
+    Returns the job, the acts that were begun, and what went unanswered.
     """
-    job_file = packaged_config().parent / "jobs" / "demo.toml"
+    job_file = packaged_config().parent / "jobs" / f"{story.job}.toml"
     wish = {"toml": job_file.read_text(), "source": job_file.name, "dry_run": False}
     submitted = theatre.client.post("/v1/jobs", wish)
     reference = submitted["job"]["id"]
     began = datetime.fromisoformat(submitted["job"]["submitted_at"])
-    script = Script(theatre)
-    seq, strikes = 0, list[Strike]()
+    script = Script(theatre, story.acts)
+    seq = 0
     give_up = time.monotonic() + GIVE_UP_AFTER_S
     while True:
         body = theatre.client.get(job_path(reference))
         for event in body["events"]:
             if event["seq"] > seq:
                 seq = event["seq"]
-                if event["name"] not in story.IMPLIED:
-                    view.say(f"{_since(event['at'], began)}  {story.tell(event)}")
+                if event["name"] not in IMPLIED:
+                    view.say(f"{_since(event['at'], began)}  {tell(event)}")
         view.show(body, _winning_bid(theatre, body["job"]["main"]))
-        now = theatre.client.market_now()
-        act = script.play(body)
+        act = script.play(body, theatre.client.market_now())
         if act is not None:
-            strikes.append((now, act.title))
             view.say(f"         ⚡ {act.title}")
         if body["job"]["status"] in FINAL and theatre.client.get("/v1/status")["unbilled_leases"] == 0:
             open_leases = [lease for lease in body["leases"] if lease["state"] not in ("gone", "abandoned")]
             if not open_leases:
                 break
         if time.monotonic() > give_up:
-            return body, strikes, "the demo took too long"
+            return body, script.struck, "the demo took too long"
         time.sleep(LOOK_EVERY_S)
     if not script.is_over or not script.is_answered(body):
-        return body, strikes, f"the last blow was: {strikes[-1][1] if strikes else 'none'}"
-    return body, strikes, None
+        last = script.struck[-1].act.title if script.struck else "none"
+        return body, script.struck, f"the last blow was: {last}"
+    return body, script.struck, None
 
 
 def _since(at: str, began: datetime) -> str:
@@ -125,7 +124,7 @@ def _since(at: str, began: datetime) -> str:
 
 
 def _winning_bid(theatre: Theatre, lease: Json | None) -> Decimal | None:
-    """What a bid must beat on the lease's machine now; None when no bid would, or when it cannot be told."""
+    """What a bid must beat on the lease's machine now; None when no bid would, or when it cannot be story."""
     if lease is None or lease["provider"] != "vastai":
         return None
     machine = next(m for m in theatre.emu("machines")["machines"] if str(m["machine_id"]) == lease["machine_id"])
@@ -135,7 +134,7 @@ def _winning_bid(theatre: Theatre, lease: Json | None) -> Decimal | None:
     return max([Decimal(machine["floor"]), *(Decimal(bid) for bid in rivals)])
 
 
-def _tell(theatre: Theatre, body: Json, strikes: list[Strike], results: list[DemoCheck]) -> RenderableType:
+def _tell(theatre: Theatre, body: Json, struck: Sequence[Struck], results: list[DemoCheck]) -> RenderableType:
     """What holds and what was saved, then how it came to that."""
     from rich.console import Group
     from rich.rule import Rule
@@ -147,7 +146,7 @@ def _tell(theatre: Theatre, body: Json, strikes: list[Strike], results: list[Dem
         Text(f"$ {_savings(body['spend'])}", style="bold green"),
         "",
         Rule("what happened (hours and minutes of market time)", align="left"),
-        _story(body, strikes),
+        _story(body, struck),
         "",
         Rule("what it cost, machine by machine", align="left"),
         money_views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"),
@@ -155,17 +154,15 @@ def _tell(theatre: Theatre, body: Json, strikes: list[Strike], results: list[Dem
     )
 
 
-def _story(body: Json, strikes: list[Strike]) -> RenderableType:
+def _story(body: Json, struck: Sequence[Struck]) -> RenderableType:
     """Each blow, and below it what the daemon did about it."""
     from rich.table import Table
     from rich.text import Text
 
     began = datetime.fromisoformat(body["job"]["submitted_at"])
-    told = [event for event in body["events"] if event["name"] not in UNTOLD]
-    rows = [(at, "", Text(f"⚡ {title}", style="yellow")) for at, title in strikes]
-    rows += [
-        (datetime.fromisoformat(line.at), _since(line.at, began), Text(str(line))) for line in story.tell_all(told)
-    ]
+    events = [event for event in body["events"] if event["name"] not in UNTOLD]
+    rows = [(each.at, "", Text(f"⚡ {each.act.title}", style="yellow")) for each in struck]
+    rows += [(datetime.fromisoformat(line.at), _since(line.at, began), Text(str(line))) for line in tell_all(events)]
     table = Table.grid(padding=(0, 1))
     for _, since, what in sorted(rows, key=lambda row: row[0]):
         table.add_row(since, what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,18 +12,12 @@ from tempfile import TemporaryDirectory
 from autopilot.agent.unpack import unpack
 from autopilot.cli.client import Json
 from autopilot.domain.money import CENT, ZERO
+from autopilot.lab.demo.script import DemoCheck, DemoEnd, Struck
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.mailbox.keys import verified_key
 from autopilot.mailbox.reading import parse_manifest
 
 TRAINER = Path(__file__).parents[1] / "sandbox" / "images" / "demo" / "opt" / "demo" / "train.py"
-
-
-@dataclass(frozen=True)
-class DemoCheck:
-    what: str
-    holds: bool
-    detail: str
 
 
 class Reference:
@@ -58,17 +52,20 @@ class Reference:
             self._process.communicate()
 
 
-def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Reference) -> list[DemoCheck]:
-    """All of them, whatever the first ones say."""
+def checks(theatre: Theatre, job: Json, reference: Reference) -> list[DemoCheck]:
+    """What must hold of any job, whatever befell it: all of them, whatever the first ones say."""
     return [
         DemoCheck("the job succeeded", job["status"] == "succeeded", f"{job['reason']}, step {job['step']:,}"),
-        DemoCheck(
-            "every blow was answered", unanswered is None, unanswered or "outbid, displaced, lost answer, lost host"
-        ),
         _model(theatre, job, reference),
         _nothing_left(theatre),
         match_books(theatre),
     ]
+
+
+def all_answered(struck: Sequence[Struck], unanswered: str | None) -> DemoCheck:
+    """``unanswered``: what was not, in words."""
+    names = ", ".join(each.act.name for each in struck)
+    return DemoCheck("every blow was answered", unanswered is None, unanswered or names)
 
 
 def _model(theatre: Theatre, job: Json, reference: Reference) -> DemoCheck:
@@ -102,10 +99,16 @@ def _nothing_left(theatre: Theatre) -> DemoCheck:
     return DemoCheck("no machine is left at the markets", not left, detail)
 
 
-def two_markets(leases: list[Json]) -> DemoCheck:
-    used = [lease["provider"] for lease in leases if Decimal(lease["posted"]) > CENT]
-    detail = f"began on {used[0]}, ended on {used[-1]}" if used else "it ran nowhere"
-    return DemoCheck("the job moved from one market to the other", len(set(used)) > 1, detail)
+def moved_between(first: str, last: str) -> Callable[[DemoEnd], DemoCheck]:
+    """The job began on the one market and ended on the other."""
+
+    def check(ending: DemoEnd) -> DemoCheck:
+        used = [lease["provider"] for lease in ending.body["leases"] if Decimal(lease["posted"]) > CENT]
+        detail = f"began on {used[0]}, ended on {used[-1]}" if used else "it ran nowhere"
+        holds = bool(used) and (used[0], used[-1]) == (first, last)
+        return DemoCheck("the job moved from one market to the other", holds, detail)
+
+    return check
 
 
 def match_books(theatre: Theatre) -> DemoCheck:

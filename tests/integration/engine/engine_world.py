@@ -113,6 +113,7 @@ class World:
         """A new daemon on whatever the last one left in store, blobs and market."""
         self.store = await open_store(self.ledger_url)
         self.provider = self.connect()
+        self.others = self.connect_others()
         config = EngineConfig(
             INSTALL_ID,
             self.limits,
@@ -125,7 +126,7 @@ class World:
         store = self.wrap(self.store)
         self.engine = Engine(
             config,
-            {self.provider.name: self.provider},
+            {each.name: each for each in (self.provider, *self.others)},
             store,
             self.blobs,
             bootstrap,
@@ -150,9 +151,14 @@ class World:
         settings = {"base_url": self.sandbox.url, "api_key": self.api_key, "timeout_s": self.timeout_s}
         return plugin.connect(settings, self.clock)
 
+    def connect_others(self) -> tuple[Provider, ...]:
+        """Markets of the daemon besides ``provider``."""
+        return ()
+
     async def stop(self) -> None:
         await self.engine.calls.settle_for(10)
-        await self.provider.close()
+        for each in (self.provider, *self.others):
+            await each.close()
         await self.store.close()
 
     async def restart(self) -> None:
