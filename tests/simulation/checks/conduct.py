@@ -17,7 +17,7 @@ from tests.simulation.markets.market import SimulatedMarket
 from tests.simulation.product.blobs import Objects
 from tests.simulation.virtual.clock import at
 
-POOLED = ("runpod", "mithril")
+POOLED = ("runpod", "mithril", "nebius")
 """Markets whose machines stand for many."""
 CHECKED_EVERY_S = 60.0
 AVOIDED_S = 7 * 3600.0

@@ -14,9 +14,6 @@ from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import to_nano
-from autopilot.providers.mithril import pacing as mithril_pacing
-from autopilot.providers.runpod import pacing as runpod_pacing
-from autopilot.providers.vastai import pacing as vastai_pacing
 from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.checks.allowances import Allowances
 from tests.simulation.checks.arrays import Arrays
@@ -25,7 +22,9 @@ from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
 from tests.simulation.checks.dependants import Dependants
 from tests.simulation.checks.firings import Firings
 from tests.simulation.checks.holds import Holds
+from tests.simulation.checks.leftovers import Leftovers
 from tests.simulation.checks.notices import Notices
+from tests.simulation.checks.pacing import Pacing
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
 from tests.simulation.ground.machines import REUSED_LABEL, Box, State
@@ -71,7 +70,7 @@ CHECKERS = {
     "S33": "what the tasks of a machine have cost adds up to what is posted for it",
     "S34": "a machine that failed a task at once, or two in a row, gets no more",
     "S35": "a notice is obeyed for as long as it stands: what was there is saved in time, and nothing stops after it",
-    "S36": "what a market keeps for a machine beside it is gone once the lease is",
+    "S36": "what a market keeps for a machine beside it is gone once the lease is, or is looked for and found",
     "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -99,20 +98,6 @@ SLOW_END_S = 1800.0
 """Beyond that, where its market does not carry out what it asks for."""
 STAGES = ("setting_up", "restoring")
 """Of getting ready for the command."""
-_PACED_VASTAI = {
-    "list": vastai_pacing.Family.LIST,
-    "show": vastai_pacing.Family.SHOW,
-    "destroy": vastai_pacing.Family.DESTROY,
-    "create": vastai_pacing.Family.CREATE,
-    "bid": vastai_pacing.Family.BID,
-}
-_PACED_MITHRIL = {
-    "create": mithril_pacing.Family.CREATE,
-    "bid": mithril_pacing.Family.CHANGE,
-    "destroy": mithril_pacing.Family.CHANGE,
-    "list": mithril_pacing.Family.LIST,
-    "offers": mithril_pacing.Family.PRICE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +116,6 @@ class Invariants:
         self.transitions: Counter[tuple[LeaseState, LeaseState]] = Counter()
         self.arrivals: Counter[str] = Counter()
         """Creates that arrived, by label."""
-        self._last_call: dict[tuple[str, str], tuple[object, float]] = {}
         self._looked_s: dict[str, float] = {}
         """By machine: when the daemon last asked for it alone."""
         self._unwanted_s: dict[str, float] = {}
@@ -148,6 +132,8 @@ class Invariants:
         """By id: when, and by which of the daemon's lives."""
         self._creates: dict[str, list[tuple[float, str]]] = defaultdict(list)
         """By job: when one was sent, and its label."""
+        self._pacing = Pacing(ground, self.add_violation)
+        self._leftovers = Leftovers(ground, markets, self._unless_old)
         self._bids = Bids(ground, markets, self._unless_old)
         self._dependants = Dependants(ground, self._unless_old)
         self._conduct = Conduct(ground, markets, objects, self._unless_old, self._dependants.is_held_up)
@@ -205,6 +191,8 @@ class Invariants:
         ground = self.ground
         if asked.kind == "create":
             self._create_arrived(provider, asked)
+        if asked.kind in ("drop_cap", "drop_disk"):
+            self._dropped(provider, asked)
         if asked.kind in ("bid", "start", "stop", "destroy"):
             box = self._markets[provider].boxes.get(asked.box_id)
             if box is not None and not is_ours(box.label, INSTALL_ID) and not (asked.by_agent or self._is_news(box)):
@@ -212,7 +200,19 @@ class Invariants:
         if asked.kind == "show" and not asked.by_agent:
             self._looked_s[f"{provider}/{asked.box_id}"] = ground.now_s
         if not asked.by_agent and not is_late:
-            self._paced(provider, asked, client)
+            self._pacing.arrive(provider, asked, client)
+
+    def _dropped(self, provider: str, asked: Request) -> None:
+        """What belongs to a machine, and is told to go beside it."""
+        market = self._markets[provider]
+        kept = market.kept.get(asked.box_id)
+        if kept is None:
+            return
+        box = market.boxes.get(kept.box_id)
+        if not is_ours(kept.label, INSTALL_ID) and (box is None or not self._is_news(box)):
+            self.add_violation("S4", f"{asked.kind} of {asked.box_id}, labelled {kept.label!r}")
+        if box is not None and box.destroy_sent_s is None and market.needs(box, asked.box_id):
+            self.add_violation("S4", f"{asked.kind} of {asked.box_id}, which {box.key} needs")
 
     def _is_news(self, box: Box) -> bool:
         """Whether it was ours, or its id was, and no list need have told yet that this is over."""
@@ -243,22 +243,6 @@ class Invariants:
         self._destroys[box_id] = [*lately, (now_s, life)]
         if len(lately) >= MOST_DESTROYS_IN_10_MINUTES:
             self.add_violation("S12", f"{len(lately) + 1} destroys of {box_id} in ten minutes")
-
-    def _paced(self, provider: str, asked: Request, client: object) -> None:
-        now_s = self.ground.now_s
-        if provider == "vastai":
-            family = _PACED_VASTAI.get(asked.kind)
-            least_s = vastai_pacing.INTERVAL_S[family] if family is not None else 0.0
-        elif provider == "mithril":
-            paced = _PACED_MITHRIL.get(asked.kind)
-            least_s = mithril_pacing.INTERVAL_S[paced] if paced is not None else 0.0
-        else:
-            least_s = runpod_pacing.INTERVAL_S[runpod_pacing.Family.CREATE] if asked.kind == "create" else 0.0
-        key = provider, asked.kind
-        before = self._last_call.get(key)
-        self._last_call[key] = client, now_s
-        if before is not None and before[0] is client and now_s - before[1] < least_s - 0.001:
-            self.add_violation("S12", f"{asked.kind} at {provider} after {now_s - before[1]:.2f} s")
 
     # --- in the ledger
 
@@ -315,15 +299,7 @@ class Invariants:
             box = self._markets[after.provider].boxes.get(after.instance_id or "")
             if box is not None and box.label == after.label and box.back_s <= self._looked_s.get(box.key, 0.0):
                 self.add_violation("S5", f"lease {after.id} is gone, but {box.key} is {box.state.value}")
-            for what in self.kept_for(after.provider, after.label, after.instance_id):
-                self.add_violation("S36", f"lease {after.id} is gone, and the market keeps its {what}")
-
-    def kept_for(self, provider: str, label: str, box_id: str | None) -> list[str]:
-        """What the market has beside that machine, and for it; nothing of machines that are there again."""
-        there = self._markets[provider].boxes.get(box_id or "")
-        kept = self._markets[provider].kept.values()
-        is_back = there is not None and there.back_s > 0
-        return [] if is_back else [each.what for each in kept if each.box_id == box_id and each.label == label]
+            self._leftovers.end(after)
 
     def _intended(self, lease: Lease) -> None:
         if self.ground.is_unreadable(lease.provider):
@@ -424,6 +400,7 @@ class Invariants:
         self._allowances.look()
         self._firings.look()
         self._arrays.look()
+        self._leftovers.look()
         self._machines()
         self._unready()
         self._check_destroys()

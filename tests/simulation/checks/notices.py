@@ -22,6 +22,8 @@ class _Given:
     """Seconds of work that were done."""
     epoch: int
     agent: object
+    is_saving: bool
+    """A checkpoint of before was on its way."""
 
 
 class Notices:
@@ -37,7 +39,9 @@ class Notices:
         if box.key in self._given or box.agent is None or not box.agent.is_at_work or box.state is not State.RUNNING:
             return
         agent = box.agent
-        self._given[box.key] = _Given(self._ground.now_s, agent.step(), agent.machine.epoch, agent)
+        machine = agent.machine
+        is_saving = "checkpoint" in machine.tasks
+        self._given[box.key] = _Given(self._ground.now_s, agent.step(), machine.epoch, agent, is_saving)
 
     def end(self, box: Box) -> None:
         self._given.pop(box.key, None)
@@ -57,6 +61,11 @@ class Notices:
         if not ground.was_fit(FIT_S) or ground.faults.has_struck("K1", box.id, given.at_s - FIT_S, ground.now_s):
             return
         agent, saved = box.agent, box.disk.sent
+        if box.signal is None:
+            # A minute, and no file that tells of it: what is on its disk, which is kept, has to do.
+            if given.is_saving or box.slowness > 1:
+                return
+            saved = box.disk.snapshot
         if agent is not given.agent or agent is None or agent.machine.epoch != given.epoch or box.is_suspended:
             return
         if box.disk.owner != box.job_id or (saved is not None and saved[0] != given.epoch):

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from autopilot.agent.shipped.machine import Machine
 from tests.simulation.ground.books import Meter
 
+VIRTUAL = frozenset({"mithril", "nebius"})
+"""Markets whose machines are virtual, and that have no bill."""
 REUSED_LABEL = "others-again"
 """Of a machine that got an id of ours anew."""
 
@@ -79,6 +81,8 @@ class Agent(Protocol):
     def step(self) -> int: ...
 
     def power_off(self) -> None: ...
+
+    def shut_down(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

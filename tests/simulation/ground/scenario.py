@@ -44,6 +44,10 @@ AGAIN_AND_AGAIN = 0.25
 """Share of the seeds with a schedule."""
 WITH_AN_AUCTION = 0.3
 """Share of the seeds in which a market of virtual machines stands in one of the others' place."""
+UNDER_A_CAP = 0.25
+"""Share of the seeds in which a market of virtual machines under caps is open."""
+CAPPED_NAME = "nebius 622"
+"""Of the generator that chooses these: by this one the seeds that the catalogue names play as they did before."""
 D = Decimal
 
 
@@ -223,6 +227,7 @@ def draw_scenario(seed: int) -> Scenario:
     wishes += _again_and_again(random.Random(f"{seed}/schedules"), seed)
     tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
     markets, wishes = _at_an_auction(random.Random(f"{seed}/markets"), wishes)
+    markets, wishes = _under_a_cap(random.Random(f"{seed}/{CAPPED_NAME}"), markets, wishes)
     return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens, markets=markets)
 
 
@@ -233,13 +238,29 @@ def _at_an_auction(
     if rng.random() >= WITH_AN_AUCTION:
         return TWO_MARKETS, wishes
     markets = rng.choice((("vastai", "mithril"), ("mithril", "runpod"), ("mithril", "runpod")))
+    return markets, _bounded(rng, wishes)
+
+
+def _under_a_cap(
+    rng: random.Random, markets: tuple[str, ...], wishes: list[tuple[float, Wish]]
+) -> tuple[tuple[str, ...], list[tuple[float, Wish]]]:
+    """In some seeds: caps, in the place of another market, or as a third beside an auction."""
+    if rng.random() >= UNDER_A_CAP:
+        return markets, wishes
+    if "mithril" in markets:
+        return (*markets, "nebius"), wishes
+    return rng.choice((("vastai", "nebius"), ("nebius", "runpod"), ("nebius", "runpod"))), _bounded(rng, wishes)
+
+
+def _bounded(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:
+    """Most of the jobs say what they pay at most."""
     bounded: list[tuple[float, Wish]] = []
     for moment_s, wish in wishes:
         if isinstance(wish, Submit | Repeat):
             most = rng.choice((D("0.25"), D("0.40"), D("0.60"), None))
             wish = replace(wish, spec=replace(wish.spec, max_bid=most))
         bounded.append((moment_s, wish))
-    return markets, bounded
+    return bounded
 
 
 def _with_array(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:
@@ -381,6 +402,15 @@ def draw_pools(rng: random.Random) -> list[Host]:
         machine_id, room = f"us-sim{number + 1}-a/it_{number + 1}", rng.choice((2, 4, 8))
         pools.append(Host(machine_id, "", GPU, floor, floor * 3, D(0), D(0), room=room))
     return pools
+
+
+def draw_capped(rng: random.Random) -> list[Host]:
+    """Of Nebius: kinds of machine in a region; two of them are sold in one project."""
+    found = []
+    for place in ("eu-sim1/gpu-rtx4090", "eu-sim1/gpu-rtx4090-a", "us-sim1/gpu-rtx4090"):
+        floor, room = D(rng.randint(50, 220)) / 1000, rng.choice((2, 4, 8))
+        found.append(Host(f"{place}/1gpu-16vcpu-64gb", "", GPU, floor, floor * 3, D("0.072"), D(0), room=room))
+    return found
 
 
 def draw_hosts(rng: random.Random) -> tuple[list[Host], list[Host]]:

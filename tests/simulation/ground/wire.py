@@ -29,6 +29,8 @@ class Request:
     by_agent: bool = False
     is_look: bool = False
     """A part of a look at one machine: nobody takes its answer for the list."""
+    part: str = ""
+    """Of a list of all machines that is put together from several, the one that this is."""
 
     @property
     def page(self) -> str:
@@ -38,10 +40,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """An answer as it goes over the wire."""
+    """An answer as it goes over the wire. ``message``: of a market that has a form of its own for it."""
 
     status: int
     text: str
+    message: Any = None
 
 
 def raw(status: int, body: object) -> Raw:

@@ -302,6 +302,13 @@ class SimulatedMarket:
         box.wanted = True
         self.consider(box)
 
+    def needs(self, box: Box, kept_id: str) -> bool:
+        """Whether the machine cannot do without that which the market keeps."""
+        return False
+
+    def power_off(self, box: Box) -> None:
+        """What runs on the machine has switched it off. Its market does not mind, and bills it."""
+
     def vanish(self, box: Box, for_s: float) -> None:
         """Its host is cut off; the run on it goes on, and nothing bills until it is back."""
         if box.state is not State.RUNNING:

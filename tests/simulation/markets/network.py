@@ -1,7 +1,7 @@
 """Between the daemon and the markets: a request takes time to arrive, takes effect, and its answer takes time to come.
 
 Whoever dies meanwhile, what is on its way arrives. Bursts, refusals and losses happen here, what a market itself does
-wrong in ``vastai``, ``runpod`` and ``mithril``.
+wrong in ``vastai``, ``runpod``, ``mithril`` and ``nebius``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from autopilot.providers.reading import NoReply, Reply
 from autopilot.providers.runpod.reply import Fault, fault_in_text
 from autopilot.providers.runpod.sdk import SdkRefused
 from tests.simulation.ground.ground import Ground
+from tests.simulation.ground.machines import Box
 from tests.simulation.ground.wire import UNAUTHORISED, Raw, Request, tear
 from tests.simulation.markets import mithril, runpod, vastai
 from tests.simulation.markets.market import SimulatedMarket
@@ -27,12 +28,18 @@ _MORE = ('"next_token": "', '"next_cursor": "')
 """In a page of a list that is not its last."""
 LOOK_S = 10.0
 """A look at one machine, which begins with its bid, takes no longer; the next list begins later."""
-LOOKS = frozenset({"list", "show", mithril.MACHINES})
+LOOKS = frozenset({"list", "show", "vms", mithril.MACHINES})
 """At machines."""
-CHANGES = frozenset({"create", "bid", "start", "stop", "destroy"})
+CHANGES = frozenset({"create", "bid", "start", "stop", "destroy", "make_cap", "drop_cap", "drop_disk"})
 
 
-Answerer = vastai.Vastai | runpod.Runpod | mithril.Mithril
+class Answerer(Protocol):
+    """A market's side of the wire."""
+
+    @property
+    def market(self) -> SimulatedMarket: ...
+
+    def answer(self, asked: Request) -> Raw: ...
 
 
 class Lost(Exception):
@@ -79,7 +86,21 @@ class Connection:
             self._carry(asked, answer, there_s)
         return answer
 
+    def power_off(self, box: Box) -> None:
+        """What runs on the machine has switched it off."""
+        self._market.power_off(box)
+
+    def begin_list(self) -> None:
+        """Of all machines, from its several parts."""
+        self.ground.read_again(self.provider, "")
+
+    def end_list(self) -> None:
+        if not self.ground.is_unreadable(self.provider):
+            self.ground.check.read_list(self.provider)
+
     def _unreadable(self, asked: Request) -> None:
+        if asked.part:
+            self.ground.spoil(self.provider, asked.part)
         if asked.kind in ("list", mithril.MACHINES) and not asked.is_look:
             self.ground.spoil(self.provider, asked.page if asked.kind == "list" else mithril.MACHINES)
 
@@ -93,7 +114,7 @@ class Connection:
     def _carry(self, asked: Request, answer: asyncio.Future[Raw], there_s: float) -> None:
         faults, loop = self.ground.faults, self.ground.loop
         is_lost = False
-        if asked.kind == "create":
+        if asked.kind in ("create", "make_cap"):
             if faults.hits("A4"):
                 loop.after(TIMEOUT_S, _fail, answer, Lost("no answer in time", timed_out=True))
                 loop.after(TIMEOUT_S + faults.rng("A4").uniform(1, 900), self._arrive, asked, answer, "late")
@@ -102,7 +123,7 @@ class Connection:
                 loop.after(there_s, self._arrive, asked, answer, "500")
                 return
             is_lost = faults.hits("A2")
-        elif asked.kind == "destroy":
+        elif asked.kind in ("destroy", "drop_cap", "drop_disk"):
             is_lost = faults.hits("D3")
         loop.after(there_s, self._arrive, asked, answer, "lost" if is_lost else "")
 
@@ -111,7 +132,9 @@ class Connection:
         ground.version += asked.kind in CHANGES
         ground.check.receive_request(self.provider, asked, client=self, is_late=fate == "late")
         ground.is_landing_late = fate == "late"
-        if asked.kind == "list":
+        if asked.part:
+            ground.read_again(self.provider, asked.part)
+        elif asked.kind == "list":
             ground.read_again(self.provider, asked.page)
         elif asked.kind == mithril.MACHINES and not (asked.page or asked.is_look):
             ground.read_again(self.provider, mithril.MACHINES)

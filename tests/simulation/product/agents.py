@@ -19,7 +19,7 @@ from autopilot.agent.shipped.states import ABILITIES, EXPIRED, SERVING
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import BYTES_PER_GB
 from tests.simulation.ground.ground import Ground
-from tests.simulation.ground.machines import Box, State
+from tests.simulation.ground.machines import VIRTUAL, Box, State
 from tests.simulation.ground.wire import Raw, Request
 from tests.simulation.markets.network import Connection
 from tests.simulation.product.blobs import INDEX, NoRoom, ObjectRefused, Objects, Stored, a_part, stored
@@ -44,6 +44,8 @@ class Host(Protocol):
 
     def power_off(self) -> None: ...
 
+    def shut_down(self) -> None: ...
+
 
 class SimAgent:
     """From one boot to the end of it."""
@@ -67,7 +69,7 @@ class SimAgent:
         self.first_url = orders_url
         self.host: Host | None = None
         # A virtual machine's container has no name of its market's.
-        instance = "" if box.provider == "mithril" else box.id
+        instance = "" if box.provider in VIRTUAL else box.id
         self.machine = Machine(ground.now_s, self.memory, instance=instance)
         # As the daemon gave it, whatever the machine makes of it; only the first boot has one of its own.
         given_s = ground.permit_ttl_s if self.memory["boot"] == 1 else BOOT_GRACE_S
@@ -95,6 +97,11 @@ class SimAgent:
             self.timer.cancel()
         if self._liar is not None and self.box.is_gone:
             self._liar.haunt()
+
+    def shut_down(self) -> None:
+        """The machine is told to go."""
+        if self.host is not None:
+            self.host.shut_down()
 
     def take_notice(self) -> None:
         """The machine may be taken away soon."""

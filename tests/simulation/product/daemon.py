@@ -95,7 +95,7 @@ class Daemon:
         ground.loop.start(self.life.process, self._run())
 
     def _adapters(self, connections: Mapping[str, Connection]) -> dict[str, Provider]:
-        makers = {"vastai": self._vastai, "runpod": self._runpod, "mithril": self._mithril}
+        makers = {"vastai": self._vastai, "runpod": self._runpod, "mithril": self._mithril, "nebius": self._nebius}
         return {name: makers[name](connection) for name, connection in connections.items()}
 
     def _vastai(self, connection: Connection) -> Provider:
@@ -109,6 +109,12 @@ class Daemon:
     def _mithril(self, connection: Connection) -> Provider:
         settings = MithrilSettings(api_key=SecretStr(SENTINEL_KEY), project=PROJECT, ssh_key=SSH_KEY)
         return MithrilProvider(settings, MithrilClient(MithrilTransport(connection), self.clock), self.clock)
+
+    def _nebius(self, connection: Connection) -> Provider:
+        # The vendor's SDK takes a second to load.
+        from tests.simulation.product.nebius import connect_nebius
+
+        return connect_nebius(connection, self.clock, SENTINEL_KEY)
 
     def _fenced(self) -> Mapping[str, Provider]:
         """As one on a server speaks to them; a create of the leader before it may still land."""

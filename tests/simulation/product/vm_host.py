@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 from autopilot.host.shipped.host import RETRY_FIRST_S, RETRY_MOST_S
-from autopilot.host.shipped.notices import LAST_GRACE_S, Signal
+from autopilot.host.shipped.notices import LAST_GRACE_S, STOP_GRACE_S, Signal
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box, State
 from tests.simulation.markets.network import Connection
@@ -28,6 +28,7 @@ class VmHost:
         self.ground = ground
         self.box = box
         self._parts = objects, connection, orders_url, rng
+        self._connection = connection
         self._boot_s = box.started_s
         self._signal = Signal(1.0)
         self._is_held = False
@@ -45,10 +46,18 @@ class VmHost:
         return agent
 
     def power_off(self) -> None:
-        """The guest is off. The market takes its machine for running, and bills it."""
+        """The guest is off. What its machine costs from now on is up to the market."""
         self._is_off = True
         self._agent.power_off()
         self.ground.trace("guest off", self.box.key)
+        self._connection.power_off(self.box)
+
+    def shut_down(self) -> None:
+        """The machine is told to go: the agent saves within what is left."""
+        if self._is_off or self.box.is_suspended:
+            return
+        self._is_off = True
+        self._agent.quit(STOP_GRACE_S - 4)
 
     def _look(self) -> None:
         box = self.box

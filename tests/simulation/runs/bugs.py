@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from tests.simulation.runs import (
     planted,
     planted_arrays,
+    planted_caps,
     planted_hosts,
     planted_order,
     planted_schedules,
@@ -20,7 +21,7 @@ from tests.simulation.runs.bug import Bug
 
 BUGS: dict[str, Bug] = {
     found.name: found
-    for module in (planted, planted_hosts, planted_order, planted_schedules, planted_arrays, planted_vms)
+    for module in (planted, planted_hosts, planted_order, planted_schedules, planted_arrays, planted_vms, planted_caps)
     for found in vars(module).values()
     if isinstance(found, Bug)
 }

@@ -9,6 +9,7 @@ from tests.simulation.ground.faults import Burst
 from tests.simulation.ground.machines import Box, State
 from tests.simulation.ground.scenario import GiveBack, Move
 from tests.simulation.markets.auction import AuctionMarket
+from tests.simulation.markets.capped import CappedMarket
 from tests.simulation.markets.market import MILLI, SimulatedMarket
 from tests.simulation.runs.world import World
 
@@ -44,6 +45,8 @@ class Events:
         }
         if any(isinstance(market, AuctionMarket) for market in self.world.markets.values()):
             acts |= {"E17": self._relocate, "E18": self._warn_for_nothing}
+        if "nebius" in self.world.markets:
+            acts |= {"E19": self._take_hardware}
         for row, act in acts.items():
             for event in self.world.faults.schedule(row, until_s):
                 self.world.loop.after(event.begins_s, act, event)
@@ -149,6 +152,15 @@ class Events:
         market.set_rival(box.host, box.rate * 2)
         self.world.loop.after(event.ends_s - event.begins_s, market.set_rival, box.host, None)
 
+    def _take_hardware(self, event: Burst) -> None:
+        market = self.world.markets["nebius"]
+        assert isinstance(market, CappedMarket)
+        held = [box for box in market.boxes.values() if box.job_id and box.state is not State.STOPPED]
+        if not held or self.world.faults.is_quiet:
+            return
+        if market.take_hardware(self.rng.choice(held), event.ends_s - event.begins_s):
+            self._begins(event)
+
     def _outbid_all(self, event: Burst) -> None:
         if self._begins(event):
             self._raise_floors(event, is_up=True)
@@ -251,6 +263,8 @@ class Events:
         for market in self.world.markets.values():
             if market.is_dry:
                 market.pay_in()
+            if isinstance(market, CappedMarket):
+                market.give_all_back()
             for host in market.hosts.values():
                 host.shown_floor, host.is_dear, host.echo = None, False, None
                 if host.rival is not None:

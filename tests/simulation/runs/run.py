@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,7 +21,7 @@ from tests.simulation.checks.invariants import QUARANTINE_S, Violation
 from tests.simulation.checks.logs import watch_log
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.faults import Faults
-from tests.simulation.ground.machines import Box
+from tests.simulation.ground.machines import VIRTUAL, Box, Kept
 from tests.simulation.ground.scenario import HOUR_S, Move, MoveSchedule, Scenario, draw_scenario
 from tests.simulation.runs.bugs import plant
 from tests.simulation.runs.events import Events
@@ -181,7 +181,8 @@ class Play:
 
     def _is_over(self) -> bool:
         jobs = self.world.committed.get("jobs", {}).values()
-        return all(job.status.is_final for job in jobs) and not self._ours() and not self._live()
+        is_idle = all(job.status.is_final for job in jobs) and not self._ours() and not self._live()
+        return is_idle and not any(True for _ in self._kept())
 
     async def _settle_bills(self) -> None:
         await self._reconciled_after(BILLS_S)
@@ -202,6 +203,13 @@ class Play:
     def _ours(self) -> list[Box]:
         return [box for box in self.world.boxes() if box.label.startswith("ap1.")]
 
+    def _kept(self) -> Iterator[tuple[str, str, Kept]]:
+        """What markets keep of ours beside machines: market, id, and what it is."""
+        for market in self.world.markets.values():
+            for id_, kept in market.kept.items():
+                if kept.label.startswith("ap1."):
+                    yield market.provider, id_, kept
+
     def _live(self) -> list[Any]:
         leases = self.world.committed.get("leases", {})
         return [leases[id_] for id_ in self.world.committed.get("live_leases", {})]
@@ -220,10 +228,8 @@ class Play:
         check = self.world.check
         for box in self._ours():
             check.add_violation("L1", f"{box.key} is still there")
-        for market in self.world.markets.values():
-            for id_, kept in market.kept.items():
-                if kept.label.startswith("ap1."):
-                    check.add_violation("L1", f"{market.provider} keeps {id_}: the {kept.what} of {kept.box_id}")
+        for provider, id_, kept in self._kept():
+            check.add_violation("L1", f"{provider} keeps {id_}: the {kept.what} of {kept.box_id}")
         for lease in self._live():
             check.add_violation("L2", f"lease {lease.id} is {lease.state}")
         for job in self.world.committed.get("jobs", {}).values():
@@ -251,11 +257,11 @@ class Play:
                 if box.lease_id is None or not box.label.startswith("ap1."):
                     continue
                 if box.provider != "vastai" and (box.provider, box.id) not in posted:
-                    # RunPod's bill names no label, and Mithril has none: what nobody ever saw is not told of.
+                    # RunPod's bill names no label, and the others have none: what nobody ever saw is not told of.
                     continue
                 billed = sum(world.books.bill(box.meter).values(), ZERO)
                 ours = posted.get((box.provider, box.id), ZERO)
-                if box.provider == "mithril":
+                if box.provider in VIRTUAL:
                     if not box.was_shown_wrongly and ours < billed - box.unseen_rise - box.rate * UNSEEN_H:
                         found.append(f"{box.key}: costs {billed:.6f}, posted {ours:.6f}")
                     continue

@@ -9,9 +9,10 @@ from autopilot.store.memory.tables import Committed
 from tests.simulation.checks.invariants import Invariants
 from tests.simulation.ground.faults import Faults
 from tests.simulation.ground.ground import Ground
-from tests.simulation.ground.machines import Box
-from tests.simulation.ground.scenario import Scenario, Wish, draw_hosts, draw_pools
+from tests.simulation.ground.machines import VIRTUAL, Box
+from tests.simulation.ground.scenario import Scenario, Wish, draw_capped, draw_hosts, draw_pools
 from tests.simulation.markets.auction import AuctionMarket
+from tests.simulation.markets.capped import CappedMarket
 from tests.simulation.markets.market import SimulatedMarket
 from tests.simulation.markets.mithril import Mithril
 from tests.simulation.markets.network import Answerer, Connection
@@ -62,9 +63,15 @@ class World(Ground):
                 found[name] = Vastai(SimulatedMarket(self, name, vastai, rng, self._boot_agent))
             elif name == "runpod":
                 found[name] = Runpod(SimulatedMarket(self, name, runpod, rng, self._boot_agent))
-            else:
+            elif name == "mithril":
                 pools = draw_pools(self.rng("pools"))
                 found[name] = Mithril(AuctionMarket(self, name, pools, rng, self._boot_agent))
+            else:
+                # The vendor's SDK takes a second to load.
+                from tests.simulation.markets.nebius import Nebius
+
+                capped = draw_capped(self.rng("capped"))
+                found[name] = Nebius(CappedMarket(self, name, capped, rng, self._boot_agent))
         return found
 
     def _connect(self, provider: str, *, by_agent: bool = False) -> Connection:
@@ -76,7 +83,7 @@ class World(Ground):
         kind, _, url = box.onstart.partition(" ")
         if kind == "agent":
             connection = self._agent_connections[box.provider]
-            boot = VmHost if box.provider == "mithril" else self._boot_container
+            boot = VmHost if box.provider in VIRTUAL else self._boot_container
             boot(self, self.objects, connection, box, url, self._agent_rng)
 
     def _boot_container(self, *parts: Any) -> None:
