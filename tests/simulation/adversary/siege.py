@@ -234,7 +234,7 @@ class _Attack:
                 # One that is paused may outlast an outage of the daemon, and run again.
                 outages = [min(end_s, since_s) - max(begin_s, box.created_s) for begin_s, end_s in world.outages]
                 seconds = max(until_s - since_s, 0.0) + sum(max(each, 0.0) for each in outages)
-                bound = (box.rate + box.storage_rate) * Decimal(seconds) / 3600
+                bound = (box.highest_rate + box.storage_rate) * Decimal(seconds) / 3600
                 # What it sends is billed when it has arrived, which may be after that.
                 bound += sum(dollars(amount) for (kind, _), amount in box.meter.lines.items() if kind == "bwu")
                 if dollars(box.meter.excused) > bound + A_CENT / 100:

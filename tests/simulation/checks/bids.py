@@ -38,6 +38,8 @@ class Bids:
         self._params = Params()
         self._lost: dict[tuple[str, str], tuple[float, Decimal]] = {}
         """By machine: when a bid lost there last, as the ledger knows, and the highest, $/h, of those since one won."""
+        self._beaten: dict[tuple[str, str], list[tuple[float, Decimal]]] = {}
+        """By machine: all that lost there. A machine that was rented before does not prove that such a bid wins."""
 
     def change(self, before: Lease | None, after: Lease) -> None:
         if not after.is_spot:
@@ -47,6 +49,14 @@ class Bids:
         else:
             self._check_raise(before, after)
             has_ended = before.is_wanted and not after.is_wanted
+            # A raise that brought no machine back has lost, too, however the lease then ends.
+            is_beaten = before.state is LeaseState.PAUSED and (has_ended or after.bid > before.bid)
+            if is_beaten or (has_ended and after.reason in LOST):
+                beaten = self._beaten.setdefault((after.provider, after.machine_id), [])
+                beaten.append((self._ground.now_s, before.bid))
+            if before.reason in LOST and after.reason not in LOST:
+                # Its user has taken the machine: a daemon that starts again reads no loss of it in the ledger.
+                self._lost.pop((after.provider, after.machine_id), None)
             if has_ended and after.reason in LOST:
                 key, now_s = (after.provider, after.machine_id), self._ground.now_s
                 lost_s, highest = self._lost.get(key, (now_s, after.bid))
@@ -92,8 +102,8 @@ class Bids:
         floors = [floor for at_s, floor in told if now_s - at_s < TOLD_S] + [floor for _, floor in told[-3:]]
         beaten = [bid for at_s, bid in host.beaten_bids if now_s - at_s < REMEMBERED_S]
         # A raise that brought no machine back has lost, whatever kept it from coming.
-        lost_s, lost = self._lost.get((provider, host.machine_id), (0.0, None))
-        beaten += [lost] if lost is not None and now_s - lost_s < REMEMBERED_S else []
+        lost = self._beaten.get((provider, host.machine_id), ())
+        beaten += [bid for at_s, bid in lost if now_s - at_s < REMEMBERED_S]
         return max((*floors, *(bid + self._params.bids.unit for bid in beaten)), default=None)
 
     def _check_raise(self, before: Lease, after: Lease) -> None:

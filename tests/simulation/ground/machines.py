@@ -166,6 +166,8 @@ class Box:
     """Which of its host's."""
     is_echoed: bool = False
     """The list shows its bid as the floor of its GPU."""
+    highest_rate: Decimal = Decimal(0)
+    """$/h: the most that it has had."""
     rated_s: float = 0.0
     """Since when it has its rate."""
     hostile: frozenset[str] = frozenset()

@@ -179,6 +179,7 @@ class SimulatedMarket:
             host=host,
             is_spot=is_spot,
             rate=rate,
+            highest_rate=rate,
             disk_gb=disk_gb,
             storage_rate=hourly_storage(host.storage_price, disk_gb),
             onstart=onstart,
@@ -291,6 +292,7 @@ class SimulatedMarket:
         if bid != box.rate:
             box.rated_s = self.ground.now_s
         box.rate = bid
+        box.highest_rate = max(box.highest_rate, bid)
         self.rebill(box)
         self.consider(box)
 
