@@ -29,6 +29,7 @@ def take_back(ledger: Path) -> None:
         for statement in (
             *(f"DROP VIEW {view}" for view in views),  # an upgrade makes them anew
             "DROP TABLE lease_uses",
+            "DROP TABLE schedule_tables",
             *(f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in NEW_COLUMNS.items() for name in names),
             f"UPDATE alembic_version SET version_num = '{BEFORE}'",
         ):
