@@ -6,7 +6,7 @@ from datetime import datetime
 
 from autopilot.api import render
 from autopilot.api.certify import certificate
-from autopilot.api.unwatched import tell_unwatched
+from autopilot.api.market_notes import tell_unwatched
 from autopilot.engine.engine import Engine
 
 

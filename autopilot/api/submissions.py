@@ -22,13 +22,13 @@ from autopilot.api.confirmations import PlanBook
 from autopilot.api.floor_prospects import read_cheapest
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.key_hint import replace_keys
+from autopilot.api.market_notes import market_notes
 from autopilot.api.once import Once
 from autopilot.api.outstanding import Money
 from autopilot.api.plan import JobPlan, plan
 from autopilot.api.predecessors import resolve, tell_waits
 from autopilot.api.prospects import INFEASIBLE, Unlikely
 from autopilot.api.same_job import hash_file, refuse_crowd, refuse_doubles, refuse_same
-from autopilot.api.unwatched import unwatched_notes
 from autopilot.domain import events as e
 from autopilot.domain.code import CodeCopy, JobCode
 from autopilot.domain.errors import UserError
@@ -239,7 +239,7 @@ class Submissions:
                 planned |= {"refusal": lacking, "verdict": INFEASIBLE}
         planned["notes"] += meanings(job.spec)
         planned["notes"] += certificate_notes(self._engine, now)
-        planned["notes"] += unwatched_notes(self._engine)
+        planned["notes"] += market_notes(self._engine)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
             for name, watch in self._engine.watches.items()

@@ -57,8 +57,6 @@ class Capabilities:
     """Market seconds from the notice that it is to be taken away until it stops; 0: none is promised."""
     notice_may_be_withdrawn: bool = False
     """A notice says what may happen, not what will: the machine goes on if its bid wins again in time."""
-    can_stop: bool = True
-    """A machine can be stopped by us and keep its disk."""
     has_bills: bool = True
     """The market says what it billed. False: what the ledger holds is never confirmed by a bill."""
     dead_man: DeadMan = DeadMan.DESTROYS

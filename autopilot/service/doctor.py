@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from autopilot.api.key_hint import replace_keys
-from autopilot.api.unwatched import tell_unwatched
+from autopilot.api.market_notes import tell_market
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
@@ -277,8 +277,8 @@ async def _market(name: str, provider: Provider, valid_key: str) -> Check:
     if not able.spot:
         kinds += f" (no spot: {able.spot_note})" if able.spot_note else " (no spot)"
     detail = f"{kinds}; credit {stated}; {len(instances)} instances on the account"
-    if unwatched := tell_unwatched(able):
-        detail += f"; {unwatched}"
+    if notes := tell_market(able):
+        detail += f"; {notes}"
     if credit is not None and credit < LOW_CREDIT:
         return Check(name, None, detail, "credit is low: pay in, or nothing will be rented")
     return Check(name, True, detail)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from test_private_images import LOGIN, PASSWORD, Place, a_place
 
+from autopilot.api.market_notes import tell_market
 from autopilot.api.submissions import Sent
-from autopilot.api.unwatched import tell_unwatched
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan
@@ -193,8 +193,10 @@ async def test_what_cannot_end_its_own_bill_is_said_and_held_back(place: Place) 
 
 async def test_doctor_says_the_same() -> None:
     able = capabilities()
-    assert tell_unwatched(able) == ""
-    told = tell_unwatched(replace(able, dead_man=DeadMan.POWERS_OFF, has_bills=False))
+    assert tell_market(able) == ""
+    told = tell_market(replace(able, dead_man=DeadMan.POWERS_OFF, has_bills=False))
     assert told.startswith(
         "a machine there switches itself off when nobody watches it, and its disk bills on; shows no"
     )
+    warned = tell_market(replace(able, notice_s=300, notice_may_be_withdrawn=True))
+    assert warned == "tells a machine 5 min before it takes it away, and may take that back"

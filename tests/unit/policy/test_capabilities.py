@@ -87,10 +87,12 @@ DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
     "spot_is_unknown": lambda able: actions(a_job(), a_market(CHEAP))(replace(able, spot=False)),
 }
 """Flag → what changes with it. ``reports_floor`` is read where tables for auctions are asked for: below."""
-READ_ELSEWHERE = {"boots_vm": "engine/calls.py", "has_bills": "api/unwatched.py"}
+READ_ELSEWHERE = {
+    "boots_vm": "engine/calls.py",
+    "has_bills": "api/market_notes.py",
+    "notice_may_be_withdrawn": "api/market_notes.py",
+}
 """Flag → where it changes what is done, or said, and not what is decided."""
-FOR_ADAPTERS = {"notice_may_be_withdrawn", "can_stop"}
-"""What a market states of itself, and its adapter and the host program go by. No decision weighs it yet."""
 
 
 def flipped(flag: str) -> Capabilities:
@@ -106,8 +108,7 @@ async def test_each_flag_of_a_market_changes_what_is_decided(flag: str) -> None:
     if flag in READ_ELSEWHERE:
         assert f".{flag}" in (Path(autopilot.__file__).parent / READ_ELSEWHERE[flag]).read_text()
         return
-    if flag not in FOR_ADAPTERS:
-        assert DECIDED[flag](ABLE) != DECIDED[flag](flipped(flag))
+    assert DECIDED[flag](ABLE) != DECIDED[flag](flipped(flag))
 
 
 async def resume_s(able: Capabilities) -> float | None:
