@@ -8,12 +8,20 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import structlog
 from service_world import Served, a_key
 
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
+
+
+@pytest.fixture(autouse=True)
+def fresh_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was used before keeps the settings that it had then, and its lines go past the test."""
+    for module in ("app", "problems"):
+        monkeypatch.setattr(f"autopilot.api.{module}.log", structlog.get_logger())
 
 
 @pytest.fixture
