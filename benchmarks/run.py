@@ -1,7 +1,7 @@
 """Measure what docs/explanation/performance.md states: ``make bench``, or ``python benchmarks/run.py NAME …``.
 
-Every figure is the median over its repeats, on the wall clock. Nothing leaves the machine: the market is the sandbox,
-as a process of its own.
+Every figure is the median over its repeats, on the wall clock unless it says otherwise. Nothing leaves the machine:
+the market is the sandbox, as a process of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from figures import Figure, table
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "commands": commands.measure,
     "decide": lambda root: deciding.measure(),
-    "tick": lambda root: asyncio.run(ticks.measure(root)),
+    "tick": lambda root: asyncio.run(ticks.measure(root, ticks.FEW)),
+    "tick-many": lambda root: asyncio.run(ticks.measure(root, ticks.MANY)),
+    "tick-arrays": lambda root: asyncio.run(ticks.measure(root, ticks.TASKS)),
     "ledger": lambda root: asyncio.run(ledger.measure(root)),
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
     "pack": packing.measure,

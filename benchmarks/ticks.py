@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from pathlib import Path
 
@@ -14,21 +13,13 @@ REPEATS = 30
 TICK_S = 15.0
 """Market seconds from one tick to the next, as in the daemon."""
 
-
+FEW = Size()
 MANY = Size(running=50, queued=950, kinds=10)
 TASKS = Size(running=50, kinds=10, tasks=1_000)
 """Ten arrays, one for each kind."""
 
 
-async def measure(root: Path) -> list[Figure]:
-    found = []
-    for size in (Size(), MANY, TASKS):
-        with tempfile.TemporaryDirectory(dir=root) as own:
-            found += await _measure(Path(own), size)
-    return found
-
-
-async def _measure(root: Path, size: Size) -> list[Figure]:
+async def measure(root: Path, size: Size) -> list[Figure]:
     async with bench(root, size) as under_test:
         await under_test.settle_down()
         whole, processor, observing, committing = [], [], [], []

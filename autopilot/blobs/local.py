@@ -183,7 +183,7 @@ class LocalBlobStore:
 
     def _signature(self, method: str, key: str, expires: int, max_bytes: int) -> str:
         message = "\n".join((method, key, str(expires), str(max_bytes)))
-        return hmac.new(self._signing_key, message.encode(), hashlib.sha256).hexdigest()
+        return hmac.digest(self._signing_key, message.encode(), "sha256").hex()
 
 
 def _make_directory(path: Path, root: Path) -> None:

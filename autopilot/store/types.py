@@ -78,16 +78,16 @@ class Instant(TypeDecorator[datetime]):
             return None
         if value.tzinfo is None:
             raise ValueError(f"an instant needs a time zone: {value!r}")
-        utc = value.astimezone(UTC)
+        utc = value if value.tzinfo is UTC else value.astimezone(UTC)
         if dialect.name == "sqlite":
-            return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+            return utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
         return utc
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
         instant = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return instant.astimezone(UTC)
+        return instant if instant.tzinfo is UTC else instant.astimezone(UTC)
 
 
 class Duration(TypeDecorator[timedelta]):

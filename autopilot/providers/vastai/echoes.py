@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
+from typing import NamedTuple
 
 from autopilot.ports.clock import Clock
 from autopilot.providers.vastai.wire import InstanceRow, OfferRow
@@ -22,8 +23,7 @@ ROUNDING = Decimal("0.0006")
 """$/h: the market shows three decimals of a bid that it stores with four."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     value: Decimal
     at_s: float
 
@@ -78,9 +78,20 @@ class Echoes:
         ours: dict[str, list[frozenset[str]]] = defaultdict(list)
         for machine, gpus in self._gpus.values():
             ours[machine].append(gpus)
-        return tuple(
-            left for row in rows if (left := self._without_echo(row, ours.get(row.machine_id, ()), now_s)) is not None
-        )
+        touched = self._held.keys() | self._bids.keys() | ours.keys()
+        left: list[OfferRow] = []
+        for row in rows:
+            machine = row.machine_id
+            if machine in touched:
+                without = self._without_echo(row, ours.get(machine, ()), now_s)
+                if without is not None:
+                    left.append(without)
+                continue
+            # Nothing of ours was ever near it, as with most rows: what it shows is the market's.
+            left.append(row)
+            if row.min_bid is not None:
+                self._floors[machine, row.num_gpus] = _Seen(row.min_bid, now_s)
+        return tuple(left)
 
     def _without_echo(self, row: OfferRow, ours: Iterable[frozenset[str]], now_s: float) -> OfferRow | None:
         if self._is_held(row, ours):
