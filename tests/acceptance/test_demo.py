@@ -14,16 +14,21 @@ OF_EVERY_STORY = (
     "the job succeeded",
     "the model equals that of an uninterrupted run",
     "no machine is left at the markets",
-    "the ledger equals the markets' bills",
+    "the ledger equals the markets' books",
 )
 
 
+MOVED = "the job moved from market to market"
+OF_THE_STORY = {(): (MOVED,), ("--all-markets",): (MOVED, "no work was lost beyond the notice")}
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_demo_ends_well_and_leaves_nothing(tmp_path: Path) -> None:
-    played = play(tmp_path, "--plain")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("options", OF_THE_STORY, ids=["two markets", "all markets"])
+def test_the_demo_ends_well_and_leaves_nothing(tmp_path: Path, options: tuple[str, ...]) -> None:
+    played = play(tmp_path, "--plain", *options)
     verdict = [line for line in played.stdout.splitlines() if line.startswith(("✔", "✘"))]
-    holds = [f"✔ {what}" for what in (*OF_EVERY_STORY, "the job moved from one market to the other")]
+    holds = [f"✔ {what}" for what in (*OF_EVERY_STORY, *OF_THE_STORY[options])]
     assert [line.partition(":")[0] for line in verdict] == holds, played.stdout + played.stderr
     assert played.returncode == 0, played.stdout + played.stderr
     assert not list(tmp_path.glob("autopilot-demo-*"))
@@ -36,6 +41,6 @@ def play(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=800,
+        timeout=1000,
         check=False,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -27,8 +26,7 @@ LONG_S = 240.0
 @pytest.fixture
 def theatre() -> Iterator[Theatre]:
     root = Path(tempfile.mkdtemp(prefix="ap-"))
-    settings = {"AUTOPILOT_PROVIDERS__NEBIUS__PROJECTS": json.dumps(PROJECTS)}
-    made = Theatre(root, seed=1, speed=SPEED, markets=("nebius",), settings=settings)
+    made = Theatre(root, seed=1, speed=SPEED, markets=("nebius",))
     try:
         made.start_market()
         made.start_daemon()

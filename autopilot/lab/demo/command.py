@@ -13,6 +13,7 @@ Flag = Parameter(negative="")
 
 def demo(
     *,
+    all_markets: Annotated[bool, Flag] = False,
     keep: Annotated[bool, Flag] = False,
     seed: int = 1,
     plain: Annotated[bool, Flag] = False,
@@ -23,6 +24,8 @@ def demo(
 
     Parameters
     ----------
+    all_markets
+        Another job, from vast.ai by way of Mithril to Nebius, in two to three minutes; needs the extra nebius.
     keep
         Leave the sandbox and the daemon running at the end.
     seed
@@ -35,10 +38,10 @@ def demo(
         Also draw the job into this SVG file, as its page does.
     """
     from autopilot.lab.demo.main import run
-    from autopilot.lab.demo.two_markets import TWO_MARKETS
+    from autopilot.lab.demo.stories import STORIES
 
     return run(
-        TWO_MARKETS,
+        STORIES["all-markets" if all_markets else "two-markets"],
         keep=keep,
         seed=seed,
         plain=plain or not sys.stdout.isatty(),

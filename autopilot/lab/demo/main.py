@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
 from autopilot.cli.story import IMPLIED, tell, tell_all
 from autopilot.config.paths import packaged_config
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.lab.demo.script import DemoCheck, DemoEnd, Script, Story, Struck
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import Reference, all_answered, checks
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 STEPS = 24_000
 LOOK_EVERY_S = 0.25
-GIVE_UP_AFTER_S = 300.0
+GIVE_UP_AFTER_S = 600.0
 UNTOLD = ("checkpoint.verified", "lease.settled")
 """Events that the story at the end leaves out."""
 FINAL = ("succeeded", "failed", "cancelled")
@@ -39,10 +41,13 @@ FINAL = ("succeeded", "failed", "cancelled")
 def run(
     story: Story, *, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_picture: Path | None = None
 ) -> int:
-    """Play that story; 0 only if every check holds.
+    """Play that story; 0 only if every check holds. Raises ``UserError`` where an extra that it needs is missing.
 
     ``picture``: also write the end as an SVG file. ``job_picture``: and the job, as its page draws it.
     """
+    if story.extra is not None and find_spec(story.extra) is None:
+        what = f"the SDK of {story.extra.capitalize()}, which this demo plays, is not installed"
+        raise UserError(what, hint=install_hint(story.extra))
     # Without this a SIGTERM would end the demo and leave its daemon and its market running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     root = Path(tempfile.mkdtemp(prefix="autopilot-demo-"))
@@ -52,7 +57,7 @@ def run(
     reference = Reference(reference_dir, STEPS)
     began = time.monotonic()
     out = console()
-    view: View = PlainView(out.print) if plain else LiveView(out)
+    view: View = PlainView(out.print) if plain else LiveView(out, story.job)
     try:
         try:
             view.say(f"sandbox markets and daemon start on a clock {story.speed:g} times as fast ({root})")
@@ -74,7 +79,7 @@ def run(
     finally:
         reference.stop()
         if keep:
-            _say_how_to_go_on(out, theatre)
+            _say_how_to_go_on(out, theatre, story.job)
         else:
             theatre.stop()
             shutil.rmtree(root, ignore_errors=True)
@@ -190,8 +195,8 @@ def _draw(picture: Path, ending: RenderableType) -> None:
     picture.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL))
 
 
-def _say_how_to_go_on(out: Console, theatre: Theatre) -> None:
+def _say_how_to_go_on(out: Console, theatre: Theatre, job: str) -> None:
     out.print(f"left running in {theatre.root}; to look around:")
     out.print(f"  export AUTOPILOT_API__SOCKET={theatre.client.socket_path}")
-    out.print("  autopilot ps -a; autopilot show demo; autopilot why demo; autopilot spend")
+    out.print(f"  autopilot ps -a; autopilot show {job}; autopilot why {job}; autopilot spend")
     out.print(f"to end it: kill {' '.join(map(str, theatre.pids))}; rm -r {theatre.root}")

@@ -72,6 +72,8 @@ class Story:
     acts: tuple[Act, ...]
     checks: tuple[Callable[[DemoEnd], DemoCheck], ...]
     """Those of this story alone, beside those of every story."""
+    extra: str | None = None
+    """Of ours, which has the same name as the package that it brings: one of the markets needs it."""
 
 
 class Script:

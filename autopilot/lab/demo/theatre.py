@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError
 from autopilot.domain.errors import UserError
+from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 100.0
@@ -94,6 +95,8 @@ class Theatre:
             url = self._nebius_url if name == "nebius" else self.market_url
             markets |= {f"{prefix}BASE_URL": url, f"{prefix}TIMEOUT_S": "5"}
             markets[f"{prefix}API_KEY_FILE"] = str(self._key_file(name))
+            if name == "nebius":
+                markets[f"{prefix}PROJECTS"] = json.dumps(PROJECTS)
         return (
             markets
             | self._settings

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from autopilot.cli.client import Json
 from autopilot.lab.demo.script import Act, Stage, Story
-from autopilot.lab.demo.verdict import moved_between
+from autopilot.lab.demo.verdict import moved_along
 
 SURGE = Decimal("1.25")
 RIVAL = Decimal("1.02")
@@ -86,5 +86,5 @@ TWO_MARKETS = Story(
             ("lease.offline", "lease.release_requested", "lease.acquired", "lease.running"),
         ),
     ),
-    checks=(moved_between("vastai", "runpod"),),
+    checks=(moved_along("vastai", "runpod"),),
 )

@@ -40,9 +40,10 @@ class PlainView:
 
 
 class LiveView:
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, job: str) -> None:
         from rich.live import Live
 
+        self._title = f"job {job}"
         self._lines: deque[str] = deque(maxlen=LINES)
         self._status: RenderableType = ""
         self._live = Live(console=console, refresh_per_second=8, transient=True)
@@ -65,7 +66,7 @@ class LiveView:
         from rich.text import Text
 
         log = Text("\n".join(self._lines), no_wrap=True, overflow="ellipsis")
-        self._live.update(Group(Panel(self._status, title="job demo"), Panel(log, title="what happens")))
+        self._live.update(Group(Panel(self._status, title=self._title), Panel(log, title="what happens")))
 
 
 def render_status(body: Json, winning_bid: Decimal | None) -> RenderableType:

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from engine_agents import Agents
 from engine_world import D, World, a_world
+from mithril_world import MithrilAgents
+from nebius_world import NebiusAgents
+from nebius_world import connect as connect_nebius
 
 from autopilot.config.paths import packaged_config
+from autopilot.lab.demo.all_markets import ALL_MARKETS
 from autopilot.lab.demo.script import Script, Story
 from autopilot.lab.demo.theatre import KEYS, Theatre
 from autopilot.lab.demo.two_markets import TWO_MARKETS
@@ -24,6 +30,10 @@ MOST_TICKS = 240
 """An hour of market time: the acts take half of it."""
 
 
+LONG_WORK = 24 * 3600
+"""Steps, of a second each: no job ends here."""
+
+
 class TwoMarketsWorld(World):
     """``TWO_MARKETS``' daemon."""
 
@@ -32,12 +42,40 @@ class TwoMarketsWorld(World):
         return (registry.connect("runpod", settings, self.clock),)
 
 
+class AllMarketsWorld(World):
+    """``ALL_MARKETS``' daemon. Machines say nothing of notices here."""
+
+    async def start(self) -> None:
+        if not isinstance(self.agents, AllAgents):
+            self.agents = AllAgents(self)
+        await super().start()
+
+    def connect_others(self) -> tuple[Provider, ...]:
+        settings = {"base_url": self.sandbox.url, "api_key": KEYS["mithril"], "timeout_s": self.timeout_s}
+        return registry.connect("mithril", settings, self.clock), connect_nebius(self)
+
+
+class AllAgents(Agents):
+    """Those of each market."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.blobs, world.market)
+        self._others = MithrilAgents(self, world.sandbox.mithril), NebiusAgents(self, world.sandbox.nebius)
+        for each in self._others:
+            each.total_steps = LONG_WORK
+
+    async def act(self, now: datetime) -> None:
+        await super().act(now)
+        for each in self._others:
+            await each.act(now)
+
+
 async def unanswered(world: World, story: Story, root: Path) -> list[str]:
     """Plays the acts; returns the titles of those whose answer did not come."""
     stage = Theatre(root, seed=1, speed=1)
     stage.market_url = world.sandbox.url
     await asyncio.to_thread(story.set_stage, stage)
-    world.agents.total_steps = 24 * 3600
+    world.agents.total_steps = LONG_WORK
     await world.tick()
     await world.submit((packaged_config().parent / "jobs" / f"{story.job}.toml").read_text())
     script = Script(stage, story.acts)
@@ -71,3 +109,15 @@ async def test_the_raise_of_the_demo_costs_less_than_leaving_with_room_to_spare(
 async def test_each_blow_of_the_demo_gets_its_answer(tmp_path: Path) -> None:
     async with a_world(tmp_path, kind=TwoMarketsWorld) as world:
         assert await unanswered(world, TWO_MARKETS, tmp_path) == [], await world.story()
+
+
+@pytest.mark.slow
+async def test_each_market_of_the_long_demo_is_where_the_job_goes_next(tmp_path: Path) -> None:
+    acts = tuple(
+        replace(act, answer=tuple(name for name in act.answer if name != "lease.notice")) for act in ALL_MARKETS.acts
+    )
+    story = replace(ALL_MARKETS, acts=acts)
+    async with a_world(tmp_path, kind=AllMarketsWorld, nebius_port=0) as world:
+        assert await unanswered(world, story, tmp_path) == [], await world.story()
+        rented = [lease.provider for lease in await world.leases() if lease.instance_id]
+        assert tuple(rented) == ALL_MARKETS.markets

@@ -451,8 +451,8 @@ def test_the_shipped_jobs_are_valid_and_bear_their_file_s_name(path: Path) -> No
 
 
 def test_the_shipped_jobs_are_these() -> None:
-    chained = {"chain-prepare", "chain-train"}
-    names = {"demo", "research", "finetune-70b", "batch-inference", "sweep", "nightly-eval", *chained}
+    demos, chained = {"demo", "demo-all-markets"}, {"chain-prepare", "chain-train"}
+    names = {"research", "finetune-70b", "batch-inference", "sweep", "nightly-eval", *demos, *chained}
     assert {path.stem for path in JOBS.glob("*.toml")} == names
 
 

@@ -15,7 +15,7 @@
 | GET events | ?since=SEQ | events: seq, at, kind and what belongs to it |
 | GET vms | | vms: the truth, deleted ones included |
 | GET policies | | policies: those that exist |
-| GET books | | books: exact cost of each machine |
+| GET books | | books: exact cost of each machine, and whether it has ended, disk and all |
 | GET requests | | calls by kind |
 
 A mistake is answered with 400 and ``error``. The clock is the sandbox's own. Faults: see ``injected_faults.py``.
@@ -152,7 +152,7 @@ class NebiusControl:
         return {
             "vm_id": vm.id,
             "name": vm.order.name,
-            "ended": vm.is_gone,
+            "ended": vm.is_gone and not vm.has_left_disk,
             "total": f"{to_decimal(vm.meter.total(self._market.now), NANO):f}",
         }
 

@@ -1,0 +1,23 @@
+"""What ``autopilot demo`` says before anything is started."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from autopilot.cli.exits import Exit
+from autopilot.cli.main import run
+
+
+def test_the_demo_of_all_markets_names_the_extra_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "nebius", None)  # what stands for a package that is not installed
+    assert run(["demo", "--all-markets"]) == Exit.USAGE
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "error: the SDK of Nebius, which this demo plays, is not installed",
+        "hint: in the checkout that you installed from: pip install '.[nebius]'",
+    ]
+    assert said.out == ""
