@@ -81,6 +81,24 @@ class Account:
         return hashlib.sha256(self.account_id.encode()).hexdigest()[:12] if self.account_id else ""
 
 
+@dataclass(frozen=True, slots=True)
+class AccountQuota:
+    """How much of something the market lets the account have. ``used`` None: it does not say now.
+
+    ``place``: where it holds; empty: everywhere. ``unit``: of both numbers, in the market's word; empty: things.
+    """
+
+    name: str
+    limit: int
+    used: int | None
+    place: str = ""
+    unit: str = ""
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.used is not None and self.used >= self.limit
+
+
 class CostKind(StrEnum):
     COMPUTE = "compute"
     STORAGE_RUNNING = "storage_running"

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from autopilot.domain.drift import Drift
-from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.remark import Remark
@@ -179,6 +179,10 @@ class Provider(Protocol):
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
         """What the market billed on the UTC days ``since``..``until``, both included."""
+        ...
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        """Those that a machine of ours counts against; empty where the market tells of none."""
         ...
 
     def drifts(self) -> tuple[Drift, ...]:

@@ -24,6 +24,7 @@ from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs
 from autopilot.config.settings import PAPER_PREFIX, Settings, load_settings
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
+from autopilot.domain.instance import AccountQuota
 from autopilot.domain.money import show
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.ports.store import StoreUnavailable
@@ -192,6 +193,35 @@ async def _bucket(settings: Settings) -> Check:
         return Check("mailbox", False, f"{url}: {problem}", "check [blobs] and the rights of its key")
 
 
+async def check_quotas(name: str, provider: Provider) -> Check | None:
+    """What the market lets the account have. None: it tells of nothing."""
+    what = f"quotas of {name}"
+    try:
+        quotas = await provider.quotas()
+    except MarketUnknown as problem:
+        return Check(what, None, str(problem), "machines are rented all the same, as far as they go")
+    if not quotas:
+        return None
+    full = [tell_quota(quota) for quota in quotas if quota.is_used_up]
+    if not full:
+        return Check(what, True, "; ".join(map(tell_quota, quotas[:MOST_NAMED])))
+    more = f" and {len(full) - MOST_NAMED} more" if len(full) > MOST_NAMED else ""
+    detail = f"used up: {'; '.join(full[:MOST_NAMED])}{more}"
+    return Check(what, None, detail, "free some of it, or ask the market to raise it: nothing new is rented there")
+
+
+def tell_quota(quota: AccountQuota) -> str:
+    """Like ``compute.instance.count 3 of 50 in eu-north1``."""
+    used, limit = (_amount(number, quota.unit) for number in (quota.used, quota.limit))
+    return f"{quota.name} {used} of {limit}" + (f" in {quota.place}" if quota.place else "")
+
+
+def _amount(number: int | None, unit: str) -> str:
+    if number is None:
+        return "?"
+    return f"{number / (1 << 30):.0f} GiB" if unit.startswith("byte") else str(number)
+
+
 def _daemon() -> Check:
     found = client_socket()
     try:
@@ -219,7 +249,10 @@ async def _each_market(settings: Settings) -> AsyncIterator[Check]:
             yield Check(name, False, problem.message, problem.hint)
             continue
         try:
-            yield await _market(name, provider, _valid_key(name, settings))
+            market = await _market(name, provider, _valid_key(name, settings))
+            yield market
+            if market.ok is not False and (quotas := await check_quotas(name, provider)) is not None:
+                yield quotas
             yield await _answers(name, provider, settings)
         finally:
             await provider.close()

@@ -11,7 +11,7 @@ import structlog
 
 from autopilot.domain.drift import Drift
 from autopilot.domain.errors import UserError
-from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.remark import Remark
@@ -156,6 +156,9 @@ class FencedProvider:
     async def destroy(self, instance_id: str) -> Done[None] | Refused | Unknown:
         await self._check_not_lost()
         return await self._inner.destroy(instance_id)
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        return await self._inner.quotas()
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._inner.drifts()

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from autopilot.domain.drift import Drift
-from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.remark import Remark, RemarkKind
@@ -315,6 +315,9 @@ class MithrilProvider:
         """A plain "no" that has no code of its own."""
         if fault is Fault.INVALID:
             self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, answer.summary)
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        return ()
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()

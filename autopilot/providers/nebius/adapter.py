@@ -22,7 +22,7 @@ from nebius.api.nebius.compute.v1 import (
 from nebius.api.nebius.vpc.v1 import ListSubnetsRequest, ListSubnetsResponse, SubnetServiceClient
 
 from autopilot.domain.drift import Drift
-from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.remark import Remark, RemarkKind
@@ -37,6 +37,7 @@ from autopilot.providers.nebius.machines import ProjectRows, VmCalls, readable_v
 from autopilot.providers.nebius.outcomes import Outcome
 from autopilot.providers.nebius.pacing import Family
 from autopilot.providers.nebius.policies import Policies
+from autopilot.providers.nebius.quotas import read_quotas
 from autopilot.providers.nebius.reply import Fault, MarketRefused
 from autopilot.providers.nebius.search import OfferSearch
 from autopilot.providers.reading import NoReply
@@ -350,6 +351,9 @@ class NebiusProvider:
         """A plain "no" that has no code of its own."""
         if isinstance(outcome, Refused) and outcome.code is RefusalCode.INVALID:
             self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, outcome.message)
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        return await read_quotas(self._settings, self._client)
 
     def drifts(self) -> tuple[Drift, ...]:
         """None: answers are read by the vendor's own descriptors, in which what is new is left out."""

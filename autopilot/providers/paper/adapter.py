@@ -14,7 +14,7 @@ from typing import TypeVar
 import structlog
 
 from autopilot.domain.drift import Drift
-from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance, InstanceStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.remark import Remark
@@ -187,6 +187,9 @@ class PaperProvider:
             return _not_found(instance_id)
         self._put(held.destroy(self._clock.now()))
         return self._save_and_answer(None)
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        return ()
 
     def drifts(self) -> tuple[Drift, ...]:
         """Of the real market, under its own name."""

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from autopilot.domain.drift import Drift
-from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.remark import Remark, RemarkKind
@@ -316,6 +316,9 @@ class RunpodProvider:
             return await self._either(graphql, rest)
         except Withdrawn as error:
             return Unknown(str(error))
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        return ()
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()

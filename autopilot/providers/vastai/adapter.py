@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.drift import Drift
-from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance, InstanceStatus
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
@@ -239,6 +239,9 @@ class VastaiProvider:
             return await self._client.change(family, method, path.format(known), body)
         except NoReply as error:
             return Unknown(str(error))
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        return ()
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()

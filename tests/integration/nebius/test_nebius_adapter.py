@@ -416,3 +416,24 @@ async def test_a_machine_of_another_install_keeps_its_policy(made: NebiusHarness
     (instance,) = await made.provider.instances()
     assert (instance.instance_id, instance.label) == (kept, theirs)
     assert len(made.sandbox.nebius.policies) == 1
+
+
+# -- quotas
+
+
+async def test_quotas_are_told_by_project(made: NebiusHarness) -> None:
+    await rent(made)
+    told = await made.provider.quotas()
+    assert {quota.place for quota in told} == set(PROJECTS)
+    machines = next(quota for quota in told if quota.name == "compute.instance.count")
+    assert (machines.limit, machines.used, machines.is_used_up) == (50, 1, False)
+    made.sandbox.nebius.most_policies = 1
+    full = {quota.name for quota in await made.provider.quotas() if quota.is_used_up}
+    assert full == {"billing.pricing-policy.count"}
+
+
+async def test_quotas_that_are_not_told_are_unknown(made: NebiusHarness) -> None:
+    async with made.fault("quotas", "no_permission"):
+        with pytest.raises(MarketUnknown) as told:
+            await made.provider.quotas()
+    assert told.value.code is RefusalCode.NO_RIGHTS

@@ -14,6 +14,7 @@ import pytest
 
 from autopilot.config import paths
 from autopilot.domain.drift import Drift
+from autopilot.domain.instance import AccountQuota
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.service import doctor
 from autopilot.service.doctor import Check, run
@@ -173,3 +174,43 @@ def test_what_to_do_about_a_market_that_does_not_answer(
     else:
         assert "autopilot init --force --vast-key-file FILE" in stored.hint
         assert own.hint == f"put a valid key into {tmp_path / 'key'}, then restart the daemon"
+
+
+class Bounded:
+    """A market that tells its quotas, or does not."""
+
+    def __init__(self, *quotas: AccountQuota, refuses: bool = False) -> None:
+        self._quotas, self._refuses = quotas, refuses
+
+    async def quotas(self) -> tuple[AccountQuota, ...]:
+        if self._refuses:
+            raise MarketUnknown("no rights to quotas")
+        return self._quotas
+
+
+async def quotas_check(*quotas: AccountQuota, refuses: bool = False) -> Check | None:
+    return await doctor.check_quotas("nebius", cast(Provider, Bounded(*quotas, refuses=refuses)))
+
+
+async def test_quotas_in_words() -> None:
+    assert await quotas_check() is None
+    machines, disk = AccountQuota("vms", 50, 3, "eu"), AccountQuota("disk", 3 << 40, 1 << 40, "eu", "byte")
+    check = await quotas_check(machines, disk, AccountQuota("addresses", 4, None))
+    assert check == Check(
+        "quotas of nebius", True, "vms 3 of 50 in eu; disk 1024 GiB of 3072 GiB in eu; addresses ? of 4"
+    )
+
+
+async def test_a_quota_that_is_used_up_is_a_warning() -> None:
+    check = await quotas_check(
+        AccountQuota("vms", 50, 3), AccountQuota("caps", 2, 2, "eu"), AccountQuota("none at all", 0, 0)
+    )
+    assert check is not None
+    assert (check.ok, check.detail) == (None, "used up: caps 2 of 2 in eu; none at all 0 of 0")
+    assert "ask the market to raise it" in check.hint
+
+
+async def test_quotas_that_cannot_be_read_are_no_failure() -> None:
+    check = await quotas_check(refuses=True)
+    assert check is not None
+    assert (check.ok, check.detail) == (None, "no rights to quotas")

@@ -22,6 +22,18 @@ def _policy_leaked() -> Patches:
     return [(Policies, "delete", believed)]
 
 
+@bug("a disk that has outlived its virtual machine is not looked for")
+def _disk_leaked() -> Patches:
+    from autopilot.providers.nebius.machines import VmCalls
+
+    project = VmCalls.project
+
+    async def without_disks(self: VmCalls, region: str) -> Any:
+        return replace(await project(self, region), disks=())
+
+    return [(VmCalls, "project", without_disks)]
+
+
 @bug("what machines have left, or what was made for one that never came, is not looked for")
 def _leftovers_unseen() -> Patches:
     from autopilot.providers.nebius.adapter import NebiusProvider
