@@ -56,6 +56,9 @@ class Instance:
     price: Decimal | None = None
     """$/h: what it is charged while it runs, where that is not its bid. None: it is its bid, or cannot be told now."""
 
+    is_as_asked: bool = True
+    """False: its market shows it as something that no create here asks for, and no other field tells of that."""
+
     @property
     def bills(self) -> Decimal:
         """$/h at this moment: the GPUs while it runs, and the disk wherever its host answers."""

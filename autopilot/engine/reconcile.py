@@ -80,7 +80,8 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
     if found:
         yield e.LeaseAcquired(lease.id, found[0].instance_id, now, adopted=True)
         yield e.LeaseObserved(lease.id, found[0], now, reading.out_of_credit)
-        if not _is_as_ordered(lease, found[0]):
+        # Whoever adopts a machine has not seen what the market answered to its create.
+        if not (_is_as_ordered(lease, found[0]) and found[0].is_as_asked):
             yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
         return
     if reading.begun_at <= lease.intended_at:

@@ -158,6 +158,8 @@ def instance(
         start_failed=vm.state == "ERROR" or (is_stopped and start_failed),
         price_to_win=least_cap(spot) * num_gpus if spot is not None and is_stopped and vm.is_preemptible else None,
         price=None if price is None or not vm.is_preemptible else min(price, bid),
+        # Otherwise it would be started again whenever it switches itself off.
+        is_as_asked=vm.fails_for_good,
     )
 
 

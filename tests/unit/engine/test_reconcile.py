@@ -152,6 +152,15 @@ def test_a_machine_on_other_terms_than_ordered_is_given_back() -> None:
     assert names(told(leaving, a_reading(wrong, begun_at=at(60)), now=61)) == ["LeaseObserved"]
 
 
+def test_an_adopted_machine_that_nobody_would_ask_for_is_given_back() -> None:
+    found = told(INTENT, a_reading(an_instance(INTENT, is_as_asked=False), begun_at=at(60)), now=61)
+    assert names(found) == ["LeaseAcquired", "LeaseObserved", "ReleaseRequested"]
+    # One that was looked at when it was made is not given back for what a list leaves out.
+    assert names(told(LEASE, a_reading(an_instance(LEASE, is_as_asked=False), begun_at=at(60)), now=61)) == [
+        "LeaseObserved"
+    ]
+
+
 @pytest.mark.parametrize(("rate", "kept"), [("0.300", True), ("0.301", True), ("0.302", False), ("0.200", True)])
 def test_a_machine_dearer_than_its_order_is_given_back(rate: str, kept: bool) -> None:
     reading = a_reading(an_instance(LEASE, bid=D(rate)), begun_at=at(60))

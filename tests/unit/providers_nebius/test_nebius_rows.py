@@ -13,6 +13,7 @@ from nebius.api.nebius.compute.v1 import (
     AttachedDiskSpec,
     DiskSpec,
     Instance,
+    InstanceRecoveryPolicy,
     InstanceSpec,
     InstanceStatus,
     ManagedDisk,
@@ -46,6 +47,13 @@ def test_an_empty_machine_is_on_demand_without_a_disk_and_of_no_known_state() ->
     shown = mapping.instance(row, "eu-north1", None, None, None, None, start_failed=False)
     assert shown.status is domain.InstanceStatus.OFFLINE
     assert shown.capacity_type is CapacityType.ON_DEMAND
+
+
+@pytest.mark.parametrize("policy", [InstanceRecoveryPolicy.FAIL, InstanceRecoveryPolicy.RECOVER])
+def test_a_machine_that_would_be_started_again_is_not_as_asked(policy: InstanceRecoveryPolicy) -> None:
+    row = wire.vm_row(vm(spec=InstanceSpec(recovery_policy=policy)))
+    shown = mapping.instance(row, "eu-north1", None, None, None, None, start_failed=False)
+    assert shown.is_as_asked is (policy == InstanceRecoveryPolicy.FAIL)
 
 
 def test_a_state_that_nobody_knows_is_no_running_machine() -> None:
