@@ -119,7 +119,9 @@ class Conduct:
         lease, ground = self._lease_of(box), self._ground
         if box.hostile or lease is None or not lease.is_wanted or not ground.was_fit(FIT_S):
             return
-        if (at(ground.now_s) - lease.intended_at).total_seconds() > FIT_S:
+        # What it sends for a task may arrive after the machine has gone to the next one.
+        since = max((use.ordered_at for use in lease.uses), default=lease.intended_at)
+        if (at(ground.now_s) - since).total_seconds() > FIT_S:
             self._add_violation("S23", f"{box.key} may not write, and its lease is {lease.state}")
 
     # --- on the machines

@@ -40,7 +40,7 @@ def _echo_believed() -> Patches:
 
 @bug("the other GPUs of a host are hidden while we hold one")
 def _other_gpus_hidden() -> Patches:
-    return [(Echoes, "_is_held", lambda self, row: self._held[row.machine_id] > 0)]
+    return [(Echoes, "_is_held", lambda self, row, ours: self._held[row.machine_id] > 0)]
 
 
 @bug("a machine that an empty account has stopped is bid up once credit is paid in")

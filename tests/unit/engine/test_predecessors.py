@@ -48,7 +48,12 @@ def title(status: JobStatus, finished_at: datetime | None = LATER) -> JobTitle:
         (On.FAIL, JobStatus.FAILED, Reason.SUBMITTED),
         (On.FAIL, JobStatus.CANCELLED, Reason.SUBMITTED),
         *((On.ANY, status, Reason.SUBMITTED) for status in JobStatus if status.is_final),
-        *((on, status, Reason.WAITING_FOR_JOBS) for on in On for status in JobStatus if not status.is_final),
+        *(
+            (on, status, Reason.WAITING_FOR_JOBS)
+            for on in (On.OK, On.FAIL, On.ANY)
+            for status in JobStatus
+            if not status.is_final
+        ),
     ],
 )
 def test_what_an_end_means(on: On, status: JobStatus, reason: Reason) -> None:
