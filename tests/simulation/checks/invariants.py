@@ -469,6 +469,8 @@ class Invariants:
             lease, agent = leases.get(box.lease_id), box.agent
             if lease is None or lease.instance_id != box.id or not lease.is_wanted or agent is None or not agent.is_on:
                 continue
+            if box.shown_otherwise_s and ground.now_s - box.shown_otherwise_s <= CHECKED_EVERY_S:
+                continue  # to whoever goes by what is told it begins anew
             stage = box.key, agent.machine.state()
             if stage[1] in STAGES and not self.is_ledger_old:
                 passed_s = CHECKED_EVERY_S if ground.is_able(box.provider) else 0.0

@@ -178,6 +178,8 @@ class Box:
     """What the market's file of notices on it says; None: there is no such file."""
     was_shown_wrongly: bool = False
     """Its market has told another state of it than the true one."""
+    shown_otherwise_s: float = 0.0
+    """When its market last told such a state."""
     unseen_rise: Decimal = Decimal(0)
     """Dollars by which the price of an auction may have risen before anybody could see it."""
     failures: list[tuple[str | None, float]] = field(default_factory=list)

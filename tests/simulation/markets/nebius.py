@@ -261,8 +261,13 @@ class Nebius:
         """With one field as nobody has described it; None: no list can be made of it."""
         rng = self.ground.faults.rng("B6")
         if kind == "vms" and rng.random() < 0.5:
+            self._note_otherwise(self.market.vms[row.metadata.id].box)
             return Instance.FromString(row.SerializeToString() + _UNKNOWN_STATE)
         return None
+
+    def _note_otherwise(self, box: Box) -> None:
+        """What is told of it is not so."""
+        box.was_shown_wrongly, box.shown_otherwise_s = True, self.ground.now_s
 
     # --- single reads
 
@@ -270,6 +275,7 @@ class Nebius:
         vm, faults = self.market.vms.get(asked.box_id), self.ground.faults
         is_fresh = vm is not None and vm.box.is_gone and self.ground.now_s - vm.box.gone_s <= 60
         if vm is not None and (not vm.box.is_gone or is_fresh) and faults.hits("B5"):
+            self._note_otherwise(vm.box)
             return self.vm_row(vm, faults.rng("B5").choice(("RUNNING", "STARTING", "STOPPING")))
         return self.vm_row(self.market.vm(asked.box_id))
 
@@ -435,7 +441,7 @@ class Nebius:
         if vm.is_deleting:
             return "DELETING"
         if box.shown is not None and box.state is not State.STOPPED:
-            box.was_shown_wrongly = True
+            self._note_otherwise(box)
             return _SHOWN[box.shown]
         if box.state is State.STOPPED:
             return "STOPPED"
