@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from autopilot.domain.after import paired_with
@@ -16,9 +16,10 @@ Ids = Mapping[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """``succeeded``: of each array that is followed, its tasks that have succeeded."""
+    """``succeeded``: of each array that is followed, its tasks that have succeeded. ``begun``: own tasks."""
 
     succeeded: Mapping[str, Ids]
+    begun: Collection[int]
     are_over: bool
     """All of those arrays are: no more of their tasks will succeed, unless somebody has them retried."""
 
@@ -31,7 +32,9 @@ class Pairing:
 
     def count_barred(self, count: int) -> int:
         """Of ``count`` tasks those that will never begin, because one that they follow has ended without success."""
-        return sum(not self.may_begin(task) for task in range(count)) if self.are_over else 0
+        if not self.are_over:
+            return 0
+        return sum(task not in self.begun and not self.may_begin(task) for task in range(count))
 
 
 async def read_pairing(uow: UnitOfWork, array: Job) -> Pairing | None:
@@ -42,7 +45,7 @@ async def read_pairing(uow: UnitOfWork, array: Job) -> Pairing | None:
     titles = await uow.jobs.list_titles(followed)
     succeeded = {array_id: await uow.jobs.list_succeeded_tasks(array_id) for array_id in followed}
     are_over = all(array_id not in titles or titles[array_id].status.is_final for array_id in followed)
-    return Pairing(succeeded, are_over)
+    return Pairing(succeeded, frozenset(await uow.jobs.list_task_numbers(array.id)), are_over)
 
 
 def takes_own_inputs(spec: JobSpec) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nebius.api.nebius.quotas.v1 import (
     ListQuotaAllowancesRequest,
     ListQuotaAllowancesResponse,
@@ -34,13 +36,15 @@ async def read_quotas(settings: NebiusSettings, client: NebiusClient) -> tuple[A
         rows = await client.rows(
             Family.ACCOUNT,
             QuotaAllowanceServiceClient,
-            lambda token, project=project: ListQuotaAllowancesRequest(  # type: ignore[misc]
-                parent_id=project, page_size=PAGE_ROWS, page_token=token
-            ),
+            partial(_ask, project),
             ListQuotaAllowancesResponse,
         )
         found += [quota for row in rows if (quota := _quota(row, region)) is not None]
     return tuple(found)
+
+
+def _ask(project: str, page: str) -> ListQuotaAllowancesRequest:
+    return ListQuotaAllowancesRequest(parent_id=project, page_size=PAGE_ROWS, page_token=page)
 
 
 def _quota(row: QuotaAllowance, region: str) -> AccountQuota | None:

@@ -89,6 +89,17 @@ async def test_what_follows_a_failure_never_begins_until_that_is_retried(world: 
     assert len(await tasks_of(world, ids["then"])) == 3
 
 
+async def test_a_task_that_was_cancelled_and_could_not_have_begun_ends_no_other(world: World) -> None:
+    world.agents.can_take_next = False
+    ids = await submit(world, an_array("first", more=ONCE), an_array("then", FOLLOWS, parallel=1))
+    await world.jobs.cancel(f"{ids['then']}/1")
+    await world.tick(2)
+    world.agents.failures[(await tasks_of(world, ids["first"]))[1].id] = 1
+    await until_ended(world, ids["then"], JobStatus.FAILED)
+    stood = {number: task.status for number, task in (await tasks_of(world, ids["then"])).items()}
+    assert stood == {0: JobStatus.SUCCEEDED, 1: JobStatus.CANCELLED, 2: JobStatus.SUCCEEDED}
+
+
 async def test_nothing_begins_after_an_array_that_was_cancelled(world: World) -> None:
     ids = await submit(world, an_array("first"), an_array("then", FOLLOWS))
     await world.jobs.cancel(ids["first"])
