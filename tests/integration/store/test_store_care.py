@@ -12,6 +12,7 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -292,15 +293,18 @@ async def test_a_copy_that_differs_is_not_kept(url: str, places: Places, postgre
     assert {each.rows for each in await contents(there)} == {0}
 
 
-def read_back_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For longer than a server lets anybody idle within a transaction, which is a second for now."""
+@contextmanager
+def read_back_slowly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For longer than a server lets anybody idle within a transaction, which is a second meanwhile."""
 
     async def slowly(connection: AsyncConnection) -> list[Fingerprint]:
         await asyncio.sleep(1.5)
         return await fingerprints(connection)
 
-    monkeypatch.setattr(transfer, "fingerprints", slowly)
-    monkeypatch.setitem(postgres._SESSION, "idle_in_transaction_session_timeout", "1s")
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(transfer, "fingerprints", slowly)
+        meanwhile.setitem(postgres._SESSION, "idle_in_transaction_session_timeout", "1s")
+        yield
 
 
 @pytest.mark.parametrize(("origin", "target"), [("postgresql", "sqlite"), ("sqlite", "postgresql")])
@@ -312,8 +316,9 @@ async def test_a_copy_that_takes_long_is_not_cut_off_by_the_server(
     await fill(url)
     before = await contents(url)
 
-    read_back_slowly(monkeypatch)
-    assert await care.move(url, there) == before
+    with read_back_slowly(monkeypatch):
+        moved = await care.move(url, there)
+    assert moved == before
     assert await contents(there) == before
 
 
@@ -323,8 +328,8 @@ async def test_a_backup_that_takes_long_is_not_cut_off_by_the_server(
     url, file = places("postgresql"), tmp_path / "backup.db"
     await fill(url)
 
-    read_back_slowly(monkeypatch)
-    await care.back_up(url, file)
+    with read_back_slowly(monkeypatch):
+        await care.back_up(url, file)
     assert await contents(str(file)) == await contents(url)
 
 
