@@ -90,7 +90,7 @@ def reconcile(
         return bill.answer(book, bill.latest.keys())
     waited = now - lease.ending.gone_at
     due = _certainly_due(lease, book.estimate, is_billed=bool(bill.billed))
-    wait = _why_unfinished(lease, bill, due)
+    wait = _why_unfinished(lease, bill, due, book.estimate)
     bill.note()
     covers = wait not in (BillWait.NO_BILL, BillWait.PERIODS_MISSING)
     is_the_same = bill.is_the_same_as_before(lease.ending.gone_at)
@@ -291,17 +291,26 @@ def _certain(
     return certain
 
 
-def _why_unfinished(lease: Lease, bill: _Bill, due: Mapping[KindAndDay, Decimal]) -> BillWait | None:
+def _why_unfinished(
+    lease: Lease, bill: _Bill, due: Mapping[KindAndDay, Decimal], estimate: Mapping[KindAndDay, Decimal]
+) -> BillWait | None:
     """What the bill of an instance that is gone lacks beside what is surely ``due``; None: nothing."""
     ours = sum(due.values(), ZERO)
+    ran = _sum_compute(estimate) if lease.agent.seen_at is not None else ZERO
     if not bill.billed:
-        return BillWait.NO_BILL if ours > SHOWS_UP else None
+        return BillWait.NO_BILL if max(ours, ran) > SHOWS_UP else None
+    if ran > SHOWS_UP and not any(kind is CostKind.COMPUTE for kind, _ in bill.billed):
+        return BillWait.LINES_MISSING  # A machine from which an agent has reported has run, whatever lists showed.
     if _cost_uncovered(lease, bill.charges) > SHOWS_UP:
         return BillWait.PERIODS_MISSING
     if any(amount > SHOWS_UP and key not in bill.billed for key, amount in due.items()):
         return BillWait.LINES_MISSING
     theirs = sum((amount for (kind, _), amount in bill.billed.items() if kind in _METERED), ZERO)
     return BillWait.TOO_LOW if ours - theirs > tolerance(ours) else None
+
+
+def _sum_compute(amounts: Mapping[KindAndDay, Decimal]) -> Decimal:
+    return sum((amount for (kind, _), amount in amounts.items() if kind is CostKind.COMPUTE), ZERO)
 
 
 _METERED = (CostKind.COMPUTE, CostKind.STORAGE_RUNNING)

@@ -22,6 +22,9 @@ LAG_S = 420.0
 TOLD_S = 1800.0
 """A floor that was shown so lately may still be what a decision goes by."""
 REMEMBERED_S = 7 * 3600.0
+"""A loss keeps bids above it for so long,"""
+CHAINED_S = 25 * 3600.0
+"""and longer where another bid has lost there within so long: the rival is taken to be the same one."""
 LOST = frozenset({Reason.OUTBID, Reason.DISPLACED})
 STOPPED_BY_CREDIT = frozenset({Reason.OUT_OF_CREDIT, Reason.PAID_IN})
 
@@ -100,10 +103,14 @@ class Bids:
         """$/h: of the floors that the list has shown, and of bids that lost."""
         told = list(host.told_floors)
         floors = [floor for at_s, floor in told if now_s - at_s < TOLD_S] + [floor for _, floor in told[-3:]]
-        beaten = [bid for at_s, bid in host.beaten_bids if now_s - at_s < REMEMBERED_S]
         # A raise that brought no machine back has lost, whatever kept it from coming.
         lost = self._beaten.get((provider, host.machine_id), ())
-        beaten += [bid for at_s, bid in lost if now_s - at_s < REMEMBERED_S]
+        beaten, since_s = [], now_s - REMEMBERED_S
+        for at_s, bid in sorted((*host.beaten_bids, *lost), reverse=True):
+            if at_s < since_s:
+                break
+            beaten.append(bid)
+            since_s = at_s - CHAINED_S
         return max((*floors, *(bid + self._params.bids.unit for bid in beaten)), default=None)
 
     def _check_raise(self, before: Lease, after: Lease) -> None:

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
-from autopilot.domain.lease import BillWait, Lease, LeaseState, Span
+from autopilot.domain.lease import AgentReport, BillWait, Lease, LeaseState, Span
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, LedgerEntry
 from autopilot.domain.reasons import Reason
 from autopilot.engine.invoices import (
@@ -390,6 +390,22 @@ def test_no_bill_at_all_takes_nothing_back_from_a_machine_that_ran_for_less_than
     book = Book({(COMPUTE, TODAY): "0.0278", (BANDWIDTH, TODAY): "0.30"}, lease)
     assert book.look_twice(()).waits_for is BillWait.NO_BILL
     assert book.spent() == D("0.3278")
+
+
+def test_a_machine_that_no_list_showed_running_has_run_where_an_agent_reported_from_it() -> None:
+    """Without its agent's word nobody knows whether it ever ran, and no bill says that it did not."""
+    unseen = Span(InstanceStatus.PROVISIONING, D("0.36"), D("0.004"), START, at(3600), is_observed=False)
+    silent = replace(change_lease(LEASE, spans=(unseen,), last_seen_at=START), agent=AgentReport())
+    accrued = {(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004"}
+    assert Book(accrued, silent).look_twice(()).is_final
+    reported = replace(silent, agent=AgentReport(seen_at=at(1800)))
+    book = Book(accrued, reported)
+    found = book.look_twice(())
+    assert (found.waits_for, found.held, book.spent()) == (BillWait.NO_BILL, D(0), D("0.364"))
+    assert book.look([charge(DISK, "0.004")]).waits_for is BillWait.LINES_MISSING
+    assert book.spent() == D("0.364")
+    book.look_twice([charge(COMPUTE, "0.12"), charge(DISK, "0.004")], 3 * HOUR)
+    assert book.spent() == D("0.124"), "it is not billed for the hours in which nobody saw it"
 
 
 def test_traffic_is_given_back_where_all_that_is_due_rounds_to_nothing() -> None:
