@@ -96,7 +96,7 @@ class Loading:
 class BidRules:
     """BidRules by the rule, and what bounds every bid."""
 
-    markup: Decimal = Decimal("1.15")
+    markup: Decimal = Decimal("1.05")
     """A first bid over the floor, as a factor: enough not to be displaced by the next cent. Source: assumed."""
     ceiling_of_on_demand: Decimal = Decimal("0.90")
     """Share of the on-demand price that no bid reaches. Source: market; an on-demand renter outranks any bid."""

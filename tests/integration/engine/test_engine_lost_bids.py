@@ -39,10 +39,10 @@ async def test_a_bid_that_lost_is_raised_until_it_wins(world: World) -> None:
     await world.submit(SPOT_ONLY)
     lease = await world.until_running()
     tried = await bids(world)
-    assert tried[0] == D("0.138")
+    assert tried[0] == D("0.126")
     assert tried == sorted(set(tried)), "each create bids more than the one that lost"
     assert tried[-2] <= D("0.160") < tried[-1] == lease.bid
-    assert len(tried) <= 4
+    assert len(tried) <= 6, "a twentieth at a time, one a tick"
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ async def test_above_the_ceiling_the_machine_is_left_alone_for_longer_and_longer
     await world.submit(SPOT_ONLY)
     await world.tick(8 * 60, apart_s=60)
     tried = await bids(world)
-    assert len(tried) <= 10, f"{len(tried)} creates in eight hours: {tried}"
+    assert len(tried) <= 24, f"{len(tried)} creates in eight hours: {tried}"
     assert max(tried) > D("0.300"), "the ladder goes up to the ceiling before the machine is left alone"
     assert world.ours() == []
 
@@ -105,7 +105,7 @@ async def test_why_shows_the_lost_bid(world: World) -> None:
     notes = [dict(note.numbers) for decision in decisions for note in decision.notes if note.topic == "lost_bid"]
     assert notes
     assert {note["machine_id"] for note in notes} == {str(machine.spec.machine_id)}
-    assert min(note["bid"] for note in notes) == D("0.138")  # type: ignore[type-var]
+    assert min(note["bid"] for note in notes) == D("0.126")  # type: ignore[type-var]
 
 
 async def test_a_host_that_is_full_and_stays_listed_is_asked_less_and_less_often(world: World) -> None:
@@ -128,7 +128,7 @@ async def test_what_runs_on_the_next_gpu_of_a_host_says_nothing_of_a_bid_that_lo
     await world.submit(SPOT_ONLY.replace('name = "train"', 'name = "second"'))
     await world.until_running()
     tried = await bids(world)
-    assert tried[0] == ours.price == D("0.138")
+    assert tried[0] == ours.price == D("0.126")
     assert tried == sorted(set(tried)), "each create bids more than the one that lost"
 
 

@@ -82,7 +82,7 @@ async def test_the_first_job_bids_by_what_was_watched_and_says_so(world: World) 
     assert lease is not None
     floor = next(each.floor for each in offers if each.machine_id == lease.machine_id)
     assert floor is not None
-    assert floor < lease.bid < floor * Params().bids.markup, "learnt, for by the rule it would be the floor × 1.15"
+    assert floor < lease.bid < floor * Params().bids.markup, "learnt, for by the rule it would be higher"
     said = await told(world)
     assert "bids are being learnt from recorded floors; the first machine waits for that, 2 minutes at the most" in said
     assert any(each.startswith("bids are learnt from 48 h of recorded floors") for each in said), said

@@ -60,9 +60,9 @@ async def test_what_the_market_said_stands_beside_the_decision_that_asked(world:
     await world.submit(SPOT_ONLY)
     await world.until_running()
     first, *others = reversed((await why(world))["decisions"])
-    assert first["actions"][0]["numbers"]["bid"] == "0.138"
+    assert first["actions"][0]["numbers"]["bid"] == "0.126"
     assert [answer["name"] for answer in first["answers"]] == ["lease.refused"]
-    assert reasons.tell_answer(first["answers"][0], "0.138").startswith("the market refused $0.138/h: ")
+    assert reasons.tell_answer(first["answers"][0], "0.126").startswith("the market refused $0.126/h: ")
     assert [answer["name"] for decision in others for answer in decision["answers"]][-1] == "lease.acquired"
 
 

@@ -25,6 +25,8 @@ REMEMBERED_S = 7 * 3600.0
 """A loss keeps bids above it for so long,"""
 CHAINED_S = 25 * 3600.0
 """and longer where another bid has lost there within so long: the rival is taken to be the same one."""
+MOST_MARKUP = Decimal("1.15")
+"""No first bid is more above the floor that is known, whether by the rule or learnt."""
 LOST = frozenset({Reason.OUTBID, Reason.DISPLACED})
 STOPPED_BY_CREDIT = frozenset({Reason.OUT_OF_CREDIT, Reason.PAID_IN})
 
@@ -95,8 +97,8 @@ class Bids:
         if life.began_s + LAG_S > echo.began_s:
             return  # a daemon that was not there cannot know it for its own
         highest = self._highest_known(lease.provider, host, now_s)
-        unit, markup = self._params.bids.unit, self._params.bids.markup
-        if highest is not None and lease.bid > (highest * markup + unit).quantize(unit, ROUND_CEILING):
+        unit = self._params.bids.unit
+        if highest is not None and lease.bid > (highest * MOST_MARKUP + unit).quantize(unit, ROUND_CEILING):
             self._add_violation("S17", f"lease {lease.id} bids {lease.bid}: {highest} is no echo of ours")
 
     def _highest_known(self, provider: str, host: Host, now_s: float) -> Decimal | None:

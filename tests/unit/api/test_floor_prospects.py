@@ -71,7 +71,7 @@ def test_a_day_of_record_is_played_and_less_of_it_is_not() -> None:
 def test_several_machines_are_played_by_their_floor_of_now_where_nothing_is_recorded_and_that_is_less_sure() -> None:
     assert asked((), offers=3) is None
     first = asked((), offers=4)
-    assert (first.floors, first.waits, first.markup) == ((0.2,), False, 1.15)
+    assert (first.floors, first.waits, first.markup) == ((0.2,), False, 1.05)
     assert first.level_spread > asked((0.2,) * 144).level_spread
 
 

@@ -23,7 +23,7 @@ KEYS: dict[str, tuple[str, str, Any, Any]] = {
     "resume": ("timing", "resume_s", "30s", 30.0),
     "image": ("traffic", "image_gb", "25GB", Decimal(25)),
     "upload": ("traffic", "upload_gb", "500MB", Decimal("0.5")),
-    "markup": ("bids", "markup", "1.05", Decimal("1.05")),
+    "markup": ("bids", "markup", "1.15", Decimal("1.15")),
     "bid_ceiling": ("bids", "ceiling_of_on_demand", "0.8", Decimal("0.8")),
     "max_rebids": ("bids", "max_rebids", 5, 5),
     "losses_per_hour": ("hazard", "preemptions_per_h", 0.5, 0.5),

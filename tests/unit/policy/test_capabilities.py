@@ -28,7 +28,7 @@ from tests.unit.policy.test_auctioned import SHAPE
 
 P = Params()
 ABLE = capabilities()
-CHEAP = an_offer("other", floor=D("0.265"))
+CHEAP = an_offer("other", floor=D("0.290"))
 """Cheaper an hour than a raise on the machine that is paused, but dearer to the end while that machine has its disk."""
 DEAR = an_offer("other", floor=D("0.500"))
 LEAVING = a_lease(state=LeaseState.DESTROY_SENT)

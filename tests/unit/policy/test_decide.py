@@ -205,7 +205,7 @@ def test_a_budget_too_small_for_any_offer_parks_or_cancels_the_job() -> None:
 
 def test_the_cheapest_way_to_finish_is_taken() -> None:
     (action,) = acts(a_job())
-    assert action == Acquire(Slot.MAIN, CHEAP, CapacityType.SPOT, D("0.115"), Reason.CHEAPEST)
+    assert action == Acquire(Slot.MAIN, CHEAP, CapacityType.SPOT, D("0.105"), Reason.CHEAPEST)
 
 
 def test_a_lower_rate_with_a_dear_disk_is_not_the_cheapest() -> None:
@@ -287,8 +287,8 @@ def test_the_spot_policy_is_kept(policy: SpotPolicy, types: set[CapacityType]) -
 
 
 def test_the_jobs_own_rate_limit_counts_the_disk() -> None:
-    offer = an_offer(floor=D("0.100"), storage_price=D("0.720"))  # a bid of $0.115/h and $0.02/h for 20 GB
-    for limit, taken in ((D("0.135"), 1), (D("0.134"), 0)):
+    offer = an_offer(floor=D("0.100"), storage_price=D("0.720"))  # a bid of $0.105/h and $0.02/h for 20 GB
+    for limit, taken in ((D("0.125"), 1), (D("0.124"), 0)):
         spec = a_spec(max_rate=limit, spot_policy=SpotPolicy.SPOT)
         assert len(acts(a_job(spec=spec), a_market(offer))) == taken
 

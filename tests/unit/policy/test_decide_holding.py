@@ -229,7 +229,7 @@ def test_a_working_machine_is_kept() -> None:
     [
         pytest.param(an_offer(floor=D("0.100")), 1800, True, id="much cheaper"),
         pytest.param(an_offer(floor=D("0.100")), 1799, False, id="it has only just begun"),
-        pytest.param(an_offer(floor=D("0.235")), 1800, False, id="not cheaper enough"),
+        pytest.param(an_offer(floor=D("0.257")), 1800, False, id="not cheaper enough"),
     ],
 )
 def test_a_working_job_is_moved_for_a_saving_that_is_worth_it(offer: Offer, now: float, moves: bool) -> None:

@@ -59,7 +59,7 @@ def taken(able: Capabilities, **spec: Any) -> Decimal:
 
 
 def test_where_the_bid_is_paid_it_is_just_above_the_floor_and_else_the_most_that_would_be_paid() -> None:
-    assert taken(PAID) == D("0.230")
+    assert taken(PAID) == D("0.210")
     assert taken(UNIFORM) == taken(CAP) == D("0.600"), "three times the floor, for all of it is held back"
     assert taken(UNIFORM, max_bid=D("0.400")) == D("0.400")
 

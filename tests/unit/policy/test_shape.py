@@ -50,7 +50,7 @@ def test_times_are_rounded_up_and_the_rest_to_the_nearest_step() -> None:
     assert shape.longest_s == 28 * 3600, "25 h"
     assert shape.most_slack_s == 16 * 3600, "15 h of slack"
     assert shape.restart_s == 240, "boot 120 s and 10 GB at 800 Mbit/s: 220 s"
-    assert shape.spot_ratio == pytest.approx(0.25), "a bid of $0.23 on $1"
+    assert shape.spot_ratio == pytest.approx(0.2), "a bid of $0.21 on $1, to the nearest step"
     assert shape.hazard_per_h == pytest.approx(0.2), "0.25, to the nearest even"
     assert shape.lost_s == 300, "half a checkpoint interval"
 

@@ -84,7 +84,7 @@ def test_the_search_the_conditions_and_the_nearest_that_failed() -> None:
         ({"spot_policy": SpotPolicy.SPOT}, {"floor": D("0.55")}, {}, "on_demand_share", D("0.55"), D("0.539")),
         ({"max_hourly": D("0.1")}, {}, {}, "max_hourly", D("0.200"), D("0.100")),
         ({"max_hourly": D("0.5"), "max_bid": D("0.1")}, {}, {}, "max_hourly_on_demand", D("0.600"), D("0.5")),
-        ({"max_rate": D("0.2")}, {}, {}, "max_rate", D("0.234166667"), D("0.2")),
+        ({"max_rate": D("0.2")}, {}, {}, "max_rate", D("0.214166667"), D("0.2")),
     ],
 )  # fmt: skip
 def test_each_condition(

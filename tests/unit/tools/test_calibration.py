@@ -65,7 +65,7 @@ def test_a_job_is_planned_by_what_was_recorded_and_then_played() -> None:
     assert said is not None
     assert (said.market, said.start, said.deadline_h, said.budget) == ("ten days", 864, 6.0, None)
     assert (said.status, said.is_in_time) == ("finished", True)
-    whole = said.took_h * (0.3 * 1.15 + 0.01)
+    whole = said.took_h * (0.3 * 1.05 + 0.01)
     assert said.p10 < whole < said.p90, "a calm market costs what was said"
     assert said.cost < whole, "the plan counts loading, which is not billed"
     assert 3 * 0.85 < said.took_h < 4.5
