@@ -115,7 +115,9 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
             return lease.move(LeaseState.DESTROY_REQUESTED)
         return lease
     lease = replace(lease, bid=instance.bid)
-    if instance.status is not InstanceStatus.RUNNING:
+    is_lost = instance.status is InstanceStatus.OFFLINE
+    # A host that is shown as lost again and again does not begin anew each time to get ready for the command.
+    if instance.status is not InstanceStatus.RUNNING and not (is_lost and lease.agent.state in PREPARING):
         # Whatever the agent said last, it is not at work now; when it is back it says so itself.
         lease = replace(lease, agent=replace(lease.agent, state=AgentState.UNHEARD, preparing_since=None))
     match instance.status:

@@ -8,13 +8,16 @@ from decimal import Decimal
 
 PRICES_EVERY = timedelta(minutes=5)
 """Prices are recorded so often."""
+FINE_STEP, HOUR = timedelta(minutes=15), timedelta(hours=1)
+FINE_SPAN = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class PriceObservation:
-    """What an offer cost at one moment, or over one hour. Over an hour ``floor``, ``on_demand_price`` and
-    ``clearing_price`` are means over its ``samples``, ``floor_low`` and ``floor_high`` the extremes, and the rest is as
-    last seen. All prices are for the whole machine's chunk; None: the market does not say.
+    """What an offer cost at one moment, or over a while: an hour, or a step of the market's own record. Over a while
+    ``floor``, ``on_demand_price`` and ``clearing_price`` are means over its ``samples``, ``floor_low`` and
+    ``floor_high`` the extremes, and the rest is as last seen. All prices are for the whole machine's chunk; None: the
+    market does not say.
     """
 
     provider: str
@@ -26,7 +29,7 @@ class PriceObservation:
     on_demand_price: Decimal | None
     """$/h."""
     observed_at: datetime
-    """The beginning of the hour where ``samples`` is more than one."""
+    """The beginning of that while where ``samples`` is more than one."""
     host_id: str | None = None
     storage_price: Decimal | None = None
     """$/GB-month."""
@@ -41,8 +44,14 @@ class PriceObservation:
     floor_low: Decimal | None = None
     floor_high: Decimal | None = None
     samples: int = 1
+    """It stands for as many times ``PRICES_EVERY``."""
     clearing_price: Decimal | None = None
     """$/h that spot machines paid, where the market tells that apart from the floor."""
+
+
+def past_step(since: datetime, until: datetime) -> timedelta:
+    """In what steps a market's own record of such a span is asked for: the last week finely, what is older by hours."""
+    return FINE_STEP if until - since <= FINE_SPAN else HOUR
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from autopilot.policy.array_measures import Chosen, width_now
 from autopilot.policy.arrays import Course, course_of
 from autopilot.policy.guard import Exposure
 from autopilot.policy.reuse import is_worth_keeping
+from autopilot.policy.unpaid import waits_for_money
 from autopilot.policy.width import Bound, Width, due_of_task
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import DecisionRecord, EventRecord, UnitOfWork
@@ -212,7 +213,9 @@ class Arrays:
         chosen = width_now(
             job, stands, leases, market_of(job), now, self._params, free=free, budget=budget, queued=queued
         )
-        return max(chosen.width.tasks - stands.active, 0), chosen
+        # What goes on by itself keeps its place: with another task in it more would run then than the owner allows.
+        waiting = sum(waits_for_money(each.job) for each in tasks)
+        return max(chosen.width.tasks - stands.active - waiting, 0), chosen
 
     async def _open(
         self, uow: UnitOfWork, array: EventLog, more: int, chosen: Chosen, pairing: Pairing | None, now: datetime

@@ -52,6 +52,7 @@ from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
+from autopilot.engine.past_prices import PastPrices
 from autopilot.engine.predecessors import judge_waiting, look_for_outputs
 from autopilot.engine.purses import read_array_purses, read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
@@ -172,6 +173,7 @@ class Engine:
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._drift = DriftLog(providers, store, clock)
         self._history = History(store, clock, config.retention)
+        self._past_prices = PastPrices(store)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
         self.unrecorded_cancels = UnrecordedCancels()
         self._regained = Regained(config.limits)
@@ -197,6 +199,9 @@ class Engine:
             left = await look_for_outputs(self._blobs, self._known_jobs)
             offers = await self._read_offers(self._known_jobs)
             watched = await self._watching.read(tuple(self.watches.values()), offers)
+            self._past_prices.fill(
+                [watch.provider for watch in self.watches.values()], [*offers, *watched], self._clock.now()
+            )
             jobs, outbox, orphans = await self._commit(readings, mail, left, offers, watched)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.

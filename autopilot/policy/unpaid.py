@@ -49,6 +49,11 @@ def end_unpaid(job: Job, notes: tuple[Note, ...]) -> SetStatus:
     return SetStatus(status, Reason.BUDGET_EXHAUSTED, tuple(pair for note in notes for pair in note.numbers))
 
 
+def waits_for_money(job: Job) -> bool:
+    """It is parked, and goes on by itself once there is some."""
+    return job.status is JobStatus.PARKED and job.reason in (*LIMIT_REASONS, Reason.BUDGET_EXHAUSTED)
+
+
 def goes_on(job: Job, market: Market, now: datetime, params: Params) -> Note | None:
     """Why a job that was parked for money goes on by itself; None for one that does not.
 
@@ -61,7 +66,7 @@ def goes_on(job: Job, market: Market, now: datetime, params: Params) -> Note | N
         return None
     if job.reason in LIMIT_REASONS and _is_new_period(job.reason, job.parked_at, now):
         return Note("new_period", (("parked_for", job.reason),))
-    if not market.made_room or job.reason not in (*LIMIT_REASONS, Reason.BUDGET_EXHAUSTED):
+    if not market.made_room or not waits_for_money(job):
         return None
     needed, left = next_reserve(job, market, now, params), budget.left(job, params)
     lefts = (left, market.allowance.day, market.allowance.month, market.allowance.purse)

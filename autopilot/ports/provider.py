@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.remark import Remark
 from autopilot.ports.clock import Clock
@@ -154,6 +155,13 @@ class Provider(Protocol):
         ...
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]: ...
+
+    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
+        """What such offers have cost, by the market's own record, in steps of ``domain.prices.past_step``.
+
+        Empty where it keeps none. Raises ``MarketUnknown``.
+        """
+        ...
 
     async def gpu_names(self) -> tuple[str, ...]:
         """The names of all kinds of GPU that the market lists, whether any is free now or not."""

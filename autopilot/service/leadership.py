@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 
 import structlog
@@ -13,6 +13,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.remark import Remark
 from autopilot.ports.provider import (
@@ -156,6 +157,9 @@ class FencedProvider:
     async def destroy(self, instance_id: str) -> Done[None] | Refused | Unknown:
         await self._check_not_lost()
         return await self._inner.destroy(instance_id)
+
+    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
+        return await self._inner.past_prices(query, since, until)
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
         return await self._inner.quotas()

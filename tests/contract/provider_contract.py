@@ -10,6 +10,7 @@ A test for which a market has no occasion (no bids, no wire) is skipped by what 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import TypeVar
@@ -20,8 +21,11 @@ from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.labels import is_ours, label_for
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.prices import FINE_SPAN
 from autopilot.domain.time import utc_day
+from autopilot.engine.past_prices import PastPrices
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.store.memory.store import MemoryStore
 from tests.contract.harness import Harness, QuickClock
 
 T = TypeVar("T")
@@ -58,6 +62,37 @@ class ProviderContract:
         rents = harness.provider.capabilities
         assert rents.spot or all(offer.floor is None for offer in offers)
         assert rents.on_demand or all(offer.on_demand_price is None for offer in offers)
+
+    async def test_what_the_market_has_on_record_fills_the_time_before_the_first_look(
+        self, harness: Harness, clock: QuickClock
+    ) -> None:
+        await harness.advance(LONG_ENOUGH_S)
+        now = clock.now()
+        seen = await harness.provider.past_prices(harness.query, now - FINE_SPAN, now)
+        needs(bool(seen), "it keeps no record of its prices")
+        offered = {(each.machine_id, each.num_gpus) for each in await harness.provider.offers(harness.query)}
+        assert offered <= {(each.machine_id, each.num_gpus) for each in seen}
+        assert len({(each.machine_id, each.observed_at) for each in seen}) == len(seen)
+        for each in seen:
+            assert (each.provider, each.samples) == (harness.provider.name, 3)
+            assert (each.gpu, each.num_gpus) in harness.query.gpus
+            assert now - FINE_SPAN <= each.observed_at < now
+            assert each.floor is not None
+            assert each.floor > 0
+        store, last = MemoryStore(), seen[-1]
+        ours = replace(last, floor=Decimal("0.001"), samples=1)
+        async with store.transaction() as uow:
+            await uow.prices.add([ours])
+        counts = []
+        for _ in range(2):  # The second daemon finds nothing to add.
+            past = PastPrices(store)
+            past.fill([harness.provider], [harness.query], now)
+            await past.close()
+            async with store.snapshot() as uow:
+                known = await uow.prices.list_by_gpu(last.gpu, now - FINE_SPAN, now)
+            assert ours in known, "what we saw ourselves stands"
+            counts.append(len(known))
+        assert counts == [len([each for each in seen if each.gpu == last.gpu])] * 2
 
     async def test_the_account_has_an_exact_credit_or_none_to_tell(self, harness: Harness) -> None:
         credit = (await harness.provider.account()).credit

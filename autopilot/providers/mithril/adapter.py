@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -31,6 +32,7 @@ from autopilot.providers.mithril.outcomes import Outcome
 from autopilot.providers.mithril.pacing import Family
 from autopilot.providers.mithril.reply import Answer, Fault
 from autopilot.providers.mithril.search import OfferSearch
+from autopilot.providers.mithril.series import read_series
 from autopilot.providers.reading import NoReply
 
 T = TypeVar("T")
@@ -315,6 +317,9 @@ class MithrilProvider:
         """A plain "no" that has no code of its own."""
         if fault is Fault.INVALID:
             self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, answer.summary)
+
+    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
+        return await read_series(self._search, self._client, query, since, until)
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
         return ()

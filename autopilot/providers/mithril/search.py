@@ -32,6 +32,14 @@ class _Priced:
     seen_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class AskedPool:
+    region: str
+    kind: wire.TypeRow
+    gpu: str
+    """The name under which it was asked for."""
+
+
 class OfferSearch:
     def __init__(self, settings: MithrilSettings, client: MithrilClient, clock: Clock) -> None:
         self._settings = settings
@@ -48,16 +56,26 @@ class OfferSearch:
         """Raises ``MarketUnknown``."""
         found: list[Offer] = []
         async with self._searching:
-            types = await self._catalogue(CATALOGUE_MAX_AGE_S)
-            for auction in (await self._all_auctions())[:MOST_POOLS]:
-                kind = types.get(auction.type_id)
-                name = None if kind is None else _asked_as(kind, query)
-                if kind is None or name is None:
-                    continue
-                row = await self._price(auction.region, auction.type_id)
-                made = None if row is None else mapping.offer(kind, auction.region, row, name)
+            for pool in await self._pools(query):
+                row = await self._price(pool.region, pool.kind.type_id)
+                made = None if row is None else mapping.offer(pool.kind, pool.region, row, pool.gpu)
                 if made is not None and made.vram_gb >= query.min_vram_gb and made.disk_gb >= query.disk_gb:
                     found.append(made)
+        return tuple(found)
+
+    async def pools(self, query: OfferQuery) -> tuple[AskedPool, ...]:
+        """Of what is asked for. Raises ``MarketUnknown``."""
+        async with self._searching:
+            return await self._pools(query)
+
+    async def _pools(self, query: OfferQuery) -> tuple[AskedPool, ...]:
+        types = await self._catalogue(CATALOGUE_MAX_AGE_S)
+        found: list[AskedPool] = []
+        for auction in (await self._all_auctions())[:MOST_POOLS]:
+            kind = types.get(auction.type_id)
+            name = None if kind is None else _asked_as(kind, query)
+            if kind is not None and name is not None:
+                found.append(AskedPool(auction.region, kind, name))
         return tuple(found)
 
     async def gpu_names(self) -> tuple[str, ...]:

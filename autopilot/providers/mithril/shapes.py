@@ -46,6 +46,16 @@ PRICES = AnswerShape(
         **ignore("total_capacity", NUMBER, NULL, optional=True),
     },
 )
+PAST_PRICE = AnswerShape(
+    "past price",
+    {
+        **read("spot_instance_price", TEXT, NULL, money=True, form=_DOLLARS),
+        **read("timestamp", TEXT, form=_TIME),
+        **ignore("reserved_instance_price", TEXT, NULL, optional=True),
+        **ignore("instance_type region", TEXT, optional=True),
+    },
+)
+HISTORY = AnswerShape("record of prices", {**read("prices", LIST, inside=PAST_PRICE)})
 BID = AnswerShape(
     "bid",
     {

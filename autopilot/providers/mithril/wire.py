@@ -21,6 +21,8 @@ INSTANCE_STATUSES = frozenset(
 )  # fmt: skip
 DEAREST_BID = Decimal(10_000)
 """$/h of all machines of one bid."""
+MOST_SAMPLES = 1000
+"""Of one record of prices."""
 MOST_INSTANCES = 100
 """Of one bid, in its own list: one for each relocation, and one more."""
 
@@ -147,6 +149,19 @@ def price_row(raw: object) -> PriceRow:
         wins_now=_positive(_cents(row.get("dynamic_win_price_cents"))),
         available=_count(row.get("available_capacity")),
     )
+
+
+def past_prices(raw: object) -> dict[datetime, Decimal] | None:
+    """$/h of a machine, by when it was so. None: that is no record."""
+    listed = values.mapping(raw).get("prices")
+    if not isinstance(listed, list):
+        return None
+    found: dict[datetime, Decimal] = {}
+    for row in map(values.mapping, listed[:MOST_SAMPLES]):
+        at, price = values.timestamp(row.get("timestamp")), _positive(dollars(row.get("spot_instance_price")))
+        if at is not None and price is not None:
+            found[at] = price
+    return found
 
 
 def _count(value: object) -> int | None:

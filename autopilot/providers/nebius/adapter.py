@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from nebius.api.nebius.common.v1 import Operation
@@ -25,6 +25,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -40,6 +41,7 @@ from autopilot.providers.nebius.policies import Policies
 from autopilot.providers.nebius.quotas import read_quotas
 from autopilot.providers.nebius.reply import Fault, MarketRefused
 from autopilot.providers.nebius.search import OfferSearch
+from autopilot.providers.nebius.series import read_series
 from autopilot.providers.reading import NoReply
 
 LEFT_OVER_AFTER = timedelta(minutes=30)
@@ -351,6 +353,9 @@ class NebiusProvider:
         """A plain "no" that has no code of its own."""
         if isinstance(outcome, Refused) and outcome.code is RefusalCode.INVALID:
             self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, outcome.message)
+
+    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
+        return await read_series(self._search, self._client, query, since, until)
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
         return await read_quotas(self._settings, self._client)

@@ -71,7 +71,12 @@ class NebiusClient:
         return await read_repeatedly(ask, judge, pause_s, self._clock, READ_TRIES)
 
     async def rows(
-        self, family: Family, service: type[Client], ask: Callable[[str], object], expected: type[M]
+        self,
+        family: Family,
+        service: type[Client],
+        ask: Callable[[str], object],
+        expected: type[M],
+        method: str = "list",
     ) -> list[Any]:
         """All rows of a list, page by page. ``ask``: the request for a page, by its token.
 
@@ -81,7 +86,7 @@ class NebiusClient:
         seen = {""}
         token = ""
         for _ in range(MOST_PAGES):
-            page: Any = await self.get(family, service, "list", ask(token), expected)
+            page: Any = await self.get(family, service, method, ask(token), expected)
             rows = list(page.items)
             if len(rows) > MOST_PAGE_ROWS:
                 raise MarketUnknown(f"a page of {len(rows)} rows is no page")

@@ -4,6 +4,7 @@ the settings say."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from decimal import Decimal
 
 from nebius.api.nebius.billing.v1alpha1 import (
@@ -54,6 +55,14 @@ Free = dict[tuple[str, str, str], int | None]
 """(region, platform, preset) → machines."""
 
 
+@dataclass(frozen=True, slots=True)
+class AskedPool:
+    preset: wire.PresetRow
+    price: wire.SpotRow
+    gpu: str
+    """The name under which it was asked for."""
+
+
 class OfferSearch:
     def __init__(self, settings: NebiusSettings, client: NebiusClient, clock: Clock) -> None:
         self._settings = settings
@@ -71,18 +80,29 @@ class OfferSearch:
         """Raises ``MarketUnknown``."""
         found: list[Offer] = []
         async with self._searching:
-            spot, free = await self._spot_prices(), await self._free_machines()
-            for region in self._settings.projects:
-                for row in await self._presets_of(region):
-                    name, price = _asked_as(row, query), spot.get((region, row.platform))
-                    if name is None or price is None or row.memory_gb < query.min_vram_gb:
-                        continue
-                    if free is not None and not free.get((region, row.platform, row.preset)):
-                        continue
-                    disk_price = await self._disk_price(region)
-                    made = mapping.offer(row, region, name, price.price, disk_price)
-                    if made.disk_gb >= query.disk_gb:
-                        found.append(made)
+            free = await self._free_machines()
+            for pool in await self._pools(query):
+                if free is not None and not free.get((pool.price.region, pool.price.platform, pool.preset.preset)):
+                    continue
+                disk_price = await self._disk_price(pool.price.region)
+                made = mapping.offer(pool.preset, pool.price.region, pool.gpu, pool.price.price, disk_price)
+                if made.disk_gb >= query.disk_gb:
+                    found.append(made)
+        return tuple(found)
+
+    async def pools(self, query: OfferQuery) -> tuple[AskedPool, ...]:
+        """Of what is asked for, whether a machine is free there or not. Raises ``MarketUnknown``."""
+        async with self._searching:
+            return await self._pools(query)
+
+    async def _pools(self, query: OfferQuery) -> tuple[AskedPool, ...]:
+        spot = await self._spot_prices()
+        found: list[AskedPool] = []
+        for region in self._settings.projects:
+            for row in await self._presets_of(region):
+                name, price = _asked_as(row, query), spot.get((region, row.platform))
+                if name is not None and price is not None and row.memory_gb >= query.min_vram_gb:
+                    found.append(AskedPool(row, price, name))
         return tuple(found)
 
     async def gpu_names(self) -> tuple[str, ...]:

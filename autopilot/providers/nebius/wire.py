@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 
 from nebius.api.nebius.billing.v1 import PricingPolicy, PricingPolicyStatus
-from nebius.api.nebius.billing.v1alpha1 import EstimateResponse, SpotPrice
+from nebius.api.nebius.billing.v1alpha1 import EstimateResponse, SpotPrice, SpotPriceSeries
 from nebius.api.nebius.capacity.v1 import ResourceAdvice, ResourceAdviceStatus
 from nebius.api.nebius.common.v1 import ResourceMetadata
 from nebius.api.nebius.compute.v1 import Disk, Instance, InstanceRecoveryPolicy, Platform
@@ -19,6 +20,8 @@ LONGEST_NAME = 1024
 MOST_GPUS = 64
 MOST_PRESETS = 64
 LARGEST_DISK_GB = 1_000_000
+MOST_POINTS = 1000
+"""Of one series: a week has 672 quarter hours."""
 POLICY, DISK = "pricingpolicy-", "computedisk-"
 """How their ids begin."""
 
@@ -179,6 +182,22 @@ def spot_row(message: SpotPrice) -> SpotRow | None:
     if read is None or read <= 0 or platform is None or region is None or not is_dollars:
         return None
     return SpotRow(region, platform, check_id(message.sku_id) or "", read)
+
+
+def series_points(message: SpotPriceSeries) -> dict[datetime, Decimal]:
+    """$/h of a GPU in the step that ended then; nothing of what is no price of a GPU in dollars."""
+    if message.currency.lower() != "usd" or message.unit_title.lower() != "gpu hour":
+        return {}
+    points: dict[datetime, Decimal] = {}
+    for point in islice(message.points, MOST_POINTS):
+        price = values.price(point.value)
+        try:
+            ended_at = point.timestamp
+        except ValueError:  # No calendar has it.
+            continue
+        if price is not None and price > 0 and ended_at is not None:
+            points[ended_at] = price
+    return points
 
 
 def advice_row(message: ResourceAdvice) -> AdviceRow | None:

@@ -17,6 +17,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance, InstanceStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import (
@@ -187,6 +188,9 @@ class PaperProvider:
             return _not_found(instance_id)
         self._put(held.destroy(self._clock.now()))
         return self._save_and_answer(None)
+
+    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
+        return await self._inner.past_prices(query, since, until)
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
         return ()

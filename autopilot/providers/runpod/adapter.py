@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -316,6 +317,9 @@ class RunpodProvider:
             return await self._either(graphql, rest)
         except Withdrawn as error:
             return Unknown(str(error))
+
+    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
+        return ()
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
         return ()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance, InstanceStatus
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -239,6 +240,9 @@ class VastaiProvider:
             return await self._client.change(family, method, path.format(known), body)
         except NoReply as error:
             return Unknown(str(error))
+
+    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
+        return ()
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
         return ()

@@ -222,6 +222,25 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     assert {note["topic"] for decision in why["decisions"] for note in decision["notes"]} == {"width"}
 
 
+async def test_a_task_that_waits_for_money_keeps_its_place(world: World) -> None:
+    """Another one in its place would run beside it once there is money again, on more machines than are allowed."""
+    world.agents.total_steps = 2_000
+    world.limits = replace(WIDE, day=D("0.30"))
+    await world.restart()
+    await submit(world, an_array("count = 9", "parallel = 2"))
+    while {task.reason for task in await tasks_of(world)} != {Reason.OVER_DAY_LIMIT}:
+        await world.tick()
+    await world.tick(20)
+    assert len(await tasks_of(world)) == 2
+    world.limits = WIDE
+    await world.restart()
+    at_work = []
+    for _ in range(20):
+        await world.tick(apart_s=600)
+        at_work.append(sum(status.wants_capacity for status in (await stands(world)).values()))
+    assert max(at_work) == 2, "they go on"
+
+
 async def test_after_an_array_waits_for_the_end_of_all(world: World) -> None:
     asked: Any = {"dry_run": False, "owner": 1000}
     then = JOB.replace('name = "train"', 'name = "then"\nafter = ["train"]', 1)

@@ -124,6 +124,7 @@ def mithril() -> dict[str, Any]:
         "GET /v2/instance-types": recorded("mithril/instance_types"),
         "GET /v2/spot/availability": recorded("mithril/availability"),
         "GET /v2/pricing/current": recorded("mithril/pricing_current"),
+        "GET /v2/pricing/history": recorded("mithril/pricing_history"),
         "GET /v2/projects": recorded("mithril/projects"),
         "GET /v2/ssh-keys": recorded("mithril/ssh_keys"),
         "POST /v2/spot/bids": bid,

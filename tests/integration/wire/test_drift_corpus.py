@@ -93,6 +93,11 @@ async def offers(provider: Provider) -> Any:
     return await provider.offers(QUERY)
 
 
+async def past_prices(provider: Provider) -> Any:
+    until = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+    return await provider.past_prices(QUERY, until - dt.timedelta(days=2), until)
+
+
 async def account(provider: Provider) -> Any:
     return await provider.account()
 
@@ -146,6 +151,7 @@ ANSWERS = [
     Answer("mithril", "GET /v2/instances", M.INSTANCES, instances),
     Answer("mithril", f"GET /v2/spot/bids/{BID}", M.BID, one(BID)),
     Answer("mithril", "GET /v2/pricing/current", M.PRICES, offers),
+    Answer("mithril", "GET /v2/pricing/history", M.HISTORY, past_prices),
     Answer("mithril", "POST /v2/spot/bids", M.BID, rent("us-central5-a/it_h100x8")),
 ]
 

@@ -38,6 +38,8 @@ from autopilot.providers.vastai import plugin as vastai_plugin
 from autopilot.providers.vastai import shapes as vastai_shapes
 
 DAY = dt.date(2026, 11, 19)
+NOON = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+"""What was recorded lies before it."""
 GPUS = (("RTX 4090", 1), ("RTX A4000", 1), ("H100", 8))
 QUERY = OfferQuery(gpus=GPUS, min_vram_gb=Decimal(0), disk_gb=Decimal(20), verified_only=False, datacenter_only=False)
 
@@ -127,6 +129,7 @@ async def ask_everything(provider: Provider, instance_id: str, offer_id: str) ->
         provider.account,
         lambda: provider.offers(QUERY),
         provider.gpu_names,
+        lambda: provider.past_prices(QUERY, NOON - dt.timedelta(days=2), NOON),
         lambda: provider.charges(DAY, DAY + dt.timedelta(days=400)),
     ):
         try:

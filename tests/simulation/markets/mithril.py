@@ -14,6 +14,8 @@ from tests.simulation.virtual.clock import at
 
 PROJECT, SSH_KEY = "proj_sim", "sshkey_sim"
 PAGE = 25
+PAST_STEPS = 24
+"""Quarters of an hour that the record of prices has."""
 MACHINES = "machines"
 """Of the two lists that make up one look the one that is read first."""
 BIDS_PATH = "/v2/spot/bids"
@@ -28,6 +30,7 @@ _READS = {
     "/v2/instance-types": "types",
     "/v2/spot/availability": "auctions",
     "/v2/pricing/current": "offers",
+    "/v2/pricing/history": "past",
 }
 _NO_BID = {"detail": "bid not found"}
 _NO_CREDIT = {"detail": "the payment method of this organization was declined"}
@@ -207,6 +210,15 @@ class Mithril:
             "total_capacity": host.room,
         }
         return raw(200, row)
+
+    def _past(self, asked: Request) -> Raw:
+        """The last hours at today's price: nobody has looked before."""
+        host = self.market.hosts.get(f"{asked.query['region']}/{asked.query['instance_types']}")
+        if host is None:
+            return raw(404, {"detail": "no current price"})
+        price = f"${self.market.pools[host.machine_id].price:.2f}"
+        moments = (at(self.ground.now_s - 900 * step) for step in range(PAST_STEPS))
+        return raw(200, {"prices": [{"spot_instance_price": price, "timestamp": each.isoformat()} for each in moments]})
 
     def _account(self, _: Request) -> Raw:
         return raw(200, {"data": [{"fid": PROJECT, "name": "simulated"}], "next_cursor": None})

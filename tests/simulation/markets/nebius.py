@@ -25,10 +25,13 @@ from nebius.api.nebius.billing.v1alpha1 import (
     CostBreakdown,
     EstimateResponse,
     GeneralTotalCost,
+    ListSpotPriceSeriesResponse,
     ListSpotPricesResponse,
     ResourceGroupCost,
     SpotPrice,
     SpotPriceComputeInstance,
+    SpotPricePoint,
+    SpotPriceSeries,
     SpotPriceValue,
 )
 from nebius.api.nebius.common.v1 import Operation, ResourceMetadata
@@ -67,6 +70,8 @@ from tests.simulation.markets.capped import DISK, PROJECTS, Cap, CappedMarket, N
 from tests.simulation.virtual.clock import at
 
 PAGE = 25
+PAST_STEPS = 24
+"""Quarters of an hour that the record of prices has."""
 MOST_REMEMBERED = 2_000
 CALLS = {
     "PricingPolicyService.create": "make_cap",
@@ -86,6 +91,7 @@ CALLS = {
     "DiskService.delete": "drop_disk",
     "PlatformService.list": "types",
     "SpotPriceService.list": "offers",
+    "SpotPriceService.list_series": "past",
     "CalculatorService.estimate": "estimate",
     "SubnetService.list": "subnets",
 }
@@ -314,6 +320,19 @@ class Nebius:
         ]
         key = ("prices", *shown)
         return self._remembered(key, lambda: ListSpotPricesResponse(items=[_price_row(*each) for each in shown]))
+
+    def _past(self, asked: Request) -> Any:
+        """The last hours at today's price: nobody has looked before."""
+        wanted, shown = set(asked.body.message.filters.sku_ids), {}
+        for host in self.market.hosts.values():
+            now = _price_row(host.machine_id, _text(self.market.prices[host.machine_id]))
+            if now.sku_id in wanted:
+                moments = (at(self.ground.now_s - 900 * step) for step in range(PAST_STEPS))
+                points = [SpotPricePoint(timestamp=each, value=now.price.value) for each in moments]
+                shown[now.sku_id] = SpotPriceSeries(
+                    sku_id=now.sku_id, region=now.region, currency="usd", unit_title="GPU hour", points=points
+                )
+        return ListSpotPriceSeriesResponse(items=list(shown.values()))
 
     def _estimate(self, asked: Request) -> Any:
         spec = asked.body.message.resource_spec

@@ -115,6 +115,12 @@ def test_a_machine_that_does_not_begin_the_new_run_is_given_up() -> None:
 
     assert acts(heard(longest - 1), now=longest - 1) == ()
     assert acts(heard(longest), now=longest) == (Release("lease-1", Reason.STUCK_LOADING),)
+    job = heard(3600)
+    job = play(job, seen(lease_of(job), InstanceStatus.OFFLINE, at(3660)))
+    job = heard(3700)
+    assert acts(heard(longest), now=longest) == (Release("lease-1", Reason.STUCK_LOADING),), (
+        "a host that is shown as lost"
+    )
 
 
 def test_a_machine_is_given_back_at_the_end_of_its_life() -> None:
