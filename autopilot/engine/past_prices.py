@@ -25,7 +25,8 @@ REACHES_BACK = timedelta(days=30) - timedelta(hours=1)
 ASK_AGAIN = timedelta(hours=1)
 """After a market could not be asked."""
 WAIT_REAL_S = 120.0
-MOST_SEARCHES = 500
+MOST_SEARCHES = 2_000
+"""What is asked for beyond has no record from before: a caller may invent kinds of GPU without end."""
 DAY = timedelta(days=1)
 
 Search = tuple[str, tuple[tuple[str, int], ...]]
@@ -48,8 +49,8 @@ class PastPrices:
             again_at = self._asked.get(search, now)
             if again_at is None or again_at > now:
                 continue
-            if len(self._asked) >= MOST_SEARCHES:
-                self._asked.clear()
+            if search not in self._asked and len(self._asked) >= MOST_SEARCHES:
+                continue
             self._asked[search] = None
             task = asyncio.create_task(self._fill(search, market, query, now))
             self._asking.add(task)

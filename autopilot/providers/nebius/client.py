@@ -77,6 +77,7 @@ class NebiusClient:
         ask: Callable[[str], object],
         expected: type[M],
         method: str = "list",
+        most_pages: int = MOST_PAGES,
     ) -> list[Any]:
         """All rows of a list, page by page. ``ask``: the request for a page, by its token.
 
@@ -85,7 +86,7 @@ class NebiusClient:
         found: list[Any] = []
         seen = {""}
         token = ""
-        for _ in range(MOST_PAGES):
+        for _ in range(most_pages):
             page: Any = await self.get(family, service, method, ask(token), expected)
             rows = list(page.items)
             if len(rows) > MOST_PAGE_ROWS:
@@ -97,7 +98,7 @@ class NebiusClient:
             if len(token) > LONGEST_TOKEN or token in seen:
                 raise MarketUnknown("the list goes in a circle, or on in a way that is not known")
             seen.add(token)
-        raise MarketUnknown(f"the list has more than {MOST_PAGES} pages")
+        raise MarketUnknown(f"the list has more than {most_pages} pages")
 
     async def change(
         self, service: type[Client], method: str, request: object, key: str, family: Family = Family.CHANGE

@@ -47,6 +47,7 @@ async def read_series(
         ),
         ListSpotPriceSeriesResponse,
         method="list_series",
+        most_pages=2 * MOST_SKUS // SERIES_A_PAGE,
     )
     by_sku = {each.sku_id: wire.series_points(each) for each in series if each.sku_id in skus}
     return tuple(

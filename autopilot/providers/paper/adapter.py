@@ -190,7 +190,8 @@ class PaperProvider:
         return self._save_and_answer(None)
 
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
-        return await self._inner.past_prices(query, since, until)
+        seen = await self._inner.past_prices(query, since, until)
+        return tuple(replace(each, provider=self.name) for each in seen)
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
         return ()
