@@ -61,7 +61,11 @@ def _figures(market: dict[str, Any]) -> list[str]:
     low, high, mean, last, on_demand = (
         text.money(market[name], 3) for name in ("low", "high", "mean", "last_low", "on_demand")
     )
-    seen = f"{market['observations']} observations of {market['machines']} machines; on demand from {on_demand}"
+    count, machines = market["observations"], market["machines"]
+    of = "1 machine" if machines == 1 else f"{machines} machines"
+    seen = f"{count} observation{'s' if count != 1 else ''} of {of}"
+    if market["on_demand"] is not None:
+        seen += f"; on demand from {on_demand}"
     if market["low"] is None:
         return ["no spot price was seen", seen]
     return [f"lowest winning bid: last {last}, {low} to {high}, mean {mean}", seen]
