@@ -110,7 +110,8 @@ def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Deci
 
 def status(vm: VmRow) -> InstanceStatus:
     """A new machine is listed as stopped before it starts: while something is being done to it, it is not at rest."""
-    state = _STATES.get(vm.state, InstanceStatus.OFFLINE)
+    # One that nobody knows may be billed. There is no bill to mend the books by, so it counts as running.
+    state = _STATES.get(vm.state, InstanceStatus.RUNNING)
     return InstanceStatus.PROVISIONING if vm.state == "STOPPED" and vm.is_settling else state
 
 
