@@ -19,6 +19,8 @@ from tests.simulation.virtual.clock import at
 
 POOLED = ("runpod", "mithril", "nebius")
 """Markets whose machines stand for many."""
+BOUNDED_BY_JOB = ("mithril", "nebius")
+"""Markets without a price on demand: a job that does not say what it pays at most bids nothing there."""
 CHECKED_EVERY_S = 60.0
 AVOIDED_S = 7 * 3600.0
 """A job may keep away from a machine that it has had."""
@@ -176,6 +178,7 @@ class Conduct:
         }
         return any(
             self._is_worth_renting(market, host)
+            and (name not in BOUNDED_BY_JOB or job.spec.max_bid is not None or job.spec.max_hourly is not None)
             for name, market in self._markets.items()
             if not market.is_dry
             for host in market.hosts.values()
