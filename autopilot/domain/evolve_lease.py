@@ -40,6 +40,9 @@ COMMANDS = (AgentState.SETTING_UP, AgentState.RUNNING)
 UNOBSERVED_LASTS = timedelta(seconds=90)
 """What a machine did between two observations further apart than this is not known."""
 
+SPOKEN_LASTS = timedelta(minutes=3)
+"""An agent that was heard so lately is taken to be there still: heartbeats are a minute apart."""
+
 
 def evolve_lease(lease: Lease, event: e.Event) -> Lease:
     """Apply one event that concerns a lease alone.
@@ -140,9 +143,9 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
     else:
         observed_at = lease.observed_at
         lease = _bill_unobserved(lease, observed_at, at)
-        computes_at = instance.computes_at if status is InstanceStatus.RUNNING else ZERO
+        computes = status is InstanceStatus.RUNNING or _has_just_spoken(lease, status, at)
         # It may have begun right after the last observation: between two the dearer one counts.
-        lease = _bill_at_least(lease, observed_at, computes_at)
+        lease = _bill_at_least(lease, observed_at, instance.computes_at if computes else ZERO)
     observed = replace(
         lease.observed,
         status=status,
@@ -152,12 +155,28 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
         offline_since=(lease.observed.offline_since or at) if status is InstanceStatus.OFFLINE else None,
         price_to_win=instance.price_to_win if status is InstanceStatus.STOPPED else None,
     )
-    return replace(
+    shown = replace(
         lease,
         observed=observed,
         storage_rate=instance.storage_rate,
         host_id=instance.host_id or lease.host_id,
-    ).bill_as(status, instance.computes_at, instance.storage_rate, billed_from)
+    )
+    if _has_just_spoken(lease, status, at) and lease.spans and _bills(lease.spans[-1], instance):
+        return shown  # and goes on to bill so
+    return shown.bill_as(status, instance.computes_at, instance.storage_rate, billed_from)
+
+
+def _has_just_spoken(lease: Lease, status: InstanceStatus, at: datetime) -> bool:
+    """A machine that is shown as loading has loaded, and bills, where its agent reports: the list is late, or wrong."""
+    heard_at = lease.agent.seen_at
+    return status is InstanceStatus.PROVISIONING and heard_at is not None and at - heard_at <= SPOKEN_LASTS
+
+
+def _bills(span: Span, instance: Instance) -> bool:
+    """Whether the open span is of a machine that loads, and bills what that one does when it runs."""
+    rates = span.billed_rate, span.storage_rate
+    is_loading = span.ended_at is None and span.status is InstanceStatus.PROVISIONING
+    return is_loading and rates == (instance.computes_at, instance.storage_rate)
 
 
 def _pause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:

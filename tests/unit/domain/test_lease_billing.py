@@ -12,7 +12,7 @@ from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day, time_running
 from autopilot.domain.reasons import Reason
-from tests.builders import HOUR, MINUTE, START, D, a_lease, a_paused_lease, an_intent, at, seen
+from tests.builders import HOUR, MINUTE, START, D, a_lease, a_paused_lease, an_intent, at, heartbeat, seen
 
 RUNNING, STOPPED = InstanceStatus.RUNNING, InstanceStatus.STOPPED
 PROVISIONING, OFFLINE = InstanceStatus.PROVISIONING, InstanceStatus.OFFLINE
@@ -199,3 +199,17 @@ def test_a_start_counts_from_the_last_sight_before_it_and_takes_nothing_of_the_d
     ]
     again = lived(cheaper, seen(cheaper, RUNNING, at(90), storage_rate=D("0.002")))
     assert bill(again) == bill(cheaper)
+
+
+def test_a_machine_that_is_shown_as_loading_bills_while_its_agent_reports() -> None:
+    """The list is late, or wrong. An agent that is silent for three minutes proves nothing any more."""
+    lease = an_intent()
+    lease = lived(lease, e.LeaseAcquired(lease.id, "77", at(5)), seen(lease, PROVISIONING, at(30)))
+    lease = lived(lease, heartbeat(lease, at(45)))
+    lease = lived(lease, *(seen(lease, PROVISIONING, at(60 + 15 * look)) for look in range(20)))
+    disk = D("0.004")
+    assert bill(lease) == [
+        (PROVISIONING, D(0), disk, 0, 30),
+        (PROVISIONING, D("0.300"), disk, 30, 240),
+        (PROVISIONING, D(0), disk, 240, None),
+    ]
