@@ -85,8 +85,13 @@ def is_given_up(lease: Lease, now: datetime, params: Params) -> bool:
 
 
 def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
-    """True once the lease's last checkpoint is verified, or the wait for it has lasted too long."""
-    if lease.observed.running_since is None:
+    """True once the lease's last checkpoint is verified, or the wait for it has lasted too long.
+
+    Too long for one that is claimed, too: a claim may be a lie, and a virtual machine does not end itself.
+    """
+    since = lease.orders.stop_ordered_at
+    has_waited = since is not None and now - since >= timedelta(seconds=params.budget.save_timeout_s)
+    if lease.observed.running_since is None or has_waited:
         return True
     if lease.agent.has_saved:
         newest = job.checkpoint
@@ -94,8 +99,7 @@ def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
         if last is None:
             return True
         return newest is not None and newest.lease_id == lease.id and newest.number >= last
-    since = lease.orders.stop_ordered_at
-    return since is not None and now - since >= timedelta(seconds=params.budget.save_timeout_s)
+    return False
 
 
 def _drop(lease: Lease, reason: Reason) -> tuple[Action, ...]:

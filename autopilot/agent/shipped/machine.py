@@ -284,7 +284,9 @@ class Machine:
         is_over = now >= self.life.since + self.quit_s
         if self.process.kind and not is_over:
             return self._stop_process(now, self.quit_s / 2)
-        return "quit" if is_over or self._is_fenced() or not self.is_dirty else self._begin("checkpoint", now)
+        if is_over or self._is_fenced() or not self.is_dirty:
+            return "quit"
+        return self._begin("checkpoint", now) if self.orders else None  # they say where to: they may still come
 
     # -- by its role
 

@@ -448,6 +448,14 @@ def test_told_to_terminate_it_saves_if_it_can_and_quits_in_time() -> None:
     assert m.decide(14) == "quit"
 
 
+def test_told_to_terminate_before_its_orders_are_here_it_waits_for_where_to_save() -> None:
+    """After a restart, with work of the former run on its disk."""
+    m = machine(**{**failed().to_remember(), "dirty": True})
+    m.quit(20)
+    assert m.decide(20) is None
+    assert m.decide(24) == "quit"
+
+
 def test_told_how_long_it_has_it_saves_for_so_long() -> None:
     m = running()
     m.quit(10, 44)

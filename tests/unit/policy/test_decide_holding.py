@@ -225,6 +225,14 @@ def test_a_run_told_to_stop_whose_new_home_was_lost_is_not_kept_idle() -> None:
     assert acts(a_job(saved), a_market(), 30) == (Release("lease-1", Reason.MOVING),)
 
 
+def test_a_save_that_is_claimed_and_never_verified_is_waited_for_no_longer_than_any_other() -> None:
+    claimed = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True, last_checkpoint_number=7)
+    job, most = a_job(claimed, spec=a_spec(budget=D(1)), spent=D(1)), P.budget.save_timeout_s
+    assert acts(job, a_market(), most - 1) == ()
+    release, parked = acts(job, a_market(), most)
+    assert (release, parked.status) == (Release("lease-1", Reason.BUDGET_EXHAUSTED), JobStatus.PARKED)  # type: ignore[union-attr]
+
+
 def test_a_working_machine_is_kept() -> None:
     lease = a_lease(agent_seen_at=at(7200))
     assert acts(a_job(lease), a_market(an_offer("as-good", floor=D("0.260"))), 7200) == ()
