@@ -168,6 +168,11 @@ def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
             until(lambda name=name: _has_checkpoint(theatre, ids[name]), f"a checkpoint of {name}", 90)
         until(lambda: is_settled(theatre, show(theatre, ids["finished"])), "the bill of the finished job", 90)
         reports = reports_on(theatre, ids["finished"])
+        own = show(theatre, ids["paused"])["leases"][-1]["machine_id"]
+        for machine in theatre.emu("machines")["machines"]:
+            # A raise costs less than to begin anew elsewhere.
+            if "4090" in machine["gpu_name"] and str(machine["machine_id"]) != own:
+                theatre.emu("floor", {"machine_id": machine["machine_id"], "price": "0.60"})
         outbid(theatre, show(theatre, ids["paused"])["leases"][-1])
         vanish(theatre, show(theatre, ids["moved"])["leases"][-1])
         until(lambda: _stands(theatre, ids["paused"], state="paused"), "the paused machine", 10)
