@@ -86,6 +86,7 @@ class Arrays:
             goes_on = False
             with contain(array):
                 goes_on = self._goes_on(array, tasks, stands, pairing, now)
+                stands = _as_resumed(stands, tasks)
                 if goes_on:
                     more, chosen = self._choose(array.job, tasks, stands, exposure, market_of, now)
             if array.is_broken or not goes_on:
@@ -358,6 +359,12 @@ def _resume(array: EventLog, tasks: Sequence[EventLog], now: datetime) -> None:
         if each.job.status is JobStatus.PARKED and each.job.reason in _PARKED_WITH_ARRAY:
             each.apply(e.StatusSet(JobStatus.PENDING, Reason.SUBMITTED, now))
     array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))
+
+
+def _as_resumed(stands: TaskCounts, tasks: Sequence[EventLog]) -> TaskCounts:
+    """``stands``, as the ledger has them, with the tasks that go on since: they hold their places again."""
+    resumed = sum(each.original.status is JobStatus.PARKED and each.job.status.wants_capacity for each in tasks)
+    return stands._replace(parked=stands.parked - resumed, waiting=stands.waiting + resumed)
 
 
 def _is_unpaid(task: Job) -> bool:

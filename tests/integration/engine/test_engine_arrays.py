@@ -241,6 +241,18 @@ async def test_a_task_that_waits_for_money_keeps_its_place(world: World) -> None
     assert max(at_work) == 2, "they go on"
 
 
+async def test_an_array_that_is_resumed_runs_no_more_at_once_than_it_may(world: World) -> None:
+    """Its parked tasks take their places again in the tick in which it goes on."""
+    world.agents.total_steps = 2_000
+    await submit(world, an_array("count = 9", "parallel = 2"))
+    await world.tick(3)
+    await world.jobs.stop("train")
+    await world.until(lambda job: job.status is JobStatus.PARKED, "it is parked")
+    await world.jobs.resume("train")
+    await world.tick(3)
+    assert [status.wants_capacity for status in (await stands(world)).values()] == [True, True]
+
+
 async def test_after_an_array_waits_for_the_end_of_all(world: World) -> None:
     asked: Any = {"dry_run": False, "owner": 1000}
     then = JOB.replace('name = "train"', 'name = "then"\nafter = ["train"]', 1)
