@@ -4,6 +4,7 @@ the settings say."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -136,14 +137,15 @@ class OfferSearch:
 
     async def highest_cap(self, region: str, platform: str, preset: str, num_gpus: int) -> Decimal | None:
         """$/h of a GPU: the highest that the market is known to take. None: it cannot be told now."""
-        spec = InstanceSpec(resources=ResourcesSpec(platform=platform, preset=preset), on_demand=OnDemandSpec())
-        project = self._settings.projects[region]
-        asked = CreateInstanceRequest(metadata=ResourceMetadata(parent_id=project), spec=spec)
+
+        def ask() -> ResourceSpec:
+            spec = InstanceSpec(resources=ResourcesSpec(platform=platform, preset=preset), on_demand=OnDemandSpec())
+            metadata = ResourceMetadata(parent_id=self._settings.projects[region])
+            return ResourceSpec(compute_instance_spec=CreateInstanceRequest(metadata=metadata, spec=spec))
+
         async with self._searching:
             try:
-                cost = await self._cost(
-                    mapping.pool_id(region, platform, preset), ResourceSpec(compute_instance_spec=asked)
-                )
+                cost = await self._cost(mapping.pool_id(region, platform, preset), ask)
             except MarketUnknown:
                 return None
         highest = cost / num_gpus - mapping.BELOW_ON_DEMAND
@@ -203,19 +205,22 @@ class OfferSearch:
         return self._free[1]
 
     async def _disk_price(self, region: str) -> Decimal:
-        spec = DiskSpec(type=DiskSpec.DiskType.NETWORK_SSD, size_gibibytes=ESTIMATED_DISK_GB)
-        metadata = ResourceMetadata(parent_id=self._settings.projects[region])
-        asked = ResourceSpec(compute_disk_spec=CreateDiskRequest(metadata=metadata, spec=spec))
-        cost = await self._cost(f"disk/{region}", asked)
+        def ask() -> ResourceSpec:
+            spec = DiskSpec(type=DiskSpec.DiskType.NETWORK_SSD, size_gibibytes=ESTIMATED_DISK_GB)
+            metadata = ResourceMetadata(parent_id=self._settings.projects[region])
+            return ResourceSpec(compute_disk_spec=CreateDiskRequest(metadata=metadata, spec=spec))
+
+        cost = await self._cost(f"disk/{region}", ask)
         price = _per_gb_month(cost)
         if price is None:
             raise MarketUnknown(f"the price of a disk in {region} cannot be read")
         return price
 
-    async def _cost(self, what: str, asked: ResourceSpec) -> Decimal:
+    async def _cost(self, what: str, ask: Callable[[], ResourceSpec]) -> Decimal:
+        """``ask`` is called where no cost is held: a message of this SDK takes a millisecond to make."""
         held, now = self._costs.get(what), self._clock.monotonic()
         if held is None or now - held[0] >= CATALOGUE_MAX_AGE_S:
-            request = EstimateRequest(resource_spec=asked)
+            request = EstimateRequest(resource_spec=ask())
             answer = await self._client.get(
                 Family.PRICE, CalculatorServiceClient, "estimate", request, EstimateResponse
             )
