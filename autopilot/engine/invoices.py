@@ -21,7 +21,7 @@ from itertools import zip_longest
 
 import structlog
 
-from autopilot.domain.instance import Charge, CostKind
+from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import BillWait, Lease, Span, metered_by_day, unmetered_traffic
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, accrue, to_nano
@@ -296,17 +296,23 @@ def _why_unfinished(
 ) -> BillWait | None:
     """What the bill of an instance that is gone lacks beside what is surely ``due``; None: nothing."""
     ours = sum(due.values(), ZERO)
-    ran = _sum_compute(estimate) if lease.agent.seen_at is not None else ZERO
+    ran = _sum_compute(estimate) if _has_run(lease) else ZERO
     if not bill.billed:
         return BillWait.NO_BILL if max(ours, ran) > SHOWS_UP else None
     if ran > SHOWS_UP and not any(kind is CostKind.COMPUTE for kind, _ in bill.billed):
-        return BillWait.LINES_MISSING  # A machine from which an agent has reported has run, whatever lists showed.
+        return BillWait.LINES_MISSING
     if _cost_uncovered(lease, bill.charges) > SHOWS_UP:
         return BillWait.PERIODS_MISSING
     if any(amount > SHOWS_UP and key not in bill.billed for key, amount in due.items()):
         return BillWait.LINES_MISSING
     theirs = sum((amount for (kind, _), amount in bill.billed.items() if kind in _METERED), ZERO)
     return BillWait.TOO_LOW if ours - theirs > tolerance(ours) else None
+
+
+def _has_run(lease: Lease) -> bool:
+    """For however short a while: a list has shown it running, or its agent has reported, whatever lists showed."""
+    is_shown = any(span.status is InstanceStatus.RUNNING and span.is_observed for span in lease.spans)
+    return is_shown or lease.agent.seen_at is not None
 
 
 def _sum_compute(amounts: Mapping[KindAndDay, Decimal]) -> Decimal:

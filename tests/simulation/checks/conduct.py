@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.job import Job, JobStatus
@@ -13,6 +14,7 @@ from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box, Host
+from tests.simulation.ground.scenario import HOUR_S
 from tests.simulation.markets.market import SimulatedMarket
 from tests.simulation.product.blobs import Objects
 from tests.simulation.virtual.clock import at
@@ -82,8 +84,7 @@ class Conduct:
     def _check_pace(self, tables: MemoryTables) -> None:
         limit, since_s = self._ground.scenario.limits.launches_per_hour, self._ground.now_s - 3300
         known = {**self._ground.committed.get("leases", {}), **tables.leases.changes}
-        lately = [each for each in known.values() if each is not None and each.intended_at >= at(since_s)]
-        rented = sum(1 for each in lately if not each.is_over or each.instance_id is not None)
+        rented = _count_rented((each for each in known.values() if each is not None), at(since_s))
         if rented > limit:
             self._add_violation("S24", f"{rented} machines within the hour, {limit} are allowed")
 
@@ -168,7 +169,7 @@ class Conduct:
         ground = self._ground
         if not ground.was_fit(FIT_S) or not all(ground.is_able(name) for name in self._markets):
             return False
-        if not (self._is_within_limits() and self._is_within_allowance(job)):
+        if not (self._is_within_limits() and self._is_within_pace() and self._is_within_allowance(job)):
             return False
         since = at(ground.now_s - AVOIDED_S)
         had = {
@@ -184,6 +185,13 @@ class Conduct:
             for host in market.hosts.values()
             if name in POOLED or (name, host.machine_id) not in had
         )
+
+    def _is_within_pace(self) -> bool:
+        """Others may take all launches of each hour, where there are two of them."""
+        since = at(self._ground.now_s - HOUR_S)
+        limits = self._ground.scenario.limits
+        leases = self._ground.committed["leases"].values()
+        return _count_rented(leases, since) < limits.launches_per_hour - limits.kept_back_per_hour
 
     def _is_within_limits(self) -> bool:
         ground, today = self._ground, at(self._ground.now_s).date()
@@ -216,3 +224,8 @@ class Conduct:
             return False
         is_honest = host.shown_floor is None and host.rival is None and not host.is_dear
         return is_honest and host.floor <= host.on_demand * CHEAP and market.has_room(host)
+
+
+def _count_rented(leases: Iterable[Lease], since: datetime) -> int:
+    """Of machines that may have been rented since then."""
+    return sum(each.intended_at >= since and (not each.is_over or each.instance_id is not None) for each in leases)

@@ -408,6 +408,21 @@ def test_a_machine_that_no_list_showed_running_has_run_where_an_agent_reported_f
     assert book.spent() == D("0.124"), "it is not billed for the hours in which nobody saw it"
 
 
+def test_a_machine_that_lists_showed_running_has_run_although_each_saw_a_moment_of_it() -> None:
+    """Each list fails in between, so nothing that it cost is certain; that it cost nothing is not true either."""
+    spans = [
+        Span(InstanceStatus.RUNNING, D("0.36"), D("0.004"), at(begins), at(ends), is_observed=begins == ends)
+        for begins, ends in ((0, 0), (0, 1800), (1800, 1800), (1800, 3600))
+    ]
+    lease = change_lease(LEASE, spans=tuple(spans), last_seen_at=at(1800), gone_at=at(3600))
+    silent = replace(lease, agent=AgentReport())
+    accrued = {(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004"}
+    assert Book(accrued, silent).look_twice(()).waits_for is BillWait.NO_BILL
+    assert Book(accrued, silent).look_twice([charge(DISK, "0.004")]).waits_for is BillWait.LINES_MISSING
+    billed = [charge(COMPUTE, "0.12"), charge(DISK, "0.004")]
+    assert Book(accrued, silent).look_twice(billed, 3 * HOUR).is_final
+
+
 def test_traffic_is_given_back_where_all_that_is_due_rounds_to_nothing() -> None:
     book = Book({(DISK, TODAY): "0.001", (BANDWIDTH, TODAY): "0.20"})
     found = book.look_twice(())
