@@ -49,7 +49,7 @@ from autopilot.engine.hosts import Hosts, take_failed_boots
 from autopilot.engine.lost_bids import LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
-from autopilot.engine.observe import Reading, Watch
+from autopilot.engine.observe import Reading, Watch, join_offers
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.past_prices import PastPrices
@@ -271,7 +271,7 @@ class Engine:
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         found = await asyncio.gather(*(watch.offers(query) for watch in self.watches.values()))
-        return tuple(offer for offers in found for offer in offers)
+        return join_offers(found)
 
     async def gpu_names(self) -> tuple[str, ...]:
         """All kinds of GPU that the markets list; the shipped list stands in for one that cannot be asked."""

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 
 import structlog
 
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
+from autopilot.domain.same import Same
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 
@@ -23,6 +25,8 @@ READ_WAIT_REAL_S = 120.0
 """A market that has not been read after this is unknown, whatever its adapter waits for: the others must go on."""
 OFFERS_WAIT_REAL_S = 20.0
 """A search that takes longer is given up for this tick: permits must not wait for it."""
+JOINED = 16
+"""Lists of offers of several markets that are kept: one for each search of a tick."""
 VISIBLE_AFTER = timedelta(seconds=60)
 """Lists may lag so far behind: until then they do not prove that a new instance is missing or an old one alive."""
 
@@ -185,3 +189,14 @@ class Watch:
 def _any_newly_stopped(leases: Iterable[Lease], instances: Iterable[Instance]) -> bool:
     stopped = {instance.instance_id for instance in instances if instance.status is InstanceStatus.STOPPED}
     return any(lease.state is LeaseState.ACTIVE and lease.instance_id in stopped for lease in leases)
+
+
+def join_offers(of_markets: Iterable[tuple[Offer, ...]]) -> tuple[Offer, ...]:
+    """All of them. The same lists make the same tuple: what is reckoned of offers is kept for as long as it lasts."""
+    some = [offers for offers in of_markets if offers]
+    return some[0] if len(some) == 1 else _join(tuple(map(Same, some)))
+
+
+@lru_cache(JOINED)
+def _join(of_markets: tuple[Same[tuple[Offer, ...]], ...]) -> tuple[Offer, ...]:
+    return tuple(offer for each in of_markets for offer in each.value)

@@ -52,7 +52,7 @@ class Orphans:
             await uow.leases.save(lease)
             orphans[lease.id] = lease
         for reading in readings.values():
-            for found, holder in await self._sweep(uow, reading, now):
+            for found, holder in await self._sweep(uow, reading, event_logs, now):
                 log.warning(
                     "sweep.found",
                     provider=found.provider,
@@ -64,16 +64,22 @@ class Orphans:
                 await self._take_in(uow, found, holder, event_logs, orphans, now)
         return tuple(orphans.values())
 
-    async def _sweep(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
+    async def _sweep(
+        self, uow: UnitOfWork, reading: Reading, event_logs: Sequence[EventLog], now: datetime
+    ) -> list[tuple[Instance, Lease | None]]:
         sweep = self._sweeps.setdefault(reading.provider, Sweep())
         if reading.instances is None or not reading.is_fresh:
             return []
         ours = [i for i in reading.instances if is_ours(i.label, self._install_id)]
+        # Those of open jobs were read in this transaction, and most machines are theirs.
+        open_jobs = (lease for each in event_logs for lease in each.original.leases if not lease.is_over)
+        held = {(lease.label, lease.instance_id) for lease in open_jobs}
+        others = [instance for instance in ours if (instance.label, instance.instance_id) not in held]
         named: dict[str, list[Lease]] = {}
-        for lease in await uow.leases.list_by_label({instance.label for instance in ours}):
+        for lease in await uow.leases.list_by_label({instance.label for instance in others}) if others else ():
             named.setdefault(lease.label, []).append(lease)
         was = sweep.is_quarantined(now)
-        found = sweep.look(len(ours), find_unaccounted(ours, named), now)
+        found = sweep.look(len(ours), find_unaccounted(others, named), now)
         if sweep.is_quarantined(now) and not was:
             log.error("market.quarantined", provider=reading.provider, instances=len(ours))
         return found

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
@@ -22,12 +23,15 @@ from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState, unmete
 from autopilot.domain.money import ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import DeadMan, Offer
 from autopilot.domain.params import Params
+from autopilot.domain.same import Same
 from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
 STALE_AFTER = timedelta(minutes=15)
 """A lease of which there was no word for so long: nothing new is spent for its job or on its market."""
 PERMIT_LEAST_S = 180
 """Shorter than this a permit would run out between two renewals of a daemon that is alive."""
+REMEMBERED = 512
+"""Leases, as they are at one moment, of which the commitment is kept."""
 LEAST_TAIL = timedelta(hours=1)
 PERMIT_TAIL_S = 240
 """What a machine may need once its permit has run out: to look for newer orders if it has slept, to save, to go."""
@@ -145,7 +149,13 @@ def hold_reserve(lease: Lease) -> Decimal:
 
 def commitment(lease: Lease, params: Params) -> Decimal:
     """Dollars that are held back for the lease."""
-    return sum((held.amount for held in holdings(lease, params)), ZERO)
+    return _commitment(Same(lease), Same(params))
+
+
+@lru_cache(REMEMBERED)
+def _commitment(lease: Same[Lease], params: Same[Params]) -> Decimal:
+    """Each task of an array asks for it of all machines of that array."""
+    return sum((held.amount for held in holdings(lease.value, params.value)), ZERO)
 
 
 def unobserved_cost(lease: Lease, now: datetime, params: Params) -> Decimal:
