@@ -92,7 +92,7 @@ def reconcile(
     due = _certainly_due(lease, book.estimate, is_billed=bool(bill.billed))
     wait = _why_unfinished(lease, bill, due, book.estimate)
     bill.note()
-    covers = wait not in (BillWait.NO_BILL, BillWait.PERIODS_MISSING)
+    covers = wait not in (BillWait.NO_BILL, BillWait.PERIODS_MISSING) and not _lacks_compute(lease, bill, book.estimate)
     is_the_same = bill.is_the_same_as_before(lease.ending.gone_at)
     is_complete = covers and is_the_same
     if wait is None or is_complete:
@@ -296,10 +296,10 @@ def _why_unfinished(
 ) -> BillWait | None:
     """What the bill of an instance that is gone lacks beside what is surely ``due``; None: nothing."""
     ours = sum(due.values(), ZERO)
-    ran = _sum_compute(estimate) if _has_run(lease) else ZERO
+    lacks_compute = _lacks_compute(lease, bill, estimate)
     if not bill.billed:
-        return BillWait.NO_BILL if max(ours, ran) > SHOWS_UP else None
-    if ran > SHOWS_UP and not any(kind is CostKind.COMPUTE for kind, _ in bill.billed):
+        return BillWait.NO_BILL if ours > SHOWS_UP or lacks_compute else None
+    if lacks_compute:
         return BillWait.LINES_MISSING
     if _cost_uncovered(lease, bill.charges) > SHOWS_UP:
         return BillWait.PERIODS_MISSING
@@ -309,14 +309,15 @@ def _why_unfinished(
     return BillWait.TOO_LOW if ours - theirs > tolerance(ours) else None
 
 
-def _has_run(lease: Lease) -> bool:
-    """For however short a while: a list has shown it running, or its agent has reported, whatever lists showed."""
+def _lacks_compute(lease: Lease, bill: _Bill, estimate: Mapping[KindAndDay, Decimal]) -> bool:
+    """The machine has run, for however short a while, and the bill has no line for that: the same twice proves nothing.
+
+    A list has shown it running, or its agent has reported, whatever lists showed.
+    """
     is_shown = any(span.status is InstanceStatus.RUNNING and span.is_observed for span in lease.spans)
-    return is_shown or lease.agent.seen_at is not None
-
-
-def _sum_compute(amounts: Mapping[KindAndDay, Decimal]) -> Decimal:
-    return sum((amount for (kind, _), amount in amounts.items() if kind is CostKind.COMPUTE), ZERO)
+    ours = sum((amount for (kind, _), amount in estimate.items() if kind is CostKind.COMPUTE), ZERO)
+    is_billed = any(kind is CostKind.COMPUTE for kind, _ in bill.billed)
+    return (is_shown or lease.agent.seen_at is not None) and ours > SHOWS_UP and not is_billed
 
 
 _METERED = (CostKind.COMPUTE, CostKind.STORAGE_RUNNING)

@@ -418,7 +418,9 @@ def test_a_machine_that_lists_showed_running_has_run_although_each_saw_a_moment_
     silent = replace(lease, agent=AgentReport())
     accrued = {(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004"}
     assert Book(accrued, silent).look_twice(()).waits_for is BillWait.NO_BILL
-    assert Book(accrued, silent).look([charge(DISK, "0.004")]).waits_for is BillWait.LINES_MISSING
+    in_parts = Book(accrued, silent)
+    assert in_parts.look_twice([charge(DISK, "0.004")]).waits_for is BillWait.LINES_MISSING
+    assert in_parts.spent() == D("0.364"), "its hours may be the part that is still to come"
     billed = [charge(COMPUTE, "0.12"), charge(DISK, "0.004")]
     assert Book(accrued, silent).look_twice(billed, 3 * HOUR).is_final
 
