@@ -293,7 +293,7 @@ class NebiusProvider:
             region = self._alive.get(instance_id) or await self._machines.region_of(vm)
             project = self._settings.projects[region]
             cap = await self._cap(region, vm.platform, vm.preset, bid)
-            mine = await self._policies.of_machine(project, vm.name)
+            mine = await self._policies_of(vm, project)
             presets = await self._search.presets(region)
         except MarketUnknown as error:
             return Refused(error.code or RefusalCode.RATE_LIMITED, f"nothing was changed: {error}")
@@ -314,6 +314,15 @@ class NebiusProvider:
         for row in mine:
             await self._policies.delete(row.policy_id)
         return Done(cap * num_gpus)
+
+    async def _policies_of(self, vm: wire.VmRow, project: str) -> list[wire.PolicyRow]:
+        """All that were made for it. A list may lag: one without the policy that holds now would have the next one made
+        under the same name, and the market gives out the old one for that. Raises ``MarketUnknown``."""
+        listed = await self._policies.of_machine(project, vm.name)
+        if vm.policy_id in ("", *(row.policy_id for row in listed)):
+            return listed
+        own = await self._policies.get(vm.policy_id)
+        return [*listed, own] if own is not None and names.is_of(own.name, vm.name) else listed
 
     async def _swap_policy(self, message: VmMessage, policy_id: str) -> Outcome:
         """An update asks for whatever it leaves out to be cleared: the whole machine goes back, as it was read."""

@@ -316,6 +316,19 @@ async def test_a_stopped_machine_gets_another_policy_and_the_old_one_goes(made: 
     assert [policy.id for policy in made.sandbox.nebius.policies.values()] == [after.id], "a blocked one is deleted"
 
 
+async def test_a_list_of_policies_that_lags_costs_no_machine_its_policy(made: NebiusHarness) -> None:
+    """The next one would get the name of the one that holds, which the market would give out for it: a cap that is not
+    the one asked for, to be deleted again."""
+    instance_id = await running(made)
+    assert await made.provider.stop(instance_id) == Done(None)
+    (before,) = made.sandbox.nebius.policies
+    async with made.fault("policies", "stale_list", lag_s=36_000):
+        assert await made.provider.change_bid(instance_id, D("4.000")) == Done(D("4.000"))
+    (after,) = made.sandbox.nebius.policies.values()
+    assert after.id != before
+    assert (await only(made)).bid == D("4.000")
+
+
 async def test_a_stopped_machine_under_a_blocked_policy_is_not_started(made: NebiusHarness) -> None:
     instance_id = await running(made)
     await made.outbid(instance_id)

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -57,6 +57,10 @@ class Call:
     page_rows: int
     access_token: str
     """For whoever exchanges a service account's word."""
+
+    def shows_until(self) -> datetime:
+        """A list does not show what was made later."""
+        return self.market.now - timedelta(seconds=self.fault.lag_s if self.fault and self.has("stale_list") else 0)
 
     def has(self, kind: str) -> bool:
         return self.fault is not None and self.fault.kind == kind
@@ -183,7 +187,9 @@ def _policy_by_name(call: Call) -> Any:
 
 def _list_policies(call: Call) -> Any:
     request = call.read(ListPricingPoliciesRequest)
-    rows = [row for row in call.market.policies.values() if row.project == request.parent_id]
+    until = call.shows_until()
+    policies = call.market.policies.values()
+    rows = [row for row in policies if row.project == request.parent_id and row.created_at <= until]
     shown = [messages.policy(call.market, row) for row in rows]
     return call.page(shown, request.page_token, ListPricingPoliciesResponse)
 
@@ -261,7 +267,7 @@ def _vm_by_name(call: Call) -> Any:
 
 def _list_vms(call: Call) -> Any:
     request = call.read(ListInstancesRequest)
-    until = call.market.now - timedelta(seconds=call.fault.lag_s if call.fault and call.has("stale_list") else 0)
+    until = call.shows_until()
     rows = [
         vm
         for vm in call.market.vms.values()
