@@ -14,7 +14,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from autopilot.cli.client import Json, job_path
+from autopilot.cli.client import Client, Json, job_path
+from autopilot.cli.transport import NotRunning
 from autopilot.lab.demo.theatre import Theatre
 
 SPEED = 60.0
@@ -71,6 +72,18 @@ def until(look: Callable[[], Any], what: str, within_s: float = 60, every_s: flo
             return answer
         time.sleep(every_s)
     raise AssertionError(f"not within {within_s} s: {what}")
+
+
+def first_tick(client: Client, within_s: float = 60) -> None:
+    """Wait until the daemon has ticked. Its socket is in the directory a moment before it listens."""
+
+    def has_ticked() -> bool:
+        try:
+            return client.get("/v1/status")["last_tick_at"] is not None
+        except NotRunning:
+            return False
+
+    until(has_ticked, "the first tick", within_s)
 
 
 def submit(theatre: Theatre, text: str) -> str:

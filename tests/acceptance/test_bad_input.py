@@ -22,6 +22,7 @@ from tests.acceptance.stage import (
     a_theatre,
     assert_one_error,
     command,
+    first_tick,
     is_settled,
     job_text,
     ledger_rows,
@@ -267,8 +268,7 @@ def daemon_on_a_small_disk(theatre: Theatre) -> Iterator[Path]:
         )
     theatre.client = Client(theatre.root / "s", timeout_s=30)
     try:
-        until((theatre.root / "s").is_socket, "the daemon's socket")
-        until(lambda: theatre.client.get("/v1/status")["last_tick_at"], "the first tick")
+        first_tick(theatre.client)
         yield Path(f"/proc/{process.pid}/root{state}")
     finally:
         process.send_signal(signal.SIGTERM)

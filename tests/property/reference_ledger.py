@@ -6,7 +6,7 @@ market's bill for that day is in, what the bill says. Nothing else enters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
@@ -87,6 +87,12 @@ class Machine:
             if stretch.is_seen and end > stretch.start:
                 stretches.append(replace(stretch, end=end))
         return Machine(stretches).clock(until)
+
+    def lacks_hours(self, shown: Container[Line], now: int) -> bool:
+        """A list showed it running, or it sent something, and the bill has nothing for that: $0.001 may be missing."""
+        has_run = self.traffic or any(stretch.status == "running" and stretch.is_seen for stretch in self.stretches)
+        hours = {line: nano for line, nano in self.clock(now).items() if line[0] == "compute"}
+        return bool(has_run) and sum(hours.values()) > 10**6 and not any(line in shown for line in hours)
 
     def bill(self, lines: dict[Line, int], now: int) -> None:
         self.bills |= lines

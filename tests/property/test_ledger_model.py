@@ -230,10 +230,12 @@ class LedgerMachine(RuleBasedStateMachine):
         ours = sum(due.values())
         theirs = sum(nano for (what, _), nano in shown.items() if what in ("compute", "disk"))
         lacks_line = any(nano > 10**6 and line not in shown for line, nano in due.items())
-        is_whole = not lacks_line and ours - theirs <= max(10**7, ours // 1000) if shown else ours <= 10**6
+        lacks_hours = machine.lacks_hours(shown, self.micros)
+        is_near = ours - theirs <= max(10**7, ours // 1000) if shown else ours <= 10**6
+        is_whole = is_near and not lacks_line and not lacks_hours
         self.note(lease, shown)
         missing = {line: nano for line, nano in machine.clock(self.micros).items() if line not in noted}
-        if is_whole or (shown and is_same):
+        if is_whole or (shown and is_same and not lacks_hours):
             self.note(lease, dict.fromkeys(missing, 0))
         elif waited >= timedelta(hours=24) and (shown or ours <= 10**7):
             late = waited >= timedelta(hours=72)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.acceptance.stage import a_theatre, command, job_text, until
+from tests.acceptance.stage import a_theatre, command, first_tick, job_text, until
 
 AGAIN = '[schedule]\ncron = "*/10 * * * *"\noverlap = "queue"\ncatch_up = true\ncount = 2\n'
 WITHIN_S = 180
@@ -17,8 +17,7 @@ def test_a_schedule_goes_on_where_a_killed_daemon_left_it() -> None:
     with a_theatre() as theatre:
         theatre.start_market()
         daemon = theatre.launch_daemon()
-        until(theatre.client.socket_path.is_socket, "the control socket")
-        until(lambda: theatre.client.get("/v1/status")["last_tick_at"], "the first tick")
+        first_tick(theatre.client)
         file = theatre.root / "nightly.toml"
         file.write_text(job_text(20) + AGAIN)
         submitted = command(theatre, "submit", str(file))

@@ -20,7 +20,17 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError
 from autopilot.lab.demo.theatre import Theatre
-from tests.acceptance.stage import a_theatre, is_settled, job_text, market_events, show, submit, until, without_settings
+from tests.acceptance.stage import (
+    a_theatre,
+    first_tick,
+    is_settled,
+    job_text,
+    market_events,
+    show,
+    submit,
+    until,
+    without_settings,
+)
 from tests.mailboxes import put
 from tests.pg import PostgresServer
 
@@ -125,7 +135,7 @@ def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
     until(second.is_standby, "the second stands by")
 
     theatre.client = first.client
-    until(first.client.socket_path.is_socket, "the control socket")
+    first_tick(first.client)
     job_id = submit(theatre, job_text(1200))
     until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
     assert not second.client.socket_path.exists()
@@ -135,8 +145,7 @@ def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
     killed_at = time.monotonic()
     until(second.leads, "the standby leads", within_s=TAKEOVER_S)
     theatre.client = second.client
-    until(second.client.socket_path.is_socket, "its control socket", within_s=TAKEOVER_S)
-    until(lambda: second.client.get("/v1/status")["last_tick_at"], "its first tick", within_s=TAKEOVER_S)
+    first_tick(second.client, within_s=TAKEOVER_S)
     assert time.monotonic() - killed_at < TAKEOVER_S
     until(lambda: is_settled(theatre, show(theatre, job_id)), "the end of the job and its bill", within_s=90)
     assert show(theatre, job_id)["job"]["status"] == "succeeded"
@@ -194,7 +203,7 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     first = ADaemon(theatre, "one", ledger)
     daemons.append(first)
     until(first.leads, "the first daemon leads")
-    until(first.client.socket_path.is_socket, "the control socket")
+    first_tick(first.client)
     theatre.client = first.client
     job_id = submit(theatre, job_text(4000))
     until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
@@ -205,8 +214,7 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
 
     os.kill(first.pid, signal.SIGSTOP)
     until(lambda: ledger.epoch() == 2, "the standby leads", within_s=TAKEOVER_S)
-    until(second.client.socket_path.is_socket, "its control socket", within_s=TAKEOVER_S)
-    until(lambda: second.client.get("/v1/status")["last_tick_at"], "its first tick", within_s=TAKEOVER_S)
+    first_tick(second.client, within_s=TAKEOVER_S)
     calls_before = stale_calls(first)
     os.kill(first.pid, signal.SIGCONT)
 
@@ -228,7 +236,7 @@ def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_lea
     first = ADaemon(theatre, "one", ledger)
     daemons.append(first)
     until(first.leads, "the first daemon leads")
-    until(first.client.socket_path.is_socket, "the control socket")
+    first_tick(first.client)
     place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
     assert put(place, key, b"{}") == 201
     second = ADaemon(theatre, "two", ledger, AUTOPILOT_API__SOCKET=str(theatre.root / "one"))

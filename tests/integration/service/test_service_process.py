@@ -16,7 +16,17 @@ from pathlib import Path
 import pytest
 
 from autopilot.lab.demo.theatre import Theatre
-from tests.acceptance.stage import a_theatre, command, is_settled, job_text, market_events, show, submit, until
+from tests.acceptance.stage import (
+    a_theatre,
+    command,
+    first_tick,
+    is_settled,
+    job_text,
+    market_events,
+    show,
+    submit,
+    until,
+)
 
 HANG_REAL_S = 1.5
 
@@ -28,14 +38,9 @@ def market() -> Iterator[Theatre]:
         yield theatre
 
 
-def first_tick(theatre: Theatre) -> None:
-    until(theatre.client.socket_path.is_socket, "the control socket")
-    until(lambda: theatre.client.get("/v1/status")["last_tick_at"], "the first tick")
-
-
 def test_sigterm_lets_a_create_on_its_way_finish_and_the_job_goes_on_after_a_restart(market: Theatre) -> None:
     daemon = market.launch_daemon()
-    first_tick(market)
+    first_tick(market.client)
     market.emu("fault", {"on": "create", "kind": "effect_then_timeout", "hang_s": HANG_REAL_S})
     job_id = submit(market, job_text(600))
     until(lambda: market_events(market, "instance.created"), "the create", every_s=0.02)
@@ -60,7 +65,7 @@ def test_sigterm_lets_a_create_on_its_way_finish_and_the_job_goes_on_after_a_res
 @pytest.mark.parametrize("what_is_left", ["nothing", "an empty file"])
 def test_a_ledger_that_is_gone_is_not_begun_anew_unasked(market: Theatre, what_is_left: str) -> None:
     daemon = market.launch_daemon()
-    first_tick(market)
+    first_tick(market.client)
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(30) == 0
     for file in (market.root / "daemon").glob("ledger.db*"):
@@ -73,12 +78,12 @@ def test_a_ledger_that_is_gone_is_not_begun_anew_unasked(market: Theatre, what_i
     assert "--new-ledger" in refused.stderr
     market.client.socket_path.unlink(missing_ok=True)
     begun = market.launch_daemon("--new-ledger")
-    first_tick(market)
+    first_tick(market.client)
     begun.send_signal(signal.SIGTERM)
     assert begun.wait(30) == 0
     market.client.socket_path.unlink(missing_ok=True)
     market.launch_daemon()
-    first_tick(market)
+    first_tick(market.client)
 
 
 def events_in_ledger(theatre: Theatre) -> list[str]:
@@ -154,7 +159,7 @@ def test_what_a_daemon_makes_is_for_its_user_alone_whatever_the_umask(market: Th
         market.launch_daemon()
     finally:
         os.umask(before)
-    first_tick(market)
+    first_tick(market.client)
     job_id = submit(market, job_text(20))
     until(lambda: show(market, job_id)["checkpoints"], "a checkpoint")
     made = [path for path in (market.root / "daemon").rglob("*") if path != market.client.socket_path]
