@@ -23,7 +23,6 @@ from nebius.api.nebius.vpc.v1 import ListSubnetsRequest, ListSubnetsResponse, Su
 
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
-from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
@@ -137,12 +136,10 @@ class NebiusProvider:
         disk_price = await self._search.disk_price(shown.region)
         rows: list[wire.DiskRow | wire.PolicyRow] = [*shown.disks, *shown.policies.values()]
         for row in rows:
-            label = names.label_of(row.name)
-            name = names.name_of(label)
-            is_ours = label.startswith(f"{LABEL_PREFIX}.") and name not in present and name not in found
-            is_attached = isinstance(row, wire.DiskRow) and bool(row.attached_to)
+            name = names.machine_of(row.name)
+            is_left = names.is_ours(row.name) and name not in present and name not in found and not shown.uses(row)
             is_old = row.created_at is not None and self._clock.now() - row.created_at >= LEFT_OVER_AFTER
-            if is_ours and not is_attached and (is_old or name in gone):
+            if is_left and (is_old or name in gone):
                 found[name] = mapping.leftover(row, shown.region, disk_price, gone.get(name, ""))
         return list(found.values())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nebius.api.nebius.compute.v1 import DeleteDiskRequest, DeleteInstanceRequest, DiskServiceClient
 
 from autopilot.ids import new_name
@@ -52,22 +54,31 @@ class GiveBack:
         """What the machine ``name`` has left in any project. Raises ``MarketUnknown``."""
         outcome: Outcome = Done(None)
         for region, project in self._settings.projects.items():
-            for policy in await self._policies.of_machine(project, name):
+            policies = await self._policies.of_machine(project, name)
+            shown = await self._machines.project(region)
+            # The machine itself may be in a list that lags.
+            others = replace(shown, vms=tuple(vm for vm in shown.vms if vm.name != name))
+            for policy in policies:
+                if others.uses(policy):
+                    continue
                 deleted = await self._policies.delete(policy.policy_id)
                 outcome = outcome if isinstance(deleted, Done) else deleted
-            shown = await self._machines.project(region)
             for disk in shown.disks:
-                if disk.name == name and not disk.attached_to:
+                if disk.name == name and not shown.uses(disk):
                     deleted = await self._delete_disk(disk.disk_id)
                     outcome = outcome if isinstance(deleted, Done) else deleted
         return outcome
 
     async def _destroy_policy(self, policy_id: str) -> Outcome:
-        """Only once its machine is gone: one that is stopped would be left without a cap. Raises ``MarketUnknown``."""
+        """Only once its machine is gone, also where a user has renamed that or the policy: one that is stopped would be
+        left without a cap. Raises ``MarketUnknown``."""
         policy = await self._policies.get(policy_id)
         if policy is None:
             return Refused(RefusalCode.NOT_FOUND, f"there is no policy {policy_id}")
-        if await self._is_named(names.name_of(names.label_of(policy.name))):
+        if not names.is_ours(policy.name):
+            return Refused(RefusalCode.INVALID, f"the policy is called {policy.name!r} now: it is not ours any more")
+        shown = [await self._machines.project(region) for region in self._settings.projects]
+        if any(each.uses(policy) for each in shown) or await self._is_named(names.machine_of(policy.name)):
             return Refused(RefusalCode.INVALID, "the policy belongs to a machine that exists")
         return await self._policies.delete(policy_id)
 
@@ -81,9 +92,14 @@ class GiveBack:
     async def _destroy_disk(self, disk_id: str) -> Outcome:
         """With the policies of the machine that it belonged to. Raises ``MarketUnknown``."""
         for region in self._settings.projects:
-            for disk in (await self._machines.project(region)).disks:
+            shown = await self._machines.project(region)
+            for disk in shown.disks:
                 if disk.disk_id == disk_id:
-                    if disk.attached_to or await self._is_named(disk.name):
+                    if not names.is_ours(disk.name):
+                        return Refused(
+                            RefusalCode.INVALID, f"the disk is called {disk.name!r} now: it is not ours any more"
+                        )
+                    if shown.uses(disk) or await self._is_named(disk.name):
                         return Refused(RefusalCode.INVALID, "the disk belongs to a machine that exists")
                     return await self._clear_up(disk.name)
         return Refused(RefusalCode.NOT_FOUND, f"there is no disk {disk_id}")

@@ -38,6 +38,12 @@ class ProjectRows:
     policies: dict[str, wire.PolicyRow]
     disks: tuple[wire.DiskRow, ...]
 
+    def uses(self, row: wire.DiskRow | wire.PolicyRow) -> bool:
+        """Whether a machine has that disk or is under that policy, whatever it is called: users may rename it."""
+        if isinstance(row, wire.DiskRow):
+            return bool(row.attached_to)
+        return any(vm.policy_id == row.policy_id for vm in self.vms)
+
 
 class VmCalls:
     def __init__(self, settings: NebiusSettings, client: NebiusClient, policies: Policies, search: OfferSearch) -> None:

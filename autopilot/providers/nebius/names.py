@@ -26,6 +26,16 @@ def label_of(name: str) -> str:
     return name if match is None else f"{LABEL_PREFIX}.{match[1]}.{match[2].upper()}"
 
 
+def machine_of(name: str) -> str:
+    """The machine to which a disk or a policy so called belongs."""
+    return name_of(label_of(name))
+
+
+def is_ours(name: str) -> bool:
+    """Whether a machine, a disk or a policy so called was made by an autopilot, whichever."""
+    return _NAME.fullmatch(name) is not None
+
+
 def policy_name(name: str, taken: frozenset[str] | set[str] = frozenset()) -> str:
     """Of the next policy of the machine ``name``."""
     number = 1

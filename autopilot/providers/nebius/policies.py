@@ -70,10 +70,10 @@ class Policies:
         return self._highest.get((project, platform))
 
     async def make(self, name: str, project: str, platform: str, cap: Decimal) -> wire.PolicyRow | Refused:
-        """A policy under which machines can start now, or why there is none: then none is left, as far as can be
-        told, and no machine was made."""
+        """A policy under which machines can start now, or why there is none: then none that was made here is left, as
+        far as can be told, and no machine was made."""
         try:
-            row = await self._make(name, project, platform, cap)
+            row, is_new = await self._make(name, project, platform, cap)
         except MarketRefused as error:
             refusal = error.refusal
             if refusal.fault is Fault.OUT_OF_RANGE and refusal.limit is not None and refusal.limit < cap:
@@ -83,20 +83,23 @@ class Policies:
         except (NoReply, MarketUnknown) as error:
             # One that was made all the same shows later, as left over.
             return Refused(RefusalCode.RATE_LIMITED, f"there is no cap yet, and no machine was asked for: {error}")
-        if row.max_price != cap or row.platform != platform:
+        is_asked_for = row.max_price == cap and row.platform == platform
+        if is_asked_for and not row.is_blocked:
+            return row
+        if is_new:
+            # One that was there before may have a machine under it.
             await self.delete(row.policy_id)
-            return Refused(
-                RefusalCode.INVALID,
-                f"asked for a cap of ${cap}/h on {platform}, got ${row.max_price}/h on {row.platform}",
-            )
-        if row.is_blocked:
-            await self.delete(row.policy_id)
+        if is_asked_for:
             return Refused(RefusalCode.BID_TOO_LOW, f"the spot price is above ${cap}/h of a GPU")
-        return row
+        return Refused(
+            RefusalCode.INVALID, f"asked for a cap of ${cap}/h on {platform}, got ${row.max_price}/h on {row.platform}"
+        )
 
-    async def _make(self, name: str, project: str, platform: str, cap: Decimal) -> wire.PolicyRow:
-        """Raises ``MarketRefused``, ``NoReply`` and ``MarketUnknown``."""
+    async def _make(self, name: str, project: str, platform: str, cap: Decimal) -> tuple[wire.PolicyRow, bool]:
+        """The policy, and whether it was not there before. Raises ``MarketRefused``, ``NoReply`` and
+        ``MarketUnknown``."""
         asked = policy_message(name, project, platform, cap)
+        is_new = True
         try:
             begun = await self._client.change(PricingPolicyServiceClient, "create", asked, f"{name}-policy")
             await self._client.finish(PricingPolicyServiceClient, begun, READY_WAIT_S)
@@ -104,13 +107,13 @@ class Policies:
         except (NoReply, MarketRefused) as error:
             if isinstance(error, MarketRefused) and error.refusal.fault is not Fault.NAME_TAKEN:
                 raise
-            # The name is unique: a policy that has it is what an earlier attempt made.
-            row = await self._find_ready(project, name)
+            # The name is unique: a policy that has it is what this attempt or an earlier one made.
+            row, is_new = await self._find_ready(project, name), False
         if row is None:
             raise MarketUnknown(f"the policy {name} was made, and is not there")
         if row.state != "STATE_ACTIVE":
             raise MarketUnknown(f"the policy {name} is {row.state}")
-        return row
+        return row, is_new
 
     async def _find_ready(self, project: str, name: str) -> wire.PolicyRow | None:
         """By its name; one that is being made is waited for. Raises ``MarketUnknown``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -412,6 +413,53 @@ async def test_a_policy_or_a_disk_whose_machine_exists_is_never_deleted(made: Ne
         assert isinstance(outcome, Refused)
         assert outcome.code is RefusalCode.INVALID
     assert len(left(made)) == 2
+
+
+async def test_a_renamed_machine_keeps_the_policy_and_the_disk_that_have_their_old_name(made: NebiusHarness) -> None:
+    """Its user has taken it over: it is nobody's orphan, and neither is what it uses."""
+    instance_id = await running(made)
+    assert await made.provider.stop(instance_id) == Done(None)
+    market = made.sandbox.nebius
+    (policy,) = market.policies
+    vm = market.vms[instance_id]
+    vm.order = replace(vm.order, name="my-own")
+    made.clock.advance(4000)
+    made.provider = made.connect()
+    instance = await only(made)
+    assert (instance.instance_id, instance.label) == (instance_id, "my-own")
+    outcome = await made.provider.destroy(policy)
+    assert isinstance(outcome, Refused)
+    assert outcome.message == "the policy belongs to a machine that exists"
+    assert list(market.policies) == [policy]
+
+
+async def test_a_policy_or_a_disk_that_was_renamed_is_not_ours_any_more(made: NebiusHarness) -> None:
+    """Also where a list that lags has shown it under its old name."""
+    instance_id = await running(made)
+    market = made.sandbox.nebius
+    market.delete_vm("", market.vms[instance_id], leaves_disk=True)
+    (policy,) = market.policies.values()
+    policy.name = "my-own"
+    market.vms[instance_id].order = replace(market.vms[instance_id].order, name="my-own")
+    for taken in (policy.id, instance_id.replace("computeinstance", "computedisk")):
+        outcome = await made.provider.destroy(taken)
+        assert isinstance(outcome, Refused)
+        assert "it is not ours any more" in outcome.message
+    assert left(made) == ["my-own", "my-own"]
+
+
+async def test_a_policy_that_was_there_before_is_not_deleted_for_its_cap(made: NebiusHarness) -> None:
+    """A list that lags leaves its name free to be asked for again, and there may be a machine under it."""
+    instance_id = await running(made)
+    assert await made.provider.stop(instance_id) == Done(None)
+    market = made.sandbox.nebius
+    vm = market.vms[instance_id]
+    market.make_policy("", vm.order.project, f"{vm.order.name}-2", vm.order.platform, D("3.500"))
+    async with made.fault("policies", "stale_list", lag_s=36_000):
+        outcome = await made.provider.change_bid(instance_id, D("4.000"))
+    assert isinstance(outcome, Refused)
+    assert "got $3.5" in outcome.message
+    assert len(market.policies) == 2
 
 
 async def test_policies_of_others_are_not_shown(made: NebiusHarness) -> None:

@@ -58,6 +58,8 @@ class Notices:
         given, ground = self._given.get(box.key), self._ground
         if given is None or box.hostile or box.is_broken or box.slowness > SPEED or box.troubled_s > given.at_s - FIT_S:
             return
+        if box.relabelled_s is not None:
+            return  # it is its user's, the job goes on elsewhere, and what it saves is not taken
         if not ground.was_fit(FIT_S) or ground.faults.has_struck("K1", box.id, given.at_s - FIT_S, ground.now_s):
             return
         agent, saved = box.agent, box.disk.sent

@@ -462,11 +462,16 @@ class CappedMarket(SimulatedMarket):
         self._finish_pending(vm)
 
     def relabel(self, box: Box) -> None:
-        for cap in self.caps.values():
-            if cap.label == box.label:
-                cap.label = THE_USERS_LABEL
-                cap.number = len(self.caps)
+        """Half of the users rename the machine alone, which goes on under a cap that has its old name."""
+        caps = [cap for cap in self.caps.values() if cap.label == box.label]
+        kept = {cap.id: self.kept[cap.id] for cap in caps}
         super().relabel(box)
+        if self.ground.faults.rng("E8").random() < 0.5:
+            self.kept |= kept
+            return
+        for cap in caps:
+            cap.label = THE_USERS_LABEL
+            cap.number = len(self.caps)
 
     def rent_to_others(self, host: Host, label: str, *, id_: str | None = None) -> Box:
         """Whoever follows the price has no cap."""

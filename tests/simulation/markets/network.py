@@ -130,7 +130,9 @@ class Connection:
     def _arrive(self, asked: Request, answer: asyncio.Future[Raw], fate: str) -> None:
         ground, loop = self.ground, self.ground.loop
         ground.version += asked.kind in CHANGES
-        ground.check.receive_request(self.provider, asked, client=self, is_late=fate == "late")
+        # Where nobody waits for it any more, the next one of its kind may be there before it.
+        is_late = fate == "late" or answer.done()
+        ground.check.receive_request(self.provider, asked, client=self, is_late=is_late)
         ground.is_landing_late = fate == "late"
         if asked.part:
             ground.read_again(self.provider, asked.part)
