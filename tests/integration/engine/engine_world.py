@@ -176,13 +176,13 @@ class World:
             self._check_instances()
             self.clock.advance(apart_s)
 
-    async def until(self, holds: Callable[[Job], bool], what: str, most: int = 150) -> Job:
+    async def until(self, holds: Callable[[Job], bool], what: str, most: int = 150, apart_s: float = TICK_S) -> Job:
         """Ticks until ``holds`` of the job."""
         for _ in range(most):
             job = await self.job()
             if holds(job):
                 return job
-            await self.tick()
+            await self.tick(apart_s=apart_s)
         raise AssertionError(f"not within {most} ticks: {what}; {await self.story()}")
 
     async def until_running(self) -> Lease:

@@ -102,7 +102,7 @@ async def test_a_lowered_budget_holds(world: World) -> None:
     await world.running(LONG_JOB)
     await world.tick(2)
     await world.jobs.change("train", {"budget": "0.45"}, least_probability=0)
-    job = await world.until(lambda job: not job.status.wants_capacity, "parked", most=900)
+    job = await world.until(lambda job: not job.status.wants_capacity, "parked", most=225, apart_s=60)
     assert job.reason is Reason.BUDGET_EXHAUSTED
     await world.until_settled()
     assert sum((await world.spend()).values(), D(0)) <= D("0.45")

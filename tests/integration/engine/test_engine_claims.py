@@ -196,7 +196,7 @@ async def test_a_raised_limit_lets_parked_jobs_go_on_and_nothing_else_does(world
     world.limits = replace(world.limits, day=D("0.30"))
     await world.start()
     await world.running(LONG_JOB, accept_any=True)
-    await world.until(lambda job: job.status is JobStatus.PARKED, "parked", most=600)
+    await world.until(lambda job: job.status is JobStatus.PARKED, "parked", most=150, apart_s=60)
     assert (await world.job()).reason is Reason.OVER_DAY_LIMIT
     for _ in range(40):  # the machine is gone and what it did not need is free: no reason to begin again
         await world.tick(apart_s=150)
@@ -207,7 +207,7 @@ async def test_a_raised_limit_lets_parked_jobs_go_on_and_nothing_else_does(world
     await world.restart()
     await world.until_running()
     assert await moves(world, "train") == [("job.parked", "over_day_limit"), ("job.recovering", "room_again")]
-    await world.until(lambda job: job.status is JobStatus.PARKED, "parked again", most=900)
+    await world.until(lambda job: job.status is JobStatus.PARKED, "parked again", most=225, apart_s=60)
     for _ in range(40):
         await world.tick(apart_s=150)
     await world.restart()
