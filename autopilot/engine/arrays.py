@@ -94,10 +94,14 @@ class Arrays:
             own_inputs = takes_own_inputs(array.job.spec)
             free = [] if own_inputs else find_free(begun_before, busy, now, self._params)
             if free:
+                idle = sum(_is_queued(each.job) for each in tasks)
                 started, exposure = await self._reuse(
                     uow, array, free, begun_before, stands, pairing, exposure, market_of, now
                 )
                 begun += started
+                taken = len(started) + idle - sum(_is_queued(each.job) for each in tasks)
+                # A machine may be handed over after its task has ended: that task's place is free already, and is gone.
+                more = max(min(more, more + stands.active - as_ended(stands, begun_before).active - taken), 0)
             pays_none = chosen.width.bound is Bound.BUDGET and not more
             if room is not None:
                 more = min(more, max(room - stands.waiting, 0))

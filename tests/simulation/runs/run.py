@@ -207,7 +207,9 @@ class Play:
         """What markets keep of ours beside machines: market, id, and what it is."""
         for market in self.world.markets.values():
             for id_, kept in market.kept.items():
-                if kept.label.startswith("ap1."):
+                box = market.boxes.get(kept.box_id)
+                is_users = box is not None and box.relabelled_s is not None
+                if kept.label.startswith("ap1.") and not is_users:
                     yield market.provider, id_, kept
 
     def _live(self) -> list[Any]:
