@@ -93,6 +93,7 @@ class Arrays:
                 continue
             own_inputs = takes_own_inputs(array.job.spec)
             free = [] if own_inputs else find_free(begun_before, busy, now, self._params)
+            pays_none, taken = chosen.width.bound is Bound.BUDGET and not more, 0
             if free:
                 idle = sum(_is_queued(each.job) for each in tasks)
                 started, exposure = await self._reuse(
@@ -100,9 +101,9 @@ class Arrays:
                 )
                 begun += started
                 taken = len(started) + idle - sum(_is_queued(each.job) for each in tasks)
-                # A machine may be handed over after its task has ended: that task's place is free already, and is gone.
-                more = max(min(more, more + stands.active - as_ended(stands, begun_before).active - taken), 0)
-            pays_none = chosen.width.bound is Bound.BUDGET and not more
+                # What has ended in this tick leaves its place to that; a machine that is handed over later takes one.
+                left = stands.active - as_ended(stands, begun_before).active
+                more = max(more - max(taken - left, 0), 0)
             if room is not None:
                 more = min(more, max(room - stands.waiting, 0))
             queued = [each for each in tasks if _is_queued(each.job)][:more]
@@ -113,7 +114,7 @@ class Arrays:
                 continue
             await self._tell(uow, array, chosen.width, stands, now)
             is_unpaid = pays_none or any(_is_unpaid(each.job) for each in tasks)
-            if is_unpaid and not (opened or queued or stands.active):
+            if is_unpaid and not (opened or queued or taken or stands.active):
                 _end_unpaid(array, now)
             exposure = with_tasks(exposure, array.job.id, [each.job.id for each in opened])
             begun += opened
