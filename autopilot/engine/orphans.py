@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -22,12 +23,17 @@ from autopilot.ports.store import UnitOfWork
 
 log = structlog.get_logger(__name__)
 
+NOTE = "quarantines"
+RECALLED_FOR = timedelta(minutes=10)
+"""How old a note of a quarantine may be. An older one came with a ledger that was put back, and says nothing of now."""
+
 
 class Orphans:
     def __init__(self, install_id: str, ids: Ids) -> None:
         self._install_id = install_id
         self._ids = ids
         self._sweeps: dict[str, Sweep] = {}
+        self._kept: str | None = None
 
     def is_quarantined(self, provider: str, now: datetime) -> bool:
         sweep = self._sweeps.get(provider)
@@ -43,6 +49,7 @@ class Orphans:
     ) -> tuple[Lease, ...]:
         """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
         that are over now: their last cost is yet to be posted."""
+        await self._recall(uow, now)
         orphans: dict[str, Lease] = {}
         for lease in await uow.leases.list_orphans():
             reading = readings.get(lease.provider)
@@ -62,7 +69,30 @@ class Orphans:
                     lease=holder.id if holder else None,
                 )
                 await self._take_in(uow, found, holder, event_logs, orphans, now)
+        await self._keep(uow, now)
         return tuple(orphans.values())
+
+    async def _recall(self, uow: UnitOfWork, now: datetime) -> None:
+        """Go on with the quarantines of the daemon before: one that crashes every half hour would end none of them."""
+        if self._kept is not None:
+            return
+        kept = await uow.notes.get(NOTE) or "{}"
+        for provider, (since, seen) in json.loads(kept).items():
+            if now - datetime.fromisoformat(seen) <= RECALLED_FOR:
+                self._sweeps[provider] = Sweep(quarantined_at=datetime.fromisoformat(since))
+        self._kept = kept
+
+    async def _keep(self, uow: UnitOfWork, now: datetime) -> None:
+        """Write down since when the markets are quarantined, and that they still are."""
+        quarantines = {
+            provider: (sweep.quarantined_at.isoformat(), now.isoformat())
+            for provider, sweep in self._sweeps.items()
+            if sweep.quarantined_at
+        }
+        text = json.dumps(quarantines, sort_keys=True)
+        if text != self._kept:
+            await uow.notes.set(NOTE, text)
+            self._kept = text
 
     async def _sweep(
         self, uow: UnitOfWork, reading: Reading, event_logs: Sequence[EventLog], now: datetime

@@ -23,7 +23,9 @@ Found = tuple[Instance, Lease | None]
 
 @dataclass(slots=True)
 class Sweep:
-    """The marks of one market. Held in memory: losing them only makes the sweep start over."""
+    """The marks of one market. Held in memory: losing them only makes the sweep start over.
+
+    ``quarantined_at`` outlives a restart, by a note in the ledger."""
 
     marked_at: dict[str, datetime] = field(default_factory=dict)
     quarantined_at: datetime | None = None

@@ -150,6 +150,22 @@ async def test_most_of_ours_unknown_means_quarantine_and_no_sweep_until_it_has_l
     await world.until_over()
 
 
+@pytest.mark.parametrize(("off_s", "ends"), [(60.0, True), (900.0, False)])
+async def test_a_restart_does_not_begin_a_quarantine_anew_unless_the_daemon_was_long_off(
+    world: World, off_s: float, ends: bool
+) -> None:
+    orphan = await world.rent_by_hand(f"ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J1")
+    await world.tick(20, apart_s=60)
+    world.clock.advance(off_s)
+    await world.restart()
+    await world.tick(8, apart_s=60)
+    assert orphan.destroyed_at is None, "28 minutes at the most"
+    await world.tick(6, apart_s=60)
+    assert (orphan.destroyed_at is not None) is ends
+    await world.tick(20, apart_s=60)
+    assert orphan.destroyed_at is not None
+
+
 async def test_a_relabelled_machine_is_its_user_s_and_the_job_goes_on_elsewhere(world: World) -> None:
     lease = await world.running()
     world.market.relabel(int(lease.instance_id or 0), "renamed in the console")
