@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -19,8 +20,10 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Scope, Token
+from autopilot.engine import engine
 from autopilot.mailbox.keys import exit_key, heartbeat_key
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat
+from autopilot.ports.provider import Done
 
 D = Decimal
 ONE_ATTEMPT = "[retry]\nmax_attempts = 1\n"
@@ -89,6 +92,38 @@ async def test_agents_that_cannot_are_released_as_before(world: World) -> None:
     await world.until_settled()
     assert len(world.sent("instance.created")) == 3
     assert not any(lease.is_shared for lease in (await machines_of(world)).values())
+
+
+async def test_a_machine_that_is_handed_over_late_takes_the_place_of_the_task_that_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call is on its way when the task ends, so its machine is free for the next one a tick later."""
+    answered = asyncio.Event()
+
+    async def start_slowly(_: str) -> Done[None]:
+        await answered.wait()
+        return Done(None)
+
+    await submit(world, an_array("count = 3", "parallel = 1"))
+    first = await until_task_runs(world, 0)
+    assert first.main is not None
+    monkeypatch.setattr(world.provider, "start", start_slowly)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(engine, "CALLS_WAIT_REAL_S", 0.0)
+        world.engine.calls.start(first.main)
+        while (await stands(world))[0] is JobStatus.RUNNING:
+            await world.tick()
+    assert first.main.id in world.engine.calls.busy
+    answered.set()
+    await world.engine.calls.settle_for(10)
+    await world.tick()
+    tasks = await tasks_of(world)
+    assert [task.status.wants_capacity for task in tasks] == [False, True]
+    assert tasks[1].main is not None
+    assert tasks[1].main.id == first.main.id
+    await until_ended(world, JobStatus.SUCCEEDED)
+    assert len(world.sent("instance.created")) == 1, "a second machine ran beside it"
+    assert await runs_of(world) == [1, 1, 1]
 
 
 async def test_what_the_task_before_could_write_is_refused_and_what_it_says_is_not_believed(world: World) -> None:
