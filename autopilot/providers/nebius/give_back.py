@@ -41,6 +41,9 @@ class GiveBack:
             name = vm.name if vm is not None else self.names.get(instance_id)
             if name is None:
                 return Refused(RefusalCode.NOT_FOUND, f"there is no machine {instance_id}")
+            if not names.is_ours(name):
+                # Its user may have renamed it while no list was read. Policies are found by that name.
+                return Refused(RefusalCode.INVALID, f"the machine is called {name!r} now: it is not ours any more")
             self.names[instance_id] = name
             if vm is not None:
                 gone = await self._machines.change("delete", DeleteInstanceRequest(id=instance_id), STOP_WAIT_S)

@@ -448,6 +448,21 @@ async def test_a_policy_or_a_disk_that_was_renamed_is_not_ours_any_more(made: Ne
     assert left(made) == ["my-own", "my-own"]
 
 
+async def test_a_machine_that_was_renamed_since_the_last_list_is_not_ours_any_more(made: NebiusHarness) -> None:
+    instance_id = await running(made)
+    market = made.sandbox.nebius
+    vm = market.vms[instance_id]
+    vm.order = replace(vm.order, name="my-own")
+    (policy,) = market.policies.values()
+    policy.name = "my-own"
+    market.make_policy("", vm.order.project, "my-own-2", vm.order.platform, D("3.500"))
+    outcome = await made.provider.destroy(instance_id)
+    assert isinstance(outcome, Refused)
+    assert outcome.message == "the machine is called 'my-own' now: it is not ours any more"
+    assert list(market.vms) == [instance_id]
+    assert len(market.policies) == 2
+
+
 async def test_a_policy_that_was_there_before_is_not_deleted_for_its_cap(made: NebiusHarness) -> None:
     """A list that lags leaves its name free to be asked for again, and there may be a machine under it."""
     instance_id = await running(made)
