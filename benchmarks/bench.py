@@ -93,6 +93,10 @@ class TimedStore:
     store: Store
     writes: list[tuple[float, float]] = field(default_factory=list)
 
+    @property
+    def revision(self) -> int:
+        return self.store.revision
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[UnitOfWork]:
         began = time.perf_counter()

@@ -186,6 +186,7 @@ class Engine:
         """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""
         try:
             await self.firings.fire_due()
+            revision = self._store.revision
             async with self._store.snapshot() as uow:
                 self._known_jobs = await uow.jobs.list_open()
                 orphans = await uow.leases.list_orphans()
@@ -202,7 +203,7 @@ class Engine:
             self._past_prices.fill(
                 [watch.provider for watch in self.watches.values()], [*offers, *watched], self._clock.now()
             )
-            jobs, outbox, orphans = await self._commit(readings, mail, left, offers, watched)
+            jobs, outbox, orphans = await self._commit(readings, mail, left, offers, watched, revision)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.
             self._destroy_due(self.unrecorded_cancels.let_go(self._known_jobs, self._clock.now()), ())
@@ -317,15 +318,21 @@ class Engine:
         left: Mapping[str, bool],
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
         watched: Mapping[OfferQuery, tuple[Offer, ...]],
+        revision: int,
     ) -> tuple[tuple[Job, ...], _Outbox, tuple[Lease, ...]]:
-        """The one transaction of a tick: from what was read to intents, all or nothing."""
+        """The one transaction of a tick: from what was read to intents, all or nothing.
+
+        ``revision``: of the store when the known jobs were read. Reading them takes a seventh of a tick.
+        """
         outbox = _Outbox([], [], [], [])
         async with self._store.transaction() as uow:
             now = self._clock.now()
             await self._lost_bids.load(uow, now)
             await self._regained.note_limits(uow)
             await self.certification.load(uow, now)
-            event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
+            is_unchanged = self._store.revision == revision
+            jobs = self._known_jobs if is_unchanged else await uow.jobs.list_open()
+            event_logs = [EventLog(job) for job in jobs]
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
                 self.unrecorded_cancels.apply(event_log, now)

@@ -163,6 +163,10 @@ class AnnouncingStore:
         self._announcer = announcer
         self._wake = wake
 
+    @property
+    def revision(self) -> int:
+        return self._store.revision
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[UnitOfWork]:
         async with self._store.transaction() as uow:

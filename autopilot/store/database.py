@@ -28,6 +28,8 @@ class SqlStore:
         self._writer = writer
         self._reader = reader
         self._writing = asyncio.Lock()
+        self.revision = 0
+        self._is_in_doubt = False
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[SqlUnitOfWork]:
@@ -35,7 +37,7 @@ class SqlStore:
         ``CommitUnknown``, nobody can tell.
         """
         with report_as_unavailable(), report_at_commit() as commit:
-            async with self._writing, self._writer.begin() as connection:
+            async with self._alone(), self._writer.begin() as connection:
                 if self.fence is not None:
                     await self.fence.check_and_hold(connection)
                 statements = Statements(connection)
@@ -55,8 +57,21 @@ class SqlStore:
     async def connection(self) -> AsyncIterator[AsyncConnection]:
         """For what is about the database itself and not about its records: one transaction, read and write."""
         with report_as_unavailable():
-            async with self._writing, self._writer.begin() as connection:
+            async with self._alone(), self._writer.begin() as connection:
                 yield connection
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """One writer after the other, each of which makes a new revision, however it ends."""
+        async with self._writing:
+            # A server may carry out a commit after the connection to it broke, and so after a snapshot that came next.
+            self.revision += self._is_in_doubt
+            self._is_in_doubt = True
+            try:
+                yield
+                self._is_in_doubt = False
+            finally:
+                self.revision += 1
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:

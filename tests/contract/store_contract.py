@@ -256,6 +256,42 @@ class WhatAStoreAnswers:
             await work.jobs.save(a_job("open", status=JobStatus.CANCELLED))
             assert [job.id for job in await work.jobs.list_open()] == ["parked"]
 
+    async def test_a_transaction_makes_a_new_revision_however_it_ends(self, store: Store) -> None:
+        before = store.revision
+        async with store.snapshot() as work:
+            await work.jobs.list_open()
+        async with store.transaction() as work:
+            assert store.revision == before, "nothing was written since"
+            await work.jobs.save(a_job("one"))
+        saved = store.revision
+        with pytest.raises(RuntimeError):
+            async with store.transaction():
+                raise RuntimeError
+        assert len({before, saved, store.revision}) == 3
+
+    async def test_whoever_has_waited_for_another_writer_finds_a_new_revision(self, store: Store) -> None:
+        is_open, may_end = asyncio.Event(), asyncio.Event()
+
+        async def write_slowly() -> None:
+            async with store.transaction() as work:
+                is_open.set()
+                await may_end.wait()
+                await work.jobs.save(a_job("one"))
+
+        async def read_in_a_transaction() -> tuple[int, int]:
+            async with store.transaction() as work:
+                return store.revision, len(await work.jobs.list_open())
+
+        first = asyncio.create_task(write_slowly())
+        await is_open.wait()
+        before = store.revision
+        second = asyncio.create_task(read_in_a_transaction())
+        may_end.set()
+        revision, found = await second
+        await first
+        assert found == 1
+        assert revision != before
+
     async def test_leases_by_label_stray_and_unsettled(self, store: Store) -> None:
         orphan = a_lease("orphan", None, state=LeaseState.DESTROY_REQUESTED)
         leases = (

@@ -86,6 +86,14 @@ class UnitOfWork(Protocol):
 
 
 class Store(Protocol):
+    @property
+    def revision(self) -> int:
+        """Another number once a transaction of this process has ended.
+
+        Where it is the same before a snapshot and within a later transaction, what the snapshot showed still holds.
+        """
+        ...
+
     def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
         """Read and write; commits when the block ends, rolls back on an exception."""
         ...

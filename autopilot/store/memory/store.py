@@ -17,6 +17,7 @@ class MemoryStore:
         self._committed: Committed = {}
         self._snapshots: list[MemoryTables] = []
         self._writing = asyncio.Lock()
+        self.revision = 0
         self._is_open = True
         self._is_kept_by_broken_commit: bool | None = None
 
@@ -26,11 +27,14 @@ class MemoryStore:
         async with self._writing:
             tables = MemoryTables(self._committed)
             access = Access(tables, is_read_only=False)
-            yield MemoryUnitOfWork(access)
-            access.raise_failure()
-            self._check_open()
-            tables.check_references()
-            self._commit(tables)
+            try:
+                yield MemoryUnitOfWork(access)
+                access.raise_failure()
+                self._check_open()
+                tables.check_references()
+                self._commit(tables)
+            finally:
+                self.revision += 1
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[MemoryUnitOfWork]:

@@ -28,6 +28,10 @@ class InterruptedStore:
         self.fail_at: int | None = None
         self._is_dead = False
 
+    @property
+    def revision(self) -> int:
+        return self._inner.revision
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[UnitOfWork]:
         self._check_alive()

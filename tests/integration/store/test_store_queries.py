@@ -1,7 +1,8 @@
-"""What the contract of a store does not see: how many questions it puts to the database."""
+"""What the contract of a store does not see: how many questions it puts to the database, and what a failure leaves."""
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -27,3 +28,16 @@ async def test_open_jobs_take_the_same_few_queries_however_many_jobs(store: SqlS
     finally:
         event.remove(Engine, "before_cursor_execute", count)
     assert len(queries) == 7
+
+
+async def test_after_a_failure_the_next_transaction_begins_with_a_new_revision(store: SqlStore) -> None:
+    """A server may commit after the connection broke: what a snapshot has shown in between need not hold."""
+    with pytest.raises(RuntimeError):
+        async with store.transaction():
+            raise RuntimeError
+    before = store.revision
+    async with store.transaction():
+        assert store.revision != before
+    before = store.revision
+    async with store.transaction():
+        assert store.revision == before
