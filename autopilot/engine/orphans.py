@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -69,7 +69,7 @@ class Orphans:
                     lease=holder.id if holder else None,
                 )
                 await self._take_in(uow, found, holder, event_logs, orphans, now)
-        await self._keep(uow, now)
+        await self._keep(uow, readings, now)
         return tuple(orphans.values())
 
     async def _recall(self, uow: UnitOfWork, now: datetime) -> None:
@@ -82,13 +82,10 @@ class Orphans:
                 self._sweeps[provider] = Sweep(quarantined_at=datetime.fromisoformat(since))
         self._kept = kept
 
-    async def _keep(self, uow: UnitOfWork, now: datetime) -> None:
-        """Write down since when the markets are quarantined, and that they still are."""
-        quarantines = {
-            provider: (sweep.quarantined_at.isoformat(), now.isoformat())
-            for provider, sweep in self._sweeps.items()
-            if sweep.quarantined_at
-        }
+    async def _keep(self, uow: UnitOfWork, providers: Iterable[str], now: datetime) -> None:
+        """Write down since when these markets are quarantined, and that they still are."""
+        since = {provider: self._sweeps[provider].quarantined_at for provider in providers}
+        quarantines = {provider: (at.isoformat(), now.isoformat()) for provider, at in since.items() if at}
         text = json.dumps(quarantines, sort_keys=True)
         if text != self._kept:
             await uow.notes.set(NOTE, text)
