@@ -13,7 +13,7 @@ import pytest
 
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
-from tests.acceptance.stage import is_settled, job_text, show, submit, until
+from tests.acceptance.stage import command, is_settled, job_text, show, submit, until
 
 STEPS = 40_000
 SPEED = 20.0
@@ -56,7 +56,7 @@ def is_at_work(theatre: Theatre, job_id: str, least: int = 0) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_job_is_preempted_is_started_again_under_a_higher_cap_and_leaves_nothing(theatre: Theatre) -> None:
+def test_a_job_is_preempted_is_started_again_once_it_may_pay_more_and_leaves_nothing(theatre: Theatre) -> None:
     gpu = 'gpu = "H200:1"\nmax_hourly = "$4.50"'
     job_id = submit(theatre, job_text(STEPS, gpu=gpu, disk='disk = "40GB"', total='total = "$60.00"'))
     until(lambda: is_at_work(theatre, job_id), "it works", LONG_S)
@@ -66,11 +66,14 @@ def test_a_job_is_preempted_is_started_again_under_a_higher_cap_and_leaves_nothi
     before = show(theatre, job_id)["job"]["step"]
     set_price(theatre, vm, D("4.60"))
     until(lambda: the_vm(theatre)["state"] == "STOPPED" and not the_vm(theatre)["settling"], "it is stopped", LONG_S)
-    # A price that a higher cap meets: another policy takes the place of its own, and it is started.
-    set_price(theatre, vm, cap + D("0.20"))
+    # A cap is free, so it was all that the job may pay. Its owner allows more: another policy takes the place of its
+    # own, and the machine is started.
+    assert cap == D("4.50")
+    changed = command(theatre, "change", job_id, "max_hourly=5.50")
+    assert changed.returncode == 0, changed.stderr
     until(lambda: the_vm(theatre)["boots"] == 2 and is_at_work(theatre, job_id, before), "it is back", LONG_S)
     (policy,) = theatre.emu("nebius/policies")["policies"]
-    assert D(policy["max_price"]) >= cap + D("0.20")
+    assert D(policy["max_price"]) >= D("4.60")
     body = until(lambda: _settled(theatre, job_id), "it is over", LONG_S * 4)
     assert body["job"]["status"] == "succeeded"
     assert [lease["instance_id"] for lease in body["leases"] if lease["instance_id"]] == [vm["id"]]
