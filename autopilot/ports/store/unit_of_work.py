@@ -91,6 +91,7 @@ class Store(Protocol):
         """Another number once a transaction of this process has ended.
 
         Where it is the same before a snapshot and within a later transaction, what the snapshot showed still holds.
+        That needs one process alone to write, as the ledger's lock and the fence see to.
         """
         ...
 
