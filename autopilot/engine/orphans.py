@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -32,7 +33,7 @@ class Orphans:
     def __init__(self, install_id: str, ids: Ids) -> None:
         self._install_id = install_id
         self._ids = ids
-        self._sweeps: dict[str, Sweep] = {}
+        self._sweeps: defaultdict[str, Sweep] = defaultdict(Sweep)
         self._kept: str | None = None
 
     def is_quarantined(self, provider: str, now: datetime) -> bool:
@@ -94,7 +95,7 @@ class Orphans:
     async def _sweep(
         self, uow: UnitOfWork, reading: Reading, event_logs: Sequence[EventLog], now: datetime
     ) -> list[tuple[Instance, Lease | None]]:
-        sweep = self._sweeps.setdefault(reading.provider, Sweep())
+        sweep = self._sweeps[reading.provider]
         if reading.instances is None or not reading.is_fresh:
             return []
         ours = [i for i in reading.instances if is_ours(i.label, self._install_id)]

@@ -72,6 +72,7 @@ class Agent:
         self.ssh = Ssh(os.path.join(home, "ssh"), self.child, self.log, self.exec_surroundings, os.environ)
         self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self.taking_in = threading.Lock()
         self.wake = threading.Event()
         self.keeper.ask = self.wake.set
         self.beats = 0
@@ -115,7 +116,9 @@ class Agent:
 
     def step(self) -> str | None:
         with contextlib.suppress(queue.Empty):
-            self.take_in(self.events.get(timeout=TICK_S))
+            event = self.events.get(timeout=TICK_S)
+            with self.taking_in:
+                self.take_in(event)
         code = self.child.poll()
         if code is not None:
             self.finish(code)
@@ -435,15 +438,22 @@ class Agent:
             self.log.ship(orders.get("job", ""), orders["put_urls"]["log"], self.web.put)
 
     def beat(self) -> None:
+        machine = self.machine
+        with self.taking_in:  # while orders for the next task are half taken in, it would tell of the task before
+            if machine.orders is None or machine.is_surplus():  # the mailbox is another machine's
+                return
+            url, body = machine.orders["put_urls"]["heartbeat"], self.describe(machine.orders)
+        self.web.put(url, json.dumps(body).encode())
+
+    def describe(self, orders: dict[str, Any]) -> dict[str, Any]:
+        """What the next heartbeat tells."""
         machine, memory = self.machine, self.memory
-        if machine.orders is None or machine.is_surplus():  # the mailbox is another machine's
-            return
         self.beats += 1
         is_of_other = machine.is_of_other()  # what it knows is of another task than the one that it writes to
         step, progress = (None, None) if is_of_other else self.progress.read()
         last_n = None if is_of_other else memory["last_ckpt_n"]
-        body = {
-            **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": machine.orders["run_epoch"]},
+        return {
+            **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": orders["run_epoch"]},
             **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.is_saved()},
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
             **{"last_ckpt_n": last_n, "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
@@ -454,7 +464,6 @@ class Agent:
             "notice": self.notice.report(),
             "error": self.log.error(),
         }
-        self.web.put(machine.orders["put_urls"]["heartbeat"], json.dumps(body).encode())
 
     def still_s(self) -> float | None:
         """Of the command, while it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -82,6 +83,34 @@ def test_after_a_reboot_the_word_of_the_run_before_counts(agent: Agent, tmp_path
     agent.machine.disk = UNSAVED
     assert agent.machine.decide(agent.now()) == "checkpoint"
     assert agent.machine.upload.whole_at == mark.stat().st_mtime_ns
+
+
+def test_a_heartbeat_for_the_next_run_tells_nothing_of_the_one_before(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The orders for it come while the heartbeat is put together, from another thread."""
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(agent.web, "put", lambda _, body: said.append(json.loads(body)))
+    urls = {"headers": {}, "heartbeat": "http://127.0.0.1:1/heartbeat"}
+    orders = {**ORDERS, "role": "run", "job": "a", "put_urls": urls}
+    agent.take_in(("orders", orders, None))
+    agent.machine.begin_process("run", agent.now())
+    agent.machine.end_process(0, agent.now(), "")
+    Path(agent.progress.path).write_text('{"step": 7}')
+    read, step = agent.progress.read, threading.Thread(target=agent.step, daemon=True)
+
+    def read_while_orders_come() -> tuple[int | None, float | None]:
+        agent.events.put(("orders", {**orders, "seq": 2, "run_epoch": 2, "job": "b"}, None))
+        step.start()
+        step.join(0.1)
+        return read()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent.progress, "read", read_while_orders_come)
+        agent.beat()
+    step.join()
+    agent.beat()
+    assert [(beat["run_epoch"], beat["step"]) for beat in said] == [(1, 7), (2, None)]
 
 
 def test_what_was_restored_from_a_machine_whose_clock_ran_ahead_is_not_newer(agent: Agent, tmp_path: Path) -> None:
