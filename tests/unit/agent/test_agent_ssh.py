@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,14 +95,14 @@ def test_the_door_is_shut_with_all_that_was_started_in_it(tmp_path: Path, monkey
     assert report is not None
     assert (report["host"], report["port"]) == ("203.0.113.7", 41234)
     assert made.server is not None
-    pid, until = made.server.pid, time.monotonic() + 5
-    while not ssh.descendants(pid) and time.monotonic() < until:
-        pass
+    pid = made.server.pid
+    wait_until(lambda: bool(ssh.descendants(pid)))
     beneath = ssh.descendants(pid)
     assert beneath
     made.mind(False)
     assert not Path(f"/proc/{pid}").exists()
-    assert not any(Path(f"/proc/{each}").exists() and is_alive(each) for each in beneath)
+    wait_until(lambda: not any(map(is_alive, beneath)))  # they are no children of this process: none waits for them
+    assert not any(map(is_alive, beneath))
     assert made.report() is None
     config = (tmp_path / "ssh/config").read_text()
     assert "PasswordAuthentication no" in config
@@ -110,5 +111,14 @@ def test_the_door_is_shut_with_all_that_was_started_in_it(tmp_path: Path, monkey
     assert (tmp_path / "ssh").stat().st_mode & 0o077 == 0
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 5
+    while not holds() and time.monotonic() < until:
+        pass
+
+
 def is_alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
