@@ -53,9 +53,10 @@ class LostBids:
         """Once: what the ledger says of creates that were refused for their bid, and of leases ended by an outbid."""
         if self._is_loaded:
             return
-        for lease in await uow.leases.list_bids(now - timedelta(hours=self._params.most_h)):
-            if not lease.is_wanted and lease.reason in (Reason.OUTBID, Reason.DISPLACED):
-                self.add(lease, lease.bid, lease.ending.requested_at or lease.intended_at)
+        since = now - timedelta(hours=self._params.most_h)
+        lost = await uow.leases.list_ended((Reason.OUTBID, Reason.DISPLACED), since)
+        for lease in sorted(lost, key=_lost_at):
+            self.add(lease, lease.bid, _lost_at(lease))
         self._is_loaded = True
 
     def add(self, lease: Lease, bid: Decimal, at: datetime) -> None:
@@ -102,3 +103,7 @@ class LostBids:
             return ()
         known = (self._lost.get(offer.key) for offer in offers)
         return tuple(lost for lost in known if lost is not None and now < lost.until(self._params))
+
+
+def _lost_at(lease: Lease) -> datetime:
+    return lease.ending.requested_at or lease.intended_at

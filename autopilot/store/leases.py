@@ -10,9 +10,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from autopilot.domain.launches import LaunchCount
-from autopilot.domain.lease import OVER, Lease, LeaseState, Span, TaskUse
+from autopilot.domain.lease import OVER, WANTED, Lease, LeaseState, Span, TaskUse
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import lease_spans, lease_uses, leases
 from autopilot.store.statements import SqlRepository
@@ -72,9 +73,12 @@ class SqlLeases(SqlRepository):
             leases.c.instance_id.is_not(None),
         )
 
-    async def list_bids(self, intended_since: datetime) -> tuple[Lease, ...]:
-        is_spot = leases.c.capacity_type == CapacityType.SPOT
-        return await self.select(leases.c.intended_at >= intended_since, is_spot)
+    async def list_ended(self, reasons: Collection[Reason], ended_since: datetime) -> tuple[Lease, ...]:
+        return await self.select(
+            leases.c.reason.in_(reasons),
+            leases.c.state.not_in(WANTED),
+            func.coalesce(leases.c.destroy_requested_at, leases.c.intended_at) >= ended_since,
+        )
 
     async def list_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
         still_here = leases.c.state.in_(LIVE)

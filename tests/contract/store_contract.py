@@ -18,10 +18,11 @@ from autopilot.domain.actions import Note
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.launches import LaunchCount
-from autopilot.domain.lease import OVER, Billing, Lease, LeaseState, Slot, TaskUse
+from autopilot.domain.lease import OVER, Billing, Ending, Lease, LeaseState, Slot, TaskUse
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
+from autopilot.domain.reasons import Reason
 from autopilot.ports.store import (
     BidRecord,
     ConstraintViolated,
@@ -292,6 +293,27 @@ class WhatAStoreAnswers:
         assert found == 1
         assert revision != before
 
+    async def test_leases_that_ended_lately_for_a_reason(self, store: Store) -> None:
+        """However long before they were rented."""
+        lost, later = (Reason.OUTBID, Reason.DISPLACED), START + timedelta(hours=9)
+        leaves = {"reason": Reason.OUTBID, "state": LeaseState.DESTROY_REQUESTED}
+        leases = (
+            a_lease("held-for-long", ending=Ending(requested_at=later), instance_id="1", **leaves),
+            a_lease("lost-before", ending=Ending(requested_at=START), instance_id="2", **leaves),
+            a_lease("refused", reason=Reason.DISPLACED, state=LeaseState.ABANDONED, intended_at=later),
+            a_lease("wanted", reason=Reason.OUTBID, instance_id="3", intended_at=later),
+            a_lease("released", ending=Ending(requested_at=later), instance_id="4", state=LeaseState.GONE),
+        )
+        async with store.transaction() as work:
+            await work.jobs.save(a_job())
+            for lease in leases:
+                await work.leases.save(lease)
+        async with store.snapshot() as work:
+            assert [lease.id for lease in await work.leases.list_ended(lost, later)] == ["held-for-long", "refused"]
+            ended = await work.leases.list_ended((Reason.OUTBID,), START)
+            assert {lease.id for lease in ended} == {"held-for-long", "lost-before"}
+            assert await work.leases.list_ended(lost, later + timedelta(seconds=1)) == ()
+
     async def test_leases_by_label_stray_and_unsettled(self, store: Store) -> None:
         orphan = a_lease("orphan", None, state=LeaseState.DESTROY_REQUESTED)
         leases = (
@@ -316,11 +338,6 @@ class WhatAStoreAnswers:
             assert await work.leases.list_orphans() == (orphan,)
             assert [lease.id for lease in await work.leases.list_spot(START)] == ["abandoned", "gone", "gone-settled"]
             assert await work.leases.list_spot(START + timedelta(seconds=1)) == ()
-            assert {lease.id for lease in await work.leases.list_bids(START)} == {
-                *("gone", "gone-settled", "gone-never-rented", "abandoned", "orphan", "orphan-over"),
-                *("may-be-billed", "cannot-have-run", "written-off"),
-            }
-            assert await work.leases.list_bids(START + timedelta(seconds=1)) == ()
             labels = {"ap1.install.orphan", "ap1.install.abandoned", "ap1.install.nobody"}
             assert {lease.id for lease in await work.leases.list_by_label(labels)} == {"orphan", "abandoned"}
             assert await work.leases.list_by_label(()) == ()

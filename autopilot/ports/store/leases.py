@@ -8,6 +8,7 @@ from typing import Protocol
 
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease
+from autopilot.domain.reasons import Reason
 
 
 class Leases(Protocol):
@@ -55,8 +56,8 @@ class Leases(Protocol):
         """Spot leases that were rented, intended since then."""
         ...
 
-    async def list_bids(self, intended_since: datetime) -> tuple[Lease, ...]:
-        """Spot leases intended since then, also those that were never rented."""
+    async def list_ended(self, reasons: Collection[Reason], ended_since: datetime) -> tuple[Lease, ...]:
+        """Leases whose end was asked for since then, for one of the reasons; of one never rented, that was intended."""
         ...
 
     async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.reasons import Reason
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.tables import MemoryTables, hour_of
 
@@ -54,12 +55,15 @@ class MemoryLeases(MemoryRepository):
         return gather_leases(tables, tables.unsettled)
 
     async def list_spot(self, intended_since: datetime) -> tuple[Lease, ...]:
-        return tuple(lease for lease in await self.list_bids(intended_since) if lease.instance_id is not None)
-
-    async def list_bids(self, intended_since: datetime) -> tuple[Lease, ...]:
         tables = self._access.read()
-        found = (lease for lease in gather_leases(tables, tables.leases) if lease.is_spot)
-        return tuple(lease for lease in found if lease.intended_at >= intended_since)
+        spot = (lease for lease in gather_leases(tables, tables.leases) if lease.is_spot and lease.instance_id)
+        return tuple(lease for lease in spot if lease.intended_at >= intended_since)
+
+    async def list_ended(self, reasons: Collection[Reason], ended_since: datetime) -> tuple[Lease, ...]:
+        tables = self._access.read()
+        ended = (lease for lease in gather_leases(tables, tables.leases) if not lease.is_wanted)
+        found = (lease for lease in ended if lease.reason in reasons)
+        return tuple(lease for lease in found if (lease.ending.requested_at or lease.intended_at) >= ended_since)
 
     async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:
         tables = self._access.read()

@@ -57,9 +57,13 @@ async def test_above_the_ceiling_the_machine_is_left_alone_for_longer_and_longer
     assert world.ours() == []
 
 
-async def test_a_restart_forgets_no_bid_that_lost_on_a_machine(world: World) -> None:
+@pytest.mark.parametrize("hours", [0, 7])
+async def test_a_restart_forgets_no_bid_that_lost_on_a_machine(world: World, hours: int) -> None:
+    """Nor one that has held its machine for longer than a loss is remembered."""
+    world.agents.total_steps = 36_000
     machine = only_host(world, "0.120")
     await world.running(SPOT_ONLY)
+    await world.tick(hours * 6, apart_s=600)
     a_rival(world, machine, "0.900")
     await world.until(lambda job: job.main is None, "the outbid machine is left")
     highest = max(await bids(world))
