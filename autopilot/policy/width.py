@@ -19,7 +19,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.money import ZERO, Number
 
-MUCH_DEARER = Decimal("0.25")
+MUCH_DEARER = Decimal("0.20")
 """A machine that costs more than so much above the cheapest is not worth having before the deadline asks for it: the
 cheap ones are free again when their tasks have ended."""
 
