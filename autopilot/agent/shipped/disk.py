@@ -35,6 +35,26 @@ def read_json(path: str) -> Any:
         return None
 
 
+def read_start(path: str, most: int) -> str:
+    """Of a file that the job keeps, so many bytes. It may be a pipe that nobody writes to: that is not waited for.
+
+    Raises ``OSError``, or ``ValueError`` where it is no text.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        return os.read(file, most).decode()
+    finally:
+        os.close(file)
+
+
+def clear(path: str) -> None:
+    """Nothing is there any more, whatever the job has put there. Raises ``OSError``."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.remove(path)
+
+
 def keep_copy(source: str, target: str, size: int, links: bool) -> bool:
     """``target`` with the content of ``source``; answers whether it is the same file under another name.
 

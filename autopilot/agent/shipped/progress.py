@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Any
+
+from .disk import clear, read_start
 
 LINE_BYTES = 2000
 
@@ -51,8 +52,7 @@ class Progress:
     def read(self) -> tuple[int | None, float | None]:
         """The file's word, or else the output's."""
         try:
-            with open(self.path) as file:
-                claim = json.loads(file.read(4096))
+            claim = json.loads(read_start(self.path, 4096))
             step, fraction = parse_claim({"step": claim.get("step"), "fraction": claim.get("progress")})
         except (OSError, ValueError, AttributeError, RecursionError):
             step, fraction = None, None
@@ -61,8 +61,7 @@ class Progress:
     def forget(self) -> None:
         """Of an earlier run: it says nothing about the next one."""
         self.said, self.rest = (None, None), b""
-        if os.path.exists(self.path):
-            os.remove(self.path)
+        clear(self.path)
 
 
 def parse_claim(fields: dict[str, Any]) -> tuple[int | None, float | None]:

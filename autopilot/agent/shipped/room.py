@@ -7,6 +7,8 @@ import re
 import sys
 import zipfile
 
+from .disk import clear, read_start
+
 HELPER = "helper/"
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -30,8 +32,7 @@ class Room:
     def forget_task(self) -> None:
         """What the job said by files is of the task before. Raises ``OSError``."""
         for path in (self.progress, self.run_named, self.run_restored, self.save_request):
-            if os.path.lexists(path):
-                os.remove(path)
+            clear(path)
 
     def variables(self) -> dict[str, str]:
         found = {
@@ -46,8 +47,7 @@ class Room:
         """Which the job has named, on this machine or, by its checkpoint, on one before; empty: none."""
         for path in (self.run_named, self.run_restored):
             try:
-                with open(path) as file:
-                    run = run_id(file.read(100))
+                run = run_id(read_start(path, 100))
             except (OSError, ValueError):
                 continue
             if run:

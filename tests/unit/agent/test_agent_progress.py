@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from test_agent_machine import orders, running
 
 from autopilot.agent.shipped.progress import Progress
+from autopilot.agent.shipped.room import Room
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,22 @@ def test_progress_is_found_in_the_output(
         assert progress.read() == expected
 
 
+@pytest.mark.timeout(10)
+def test_a_pipe_in_place_of_a_file_stops_no_agent(tmp_path: Path) -> None:
+    """An agent that waits for it counts no permit: its machine would never end by itself."""
+    room = Room(str(tmp_path / "agent"))
+    progress = Progress(room.progress)
+    os.mkfifo(room.progress)
+    os.mkfifo(room.run_named)
+    assert progress.read() == (None, None)
+    assert room.mlflow_run() == ""
+    writer = os.open(room.progress, os.O_RDWR)
+    assert progress.read() == (None, None), "somebody writes to it, and has not yet"
+    os.write(writer, b'{"step": 3}')
+    assert progress.read() == (3, None)
+    os.close(writer)
+
+
 def test_the_file_s_word_comes_first(tmp_path: Path) -> None:
     path = tmp_path / "progress.json"
     progress = Progress(str(path), r"step (?P<step>\d+)")
@@ -45,6 +63,17 @@ def test_the_file_s_word_comes_first(tmp_path: Path) -> None:
     progress.forget()
     assert progress.read() == (None, None)
     progress.forget()
+
+
+def test_a_directory_in_place_of_a_file_is_no_word_and_goes_with_its_task(tmp_path: Path) -> None:
+    room = Room(str(tmp_path / "agent"))
+    progress = Progress(room.progress)
+    for path in (room.progress, room.run_named):
+        os.makedirs(path + "/deep")
+    assert (progress.read(), room.mlflow_run()) == ((None, None), "")
+    progress.forget()
+    room.forget_task()
+    assert os.listdir(room.home) == []
 
 
 @given(st.binary(max_size=400), st.sampled_from(["json", r"(?P<step>\S+) (?P<total>\S+)"]))
