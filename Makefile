@@ -16,7 +16,7 @@ demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a lo
 	$(BIN)/autopilot demo $(ARGS)
 
 # Compiled once: else each process of each test compiles the package for itself where Python is told to keep nothing.
-test: lint    ## lint, type-check and run the tests (20 to 25 minutes on two cores)
+test: lint    ## lint, type-check and run the tests (17 to 20 minutes on two cores)
 	$(BIN)/python -m compileall -q autopilot
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
