@@ -311,6 +311,11 @@ class Lease:
         return self.state in WANTED
 
     @property
+    def end_asked_at(self) -> datetime:
+        """Of a lease that is not wanted any more. One that was never rented has no destroy: when it was intended."""
+        return self.ending.requested_at or self.intended_at
+
+    @property
     def is_over(self) -> bool:
         return self.state in OVER
 

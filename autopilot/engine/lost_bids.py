@@ -55,8 +55,8 @@ class LostBids:
             return
         since = now - timedelta(hours=self._params.most_h)
         lost = await uow.leases.list_ended((Reason.OUTBID, Reason.DISPLACED), since)
-        for lease in sorted(lost, key=_lost_at):
-            self.add(lease, lease.bid, _lost_at(lease))
+        for lease in sorted(lost, key=lambda lease: lease.end_asked_at):
+            self.add(lease, lease.bid, lease.end_asked_at)
         self._is_loaded = True
 
     def add(self, lease: Lease, bid: Decimal, at: datetime) -> None:
@@ -103,7 +103,3 @@ class LostBids:
             return ()
         known = (self._lost.get(offer.key) for offer in offers)
         return tuple(lost for lost in known if lost is not None and now < lost.until(self._params))
-
-
-def _lost_at(lease: Lease) -> datetime:
-    return lease.ending.requested_at or lease.intended_at

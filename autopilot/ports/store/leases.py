@@ -57,7 +57,7 @@ class Leases(Protocol):
         ...
 
     async def list_ended(self, reasons: Collection[Reason], ended_since: datetime) -> tuple[Lease, ...]:
-        """Leases whose end was asked for since then, for one of the reasons; of one never rented, that was intended."""
+        """Leases that are not wanted any more, for one of the reasons, with an ``end_asked_at`` since then."""
         ...
 
     async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:

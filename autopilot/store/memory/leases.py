@@ -63,7 +63,7 @@ class MemoryLeases(MemoryRepository):
         tables = self._access.read()
         ended = (lease for lease in gather_leases(tables, tables.leases) if not lease.is_wanted)
         found = (lease for lease in ended if lease.reason in reasons)
-        return tuple(lease for lease in found if (lease.ending.requested_at or lease.intended_at) >= ended_since)
+        return tuple(lease for lease in found if lease.end_asked_at >= ended_since)
 
     async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:
         tables = self._access.read()
