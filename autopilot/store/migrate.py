@@ -1,4 +1,7 @@
-"""Bringing a database to this program's schema. Alembic is imported only when there is something to do."""
+"""Bringing a database to this program's schema: a new one in one step, an older one migration by migration.
+
+Alembic is imported only when there is something to migrate.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, inspect, text
 
 from autopilot.domain.errors import UserError
-from autopilot.store.schema import REVISION
+from autopilot.store.schema import REVISION, metadata
+from autopilot.store.triggers import create_triggers
+from autopilot.store.views import create_views
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -63,17 +68,13 @@ def upgrade(connection: Connection) -> None:
     found = current_revision(connection)
     if found == REVISION:
         return
+    if found is None:
+        _create(connection)
+        return
     from alembic import command
 
     config = alembic_config()
-    if found is None:
-        foreign = inspect(connection).get_table_names()
-        if foreign:
-            raise UserError(
-                f"the database holds other tables ({', '.join(foreign[:3])}), not a ledger",
-                hint="point ledger.url at a file or a database of its own",
-            )
-    elif found not in known_revisions():
+    if found not in known_revisions():
         raise UserError(
             f"a newer autopilot has written this ledger (schema {found}, this one knows {REVISION})",
             hint="upgrade autopilot, or point ledger.url at another ledger",
@@ -83,3 +84,24 @@ def upgrade(connection: Connection) -> None:
         # Between two of its statements a slow machine may think for longer than a server lets anybody else.
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout TO 0"))
     command.upgrade(config, REVISION)
+
+
+def _create(connection: Connection) -> None:
+    """The newest schema at once. Raises ``UserError`` when the database holds tables of another program."""
+    foreign = inspect(connection).get_table_names()
+    if foreign:
+        raise UserError(
+            f"the database holds other tables ({', '.join(foreign[:3])}), not a ledger",
+            hint="point ledger.url at a file or a database of its own",
+        )
+    metadata.create_all(connection, checkfirst=False)
+    create_views(connection)
+    create_triggers(connection)
+    # As Alembic makes it, so that later migrations find it.
+    connection.execute(
+        text(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
+            " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": REVISION})

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.offer import CapacityType
+from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.provider import Provider
 from autopilot.service.leadership import FencedProvider
-from autopilot.store.memory.store import MemoryStore
 from tests.contract.harness import Harness, QuickClock
 from tests.contract.mithril_harness import mithril_harness
 from tests.contract.nebius_harness import nebius_harness

@@ -9,12 +9,12 @@ from typing import get_type_hints
 
 import pytest
 
+from autopilot.lab.memory_store.access import Access
+from autopilot.lab.memory_store.store import MemoryStore
+from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot.lab.memory_store.unit_of_work import MemoryUnitOfWork
 from autopilot.ports.store import Store, UnitOfWork
 from autopilot.store.database import open_store
-from autopilot.store.memory.access import Access
-from autopilot.store.memory.store import MemoryStore
-from autopilot.store.memory.tables import MemoryTables
-from autopilot.store.memory.unit_of_work import MemoryUnitOfWork
 from autopilot.store.statements import Statements
 from autopilot.store.unit_of_work import SqlUnitOfWork
 from tests.contract.store_contract import StoreContract

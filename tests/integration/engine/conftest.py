@@ -14,3 +14,11 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with a_world(tmp_path) as made:
         await made.tick()
         yield made
+
+
+@pytest.fixture
+async def world_on_disk(tmp_path: Path) -> AsyncIterator[World]:
+    """The same with its ledger in ``ledger.db``."""
+    async with a_world(tmp_path, ledger_url=str(tmp_path / "ledger.db")) as made:
+        await made.tick()
+        yield made

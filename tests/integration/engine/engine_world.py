@@ -1,5 +1,6 @@
-"""The engine with everything real around it but time: market over HTTP, the vendor's SDK, SQLite, blobs on disk.
+"""The engine with everything real around it but time and ledger: market over HTTP, the vendor's SDK, blobs on disk.
 
+The ledger is in memory unless a test names a database: the store contract holds that it answers as SQL does.
 Agents are played by ``engine_agents``; whoever sleeps moves the clock, so pacing costs market time and no real time.
 """
 
@@ -37,6 +38,7 @@ from autopilot.domain.spend import report
 from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
+from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.policy.guard import Limits
@@ -103,7 +105,9 @@ class World:
         self.certify_rules = CertifyRules()
         self.watched: tuple[GpuChoice, ...] = ()
         self.timeout_s = 5.0
-        self.ledger_url = str(root / "ledger.db")
+        self.ledger_url = ""
+        """Empty: in memory."""
+        self._in_memory = MemoryStore()
         self.api_key = "sandbox-key"
         self.recorder: Recorder | None = None
         self._ids = UlidIds(clock)
@@ -111,7 +115,7 @@ class World:
 
     async def start(self) -> None:
         """A new daemon on whatever the last one left in store, blobs and market."""
-        self.store = await open_store(self.ledger_url)
+        self.store = await self._open_store()
         self.provider = self.connect()
         self.others = self.connect_others()
         config = EngineConfig(
@@ -146,6 +150,12 @@ class World:
             lambda: None,
             CodeService(self.store, self.blobs, AgentUnpacker(), self.clock, self._ids),
         )
+
+    async def _open_store(self) -> Store:
+        if self.ledger_url:
+            return await open_store(self.ledger_url)
+        self._in_memory = self._in_memory.kill()
+        return self._in_memory
 
     def connect(self) -> Provider:
         settings = {"base_url": self.sandbox.url, "api_key": self.api_key, "timeout_s": self.timeout_s}
@@ -374,7 +384,7 @@ async def a_world(
     root: Path,
     wrap: WrapStore = lambda store: store,
     *,
-    ledger_url: str | None = None,
+    ledger_url: str = "",
     kind: type[World] = World,
     **market: Any,
 ) -> AsyncIterator[World]:
@@ -382,7 +392,7 @@ async def a_world(
     config = SandboxConfig(state_dir=root / "market", real_processes=False, **market)
     async with running_sandbox(config, clock) as sandbox, ClientSession() as http:
         world = kind(root, clock, sandbox, http, wrap)
-        world.ledger_url = ledger_url or world.ledger_url
+        world.ledger_url = ledger_url
         await world.start()
         try:
             yield world

@@ -14,7 +14,7 @@ from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import to_nano
-from autopilot.store.memory.tables import MemoryTables
+from autopilot.lab.memory_store.tables import MemoryTables
 from tests.simulation.checks.allowances import Allowances
 from tests.simulation.checks.arrays import Arrays
 from tests.simulation.checks.bids import Bids

@@ -31,6 +31,7 @@ from autopilot.engine import (
     purses,
     reconcile,
 )
+from autopilot.lab.memory_store.tables import MemoryTables
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_exit
 from autopilot.policy import budget, guard
@@ -40,7 +41,6 @@ from autopilot.providers import pacing, values
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.vastai import listing, outcomes
 from autopilot.providers.vastai.adapter import VastaiProvider
-from autopilot.store.memory.tables import MemoryTables
 from tests.leases import change_lease
 from tests.simulation.product.daemon import SENTINEL_KEY, OrdersBootstrap
 from tests.simulation.runs.bug import Patches, bug

@@ -17,8 +17,8 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.market import Allowance
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.pricing.rule.cost import price_candidates
-from autopilot.store.memory.store import MemoryStore
 from tests import store_records
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer, limits
 

@@ -9,7 +9,7 @@ from autopilot.api import render
 from autopilot.api.books import READINGS_PER_ANSWER, instance
 from autopilot.domain.params import Params
 from autopilot.domain.readings import Gpu, MachineReading, Readings
-from autopilot.store.memory.store import MemoryStore
+from autopilot.lab.memory_store.store import MemoryStore
 from tests.builders import START, a_job, a_lease
 
 TAKEN = Readings((Gpu(0.97, 21, 24), Gpu()), 12, 3.1, 2520.0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from autopilot.engine.conditions import ConditionLog
-from autopilot.store.memory.store import MemoryStore
+from autopilot.lab.memory_store.store import MemoryStore
 from tests.builders import START, D, a_job, a_spec
 
 

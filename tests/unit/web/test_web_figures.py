@@ -21,7 +21,7 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState, Span
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleStatus
-from autopilot.store.memory.store import MemoryStore
+from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.web import job_page, money_page, now_page, svg, words
 from autopilot.web.site import PageSite
 from autopilot.web.source import READER

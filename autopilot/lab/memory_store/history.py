@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from itertools import islice
 
+from autopilot.lab.memory_store.access import MemoryRepository
+from autopilot.lab.memory_store.tables import MemoryTables
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
-from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.tables import MemoryTables
 
 
 class MemoryBids(MemoryRepository):

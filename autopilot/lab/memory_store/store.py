@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from autopilot.lab.memory_store.access import Access
+from autopilot.lab.memory_store.tables import Committed, MemoryTables
+from autopilot.lab.memory_store.unit_of_work import MemoryUnitOfWork
 from autopilot.ports.store import CommitUnknown, StoreUnavailable
-from autopilot.store.memory.access import Access
-from autopilot.store.memory.tables import Committed, MemoryTables
-from autopilot.store.memory.unit_of_work import MemoryUnitOfWork
 
 
 class MemoryStore:

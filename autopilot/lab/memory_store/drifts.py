@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from autopilot.domain.drift import Drift
+from autopilot.lab.memory_store.access import MemoryRepository
 from autopilot.ports.store.drifts import MOST_DRIFTS
-from autopilot.store.memory.access import MemoryRepository
 
 
 class MemoryDrifts(MemoryRepository):

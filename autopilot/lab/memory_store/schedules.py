@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from autopilot.domain.schedule import Schedule, ScheduleStatus
-from autopilot.store.memory.access import MemoryRepository
+from autopilot.lab.memory_store.access import MemoryRepository
 
 
 class MemorySchedules(MemoryRepository):

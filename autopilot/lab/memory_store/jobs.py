@@ -11,11 +11,11 @@ from autopilot.domain.array import TaskCounts
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.task_shares import share_spent
+from autopilot.lab.memory_store.access import MemoryRepository
+from autopilot.lab.memory_store.leases import gather_leases, require
+from autopilot.lab.memory_store.ledger import sum_held_of
+from autopilot.lab.memory_store.tables import MemoryTables
 from autopilot.ports.store.jobs import JobTitle
-from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.leases import gather_leases, require
-from autopilot.store.memory.ledger import sum_held_of
-from autopilot.store.memory.tables import MemoryTables
 
 _MIN_PREFIX_LENGTH = 6
 SHOWN = 5

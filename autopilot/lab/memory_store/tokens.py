@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autopilot.domain.token import Token
+from autopilot.lab.memory_store.access import MemoryRepository
 from autopilot.ports.store.failures import ConstraintViolated
-from autopilot.store.memory.access import MemoryRepository
 
 
 class MemoryTokens(MemoryRepository):

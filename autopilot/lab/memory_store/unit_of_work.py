@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from autopilot.store.memory.access import Access
-from autopilot.store.memory.answers import MemoryAnswers
-from autopilot.store.memory.certificates import MemoryCertificates
-from autopilot.store.memory.code_copies import MemoryCodeCopies
-from autopilot.store.memory.drifts import MemoryDrifts
-from autopilot.store.memory.forecasts import MemoryForecasts
-from autopilot.store.memory.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
-from autopilot.store.memory.invoices import MemoryInvoices
-from autopilot.store.memory.jobs import MemoryCheckpoints, MemoryJobs
-from autopilot.store.memory.leases import MemoryLeases
-from autopilot.store.memory.ledger import MemoryLedger
-from autopilot.store.memory.notices import MemoryNotices
-from autopilot.store.memory.prices import MemoryPrices
-from autopilot.store.memory.readings import MemoryMachineReadings
-from autopilot.store.memory.reports import MemoryReports
-from autopilot.store.memory.schedules import MemorySchedules
-from autopilot.store.memory.tokens import MemoryTokens
+from autopilot.lab.memory_store.access import Access
+from autopilot.lab.memory_store.answers import MemoryAnswers
+from autopilot.lab.memory_store.certificates import MemoryCertificates
+from autopilot.lab.memory_store.code_copies import MemoryCodeCopies
+from autopilot.lab.memory_store.drifts import MemoryDrifts
+from autopilot.lab.memory_store.forecasts import MemoryForecasts
+from autopilot.lab.memory_store.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
+from autopilot.lab.memory_store.invoices import MemoryInvoices
+from autopilot.lab.memory_store.jobs import MemoryCheckpoints, MemoryJobs
+from autopilot.lab.memory_store.leases import MemoryLeases
+from autopilot.lab.memory_store.ledger import MemoryLedger
+from autopilot.lab.memory_store.notices import MemoryNotices
+from autopilot.lab.memory_store.prices import MemoryPrices
+from autopilot.lab.memory_store.readings import MemoryMachineReadings
+from autopilot.lab.memory_store.reports import MemoryReports
+from autopilot.lab.memory_store.schedules import MemorySchedules
+from autopilot.lab.memory_store.tokens import MemoryTokens
 
 
 class MemoryUnitOfWork:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autopilot.domain.ledger import InvoiceLine
-from autopilot.store.memory.access import MemoryRepository
+from autopilot.lab.memory_store.access import MemoryRepository
 
 
 class MemoryInvoices(MemoryRepository):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.schedule import ScheduleStatus
-from autopilot.store.memory.access import MemoryRepository
+from autopilot.lab.memory_store.access import MemoryRepository
 
 
 class MemoryCodeCopies(MemoryRepository):

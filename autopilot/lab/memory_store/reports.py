@@ -13,7 +13,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.reconciliation import ReconciliationRow, compare_books
 from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource, of_task
 from autopilot.domain.time import month_bounds
-from autopilot.store.memory.access import MemoryRepository
+from autopilot.lab.memory_store.access import MemoryRepository
 
 
 class MemoryReports(MemoryRepository):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from autopilot.lab.memory_store.access import MemoryRepository
 from autopilot.ports.store.failures import ConstraintViolated
 from autopilot.ports.store.records import KeptAnswer
-from autopilot.store.memory.access import MemoryRepository
 
 
 class MemoryAnswers(MemoryRepository):

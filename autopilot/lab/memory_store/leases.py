@@ -10,8 +10,8 @@ from typing import TypeVar
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.tables import MemoryTables, hour_of
+from autopilot.lab.memory_store.access import MemoryRepository
+from autopilot.lab.memory_store.tables import MemoryTables, hour_of
 
 Row = TypeVar("Row")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
-from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.leases import require
+from autopilot.lab.memory_store.access import MemoryRepository
+from autopilot.lab.memory_store.leases import require
 
 
 class MemoryCertificates(MemoryRepository):

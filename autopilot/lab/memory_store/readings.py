@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from autopilot.domain.readings import MachineReading
-from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.history import jobs_over
+from autopilot.lab.memory_store.access import MemoryRepository
+from autopilot.lab.memory_store.history import jobs_over
 
 
 class MemoryMachineReadings(MemoryRepository):

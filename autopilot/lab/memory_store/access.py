@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autopilot.lab.memory_store.tables import MemoryTables
 from autopilot.ports.store import StoreUnavailable
-from autopilot.store.memory.tables import MemoryTables
 
 
 class Access:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from autopilot.domain.job_forecast import JobForecast
-from autopilot.store.memory.access import MemoryRepository
+from autopilot.lab.memory_store.access import MemoryRepository
 
 
 class MemoryForecasts(MemoryRepository):

@@ -21,8 +21,8 @@ from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
 from autopilot.domain.schedule import Schedule
 from autopilot.domain.token import Token
+from autopilot.lab.memory_store.rows import Rows
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
-from autopilot.store.memory.rows import Rows
 
 PriceKey = tuple[str, str, int, datetime]
 Committed = dict[str, dict[Any, Any]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from autopilot.lab.memory_store.access import MemoryRepository
 from autopilot.ports.store.notices import MOST_WAITING
 from autopilot.ports.store.records import PendingNotice
-from autopilot.store.memory.access import MemoryRepository
 
 
 class MemoryNotices(MemoryRepository):

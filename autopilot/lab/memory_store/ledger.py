@@ -10,9 +10,9 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
 from autopilot.domain.ledger import LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
+from autopilot.lab.memory_store.access import MemoryRepository
+from autopilot.lab.memory_store.tables import MemoryTables
 from autopilot.ports.store import OwnerTotals, Totals
-from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.tables import MemoryTables
 
 
 class MemoryLedger(MemoryRepository):

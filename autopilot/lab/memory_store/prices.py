@@ -8,8 +8,8 @@ from datetime import datetime
 
 from autopilot.domain.money import ZERO
 from autopilot.domain.prices import PriceObservation, PriceSum, step_width
-from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.tables import MemoryTables, PriceKey
+from autopilot.lab.memory_store.access import MemoryRepository
+from autopilot.lab.memory_store.tables import MemoryTables, PriceKey
 from autopilot.store.thinning import HOUR, THINNED_UNTIL, by_the_hour, hour_of
 
 
