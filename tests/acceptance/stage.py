@@ -17,6 +17,7 @@ from typing import Any
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.transport import NotRunning
 from autopilot.lab.demo.theatre import Theatre
+from tests.processes import ForkedProcess
 
 SPEED = 60.0
 FINAL = ("succeeded", "failed", "cancelled")
@@ -49,6 +50,12 @@ interval = "1m"
     return text
 
 
+class ForkedTheatre(Theatre):
+    """One whose processes have imported the program already when they begin."""
+
+    start_process = staticmethod(ForkedProcess)
+
+
 @contextmanager
 def a_theatre(
     markets: tuple[str, ...] = ("vastai",), settings: Mapping[str, str] | None = None, speed: float = SPEED
@@ -56,7 +63,7 @@ def a_theatre(
     """Nothing runs yet. The directory's name is short: a unix socket lies in it. ``settings``: the daemon's, as
     environment variables."""
     root = Path(tempfile.mkdtemp(prefix="ap-"))
-    theatre = Theatre(root, seed=1, speed=speed, markets=markets, settings=settings)
+    theatre = ForkedTheatre(root, seed=1, speed=speed, markets=markets, settings=settings)
     try:
         yield theatre
     finally:

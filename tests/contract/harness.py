@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from autopilot.clock import ManualClock
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
+from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.provider import Provider
+from autopilot.service.leadership import FencedProvider
 
 
 class QuickClock(ManualClock):
@@ -60,3 +62,12 @@ class Harness(Protocol):
     def connect(self) -> Provider:
         """Another connection to the same market and account, as after a restart; the caller closes it."""
         ...
+
+
+H = TypeVar("H", bound=Harness)
+
+
+def fenced(harness: H) -> H:
+    """The same market behind the fence that a daemon with a shared ledger puts around each of its providers."""
+    harness.provider = FencedProvider(harness.provider, MemoryStore(), hold_creates_real_s=0)
+    return harness

@@ -16,7 +16,7 @@ import tools.mutants
 from tools.mutants.kept import RESULTS, Code, Line, append, is_enough, read, reasons, report
 from tools.mutants.making import Mutant, Source
 from tools.mutants.running import Broken, Copy, Stage, verdict
-from tools.mutants.table import DROP_SHARE, LOGIC_SHARE, MODULES, ROOT, SEED, Module
+from tools.mutants.table import DROP_SHARE, LOGIC_SHARE, MODULES, ROOMS, ROOT, SEED, Module
 
 _PROCESSES = 2
 _LAST_ONE_S = 300
@@ -46,11 +46,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="the kept file")
     parser.add_argument("--report", action="store_true", help="fails when a tenth lives, or one without a reason")
     parser.add_argument("--only", metavar="ID", help="run this one and keep nothing")
+    parser.add_argument(
+        "--listed", type=Path, metavar="FILE", help="those of a file instead: lines of a path and an id"
+    )
     options = parser.parse_args(arguments)
     code = Code.of(ROOT, options.commit)
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         copy = Copy.of_commit(ROOT, options.commit, Path(scratch) / "1")
-        drawn = list(draw(copy.root, MODULES, options.only or ""))
+        if options.listed:
+            drawn = list(find(copy.root, options.listed.read_text().splitlines()))
+        else:
+            drawn = list(draw(copy.root, MODULES, options.only or ""))
         if options.report:
             return _report(drawn, read(options.results, code))
         if options.only:
@@ -76,6 +82,18 @@ def draw(root: Path, modules: Sequence[Module], begins: str = "") -> Iterator[Dr
                 if text is not None and text not in texts:
                     texts.add(text)
                     yield Drawn(module, source, mutant)
+
+
+def find(root: Path, lines: Sequence[str]) -> Iterator[Drawn]:
+    """The mutants that are listed, each with the tests of its room. Raises ``Broken`` for one that is not there."""
+    sources: dict[str, Source] = {}
+    for path, mutant_id in (line.split() for line in lines):
+        source = sources.setdefault(path, Source(path, (root / path).read_text()))
+        found = next((each for each in source.mutants if each.id == mutant_id), None)
+        if found is None:
+            raise Broken(f"{mutant_id} is no mutant of {path}: its place was edited")
+        own, wider = ROOMS[Path(path).parts[1]]
+        yield Drawn(Module(path, own, wider), source, found)
 
 
 def _run(copy: Copy, due: Sequence[Drawn], code: Code, results: Path, limit_s: float) -> int:

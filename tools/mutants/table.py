@@ -110,3 +110,12 @@ MODULES = (
         ("tests/unit/providers_runpod", "tests/integration/wire/test_hostile_answers.py"),
     ),
 )
+
+ROOMS = {
+    "engine": (("tests/unit/engine",), ("tests/integration/engine",)),
+    "store": (
+        ("tests/contract/test_store_contract.py", "tests/unit/store"),
+        ("tests/integration/store", "tests/migration"),
+    ),
+}
+"""For ``--listed``: what stands for each file of a room, first what is quick."""

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -27,6 +27,24 @@ KEYS = {
     "mithril": "mithril-sandbox-key",
     "nebius": "nebius-sandbox-key",
 }
+
+
+class Process(Protocol):
+    """What is used of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 class Theatre:
@@ -52,8 +70,8 @@ class Theatre:
         self.speed = speed
         self._seed = seed
         self._tick_s = tick_s
-        self._market: subprocess.Popen[bytes] | None = None
-        self._daemon: subprocess.Popen[bytes] | None = None
+        self._market: Process | None = None
+        self._daemon: Process | None = None
         self.market_url = ""
         self._nebius_url = ""
         self.client = Client(root / "daemon" / "s", timeout_s=30)
@@ -67,7 +85,7 @@ class Theatre:
         arguments += ["--runpod-billing-lag", "30", *self._market_options]
         if "nebius" in self.markets:
             arguments += ["--nebius-port", self._nebius_url.rpartition(":")[2] or "0"]
-        self._market = self._start("market", ["-m", "autopilot.lab.sandbox", *arguments], {})
+        self._market = self._start("market", "autopilot.lab.sandbox", arguments, {})
         self._await("the sandbox market", self._market, port_file.exists)
         self.market_url = f"http://127.0.0.1:{port_file.read_text().strip()}"
         if "nebius" in self.markets:
@@ -77,10 +95,9 @@ class Theatre:
         """Start it, for the first time or after a kill, and wait until it answers."""
         self._await("the daemon", self.launch_daemon(), self._answers)
 
-    def launch_daemon(self, *options: str) -> subprocess.Popen[bytes]:
+    def launch_daemon(self, *options: str) -> Process:
         """Start it and do not wait."""
-        words = ["-m", "autopilot.cli.main", "serve", *options]
-        self._daemon = self._start("daemon", words, self.daemon_environment())
+        self._daemon = self._start("daemon", "autopilot.cli.main", ["serve", *options], self.daemon_environment())
         return self._daemon
 
     def daemon_environment(self) -> dict[str, str]:
@@ -151,16 +168,21 @@ class Theatre:
         except HTTPError as problem:
             raise UserError(f"the sandbox refused {name}: {problem.read().decode()}") from None
 
-    def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, module: str, words: list[str], environment: dict[str, str]) -> Process:
         self.root.mkdir(parents=True, exist_ok=True)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AUTOPILOT_")}
-        with open(self.root / f"{name}.log", "ab") as log:
+        return self.start_process(module, words, inherited | environment, self.root / f"{name}.log")
+
+    @staticmethod
+    def start_process(module: str, words: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
+        """``python -m MODULE WORDS`` in a session of its own, its output appended to ``log``."""
+        with open(log, "ab") as output:
             return subprocess.Popen(
-                [sys.executable, *arguments],
+                [sys.executable, "-m", module, *words],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=inherited | environment,
+                stdout=output,
+                stderr=output,
+                env=environment,
                 start_new_session=True,
             )
 
@@ -174,7 +196,7 @@ class Theatre:
         lines = (self.root / f"{what.split()[-1]}.log").read_text(errors="replace").strip().splitlines()
         return " ".join(lines[-2:]) or "it said nothing"
 
-    def _await(self, what: str, process: subprocess.Popen[bytes], ready: Any) -> None:
+    def _await(self, what: str, process: Process, ready: Any) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready():
             if process.poll() is not None or time.monotonic() > deadline:
@@ -182,7 +204,7 @@ class Theatre:
             time.sleep(0.05)
 
 
-def _end(process: subprocess.Popen[bytes] | None) -> None:
+def _end(process: Process | None) -> None:
     if process is None or process.poll() is not None:
         return
     process.send_signal(signal.SIGTERM)

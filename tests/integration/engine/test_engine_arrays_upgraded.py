@@ -39,7 +39,7 @@ def take_back(ledger: Path) -> None:
 
 @pytest.mark.slow
 async def test_tasks_that_run_and_are_paused_go_on_where_they_are_and_the_next_ones_share(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+    async with a_world(tmp_path, ledger_url=str(tmp_path / "ledger.db")) as world:
         world.agents.total_steps, world.agents.can_take_next, world.limits = 200, False, WIDE
         await world.restart()
         await world.tick()

@@ -95,7 +95,7 @@ async def play(world: World, ride: Ride) -> int:
 @asynccontextmanager
 async def underway(root: Path, ride: Ride) -> AsyncIterator[tuple[World, InterruptedStore]]:
     wrapper = Wrapper()
-    async with a_world(root, wrapper) as world:
+    async with a_world(root, wrapper, ledger_url=str(root / "ledger.db")) as world:
         await world.tick()
         await ride.arrange(world)
         assert wrapper.store is not None

@@ -124,7 +124,7 @@ def read_only_ledger() -> Iterator[None]:
 
 
 async def test_nothing_is_rented_and_machines_are_let_go_while_a_file_is_read_only(tmp_path: Path) -> None:
-    async with a_world(tmp_path) as world:
+    async with a_world(tmp_path, ledger_url=str(tmp_path / "ledger.db")) as world:
         await world.tick()
         world.agents.total_steps = 60
         lease = await world.running()

@@ -8,21 +8,21 @@ from engine_world import World
 from autopilot.domain.instance import Instance
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
-from autopilot.store.jobs import SqlJobs
+from autopilot.lab.memory_store.jobs import MemoryJobs
 
 
 async def test_a_quiet_tick_reads_open_jobs_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.agents.total_steps = 1000
     await world.running()
     await world.tick(3)
-    reads, list_open = 0, SqlJobs.list_open
+    reads, list_open = 0, MemoryJobs.list_open
 
-    async def count(self: SqlJobs) -> tuple[Job, ...]:
+    async def count(self: MemoryJobs) -> tuple[Job, ...]:
         nonlocal reads
         reads += 1
         return await list_open(self)
 
-    monkeypatch.setattr(SqlJobs, "list_open", count)
+    monkeypatch.setattr(MemoryJobs, "list_open", count)
     await world.tick(4)
     assert reads == 4
     await world.until_over()

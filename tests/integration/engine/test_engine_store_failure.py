@@ -24,6 +24,11 @@ from autopilot.domain.reasons import Reason
 from autopilot.ports.store import StoreUnavailable
 
 
+@pytest.fixture
+def world(world_on_disk: World) -> World:
+    return world_on_disk
+
+
 @contextmanager
 def every_connection_set_to(pragma: str) -> Iterator[None]:
     def apply(connection: Any, *_: object) -> None:

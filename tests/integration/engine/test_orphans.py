@@ -22,6 +22,12 @@ STRANGE = label_for("another8", "01KDVDNRY4R11887CN5CG1S8J6")
 
 
 @pytest.fixture
+def world(world_on_disk: World) -> World:
+    """The census reads the ledger's file beside the daemon."""
+    return world_on_disk
+
+
+@pytest.fixture
 def settings(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A configuration that points at the world's market and ledger, as the command line would read it."""
     key = tmp_path / "key"
