@@ -12,6 +12,8 @@ from autopilot.cli.client import Json
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, is_settled, market_events, show, until
 
+pytestmark = pytest.mark.slow
+
 JOB = """
 name = "sweep"
 image = "autopilot/demo:1"
@@ -40,7 +42,6 @@ def tasks_of(theatre: Theatre) -> list[Json]:
     return list(theatre.client.get("/v1/jobs", array="sweep")["jobs"])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("market", ["vastai", "runpod"])
 def test_every_task_s_outputs_are_there_once(market: str, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.recording_proxy import RecordingProxy
 from tests.acceptance.stage import command, job_text, show, submit, until, without_settings
 
+pytestmark = pytest.mark.slow
+
 VAST_KEY = "sentinel1+vast/account=key&0123456789"
 RUNPOD_KEY = "sentinel2+runpod/account=key&9876543210"
 SECRET = "sentinel3+user/secret=value&1357924680"
@@ -241,7 +243,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_no_key_is_ever_written_or_sent_where_it_does_not_belong(theatre: CanaryTheatre) -> None:
     theatre.start_market()

@@ -11,6 +11,8 @@ from autopilot.client import Client, JobEnded
 from autopilot.domain.job import JobStatus
 from tests.acceptance.stage import a_theatre
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/optuna_trials.py"
 JOB = """\
 name = "{name}"

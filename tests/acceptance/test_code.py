@@ -11,6 +11,8 @@ import pytest
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, show, until
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """\
 import hashlib, pathlib, sys, time
 

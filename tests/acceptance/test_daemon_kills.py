@@ -16,6 +16,8 @@ from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import Reference, checks
 from tests.acceptance.stage import a_theatre, is_settled, job_text, market_events, show, submit, until
 
+pytestmark = pytest.mark.slow
+
 STEPS = 6000
 
 
@@ -67,7 +69,6 @@ def assert_all_is_well(theatre: Theatre, body: Json, reference: Reference) -> No
     assert max(asked.values()) == max(made.values()) == 1, f"a create was sent twice: {asked}, {made}"
 
 
-@pytest.mark.slow
 def test_killed_during_the_create_the_re_bid_and_the_release(theatre: Theatre, reference: Reference) -> None:
     # The answers hang, so at each kill the daemon has sent its call and has not recorded the outcome.
     theatre.emu("fault", {"on": "create", "kind": "effect_then_timeout"})
@@ -98,7 +99,6 @@ def _settled(theatre: Theatre, job_id: str) -> Json | None:
     return body if is_settled(theatre, body) else None
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_at_random_moments(theatre: Theatre, reference: Reference, seed: int) -> None:

@@ -11,13 +11,14 @@ import pytest
 
 from tests.acceptance.stage import SPEED, a_theatre, is_settled, job_text, market_events, show, submit, until
 
+pytestmark = pytest.mark.slow
+
 PERMIT_REAL_S = 900 / SPEED
 """The real time that a machine goes on without us."""
 GRACE_REAL_S = 25.0
 """For a last checkpoint and the destroy: two market minutes, but on a fast clock a process still takes real seconds."""
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_long", [False, True], ids=["a-moment", "longer-than-a-permit"])
 def test_a_daemon_that_was_stopped_takes_up_where_things_are(is_long: bool) -> None:

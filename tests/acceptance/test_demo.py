@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 OF_EVERY_STORY = (
     "every blow was answered",
     "the job succeeded",
@@ -23,7 +25,6 @@ MOVED = "the job moved from market to market"
 OF_THE_STORY = {(): (MOVED,), ("--all-markets",): (MOVED, "no work was lost beyond the notice")}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("options", OF_THE_STORY, ids=["two markets", "all markets"])
 def test_the_demo_ends_well_and_leaves_nothing(options: tuple[str, ...]) -> None:

@@ -10,6 +10,8 @@ import pytest
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import SPEED, a_theatre, is_settled, job_text, show, submit, until
 
+pytestmark = pytest.mark.slow
+
 LISTS = ("myself", "v2.list")
 
 
@@ -22,7 +24,6 @@ def mend(theatre: Theatre) -> None:
     urlopen(Request(f"{theatre.market_url}/_emu/runpod/faults", method="DELETE"), timeout=10).close()
 
 
-@pytest.mark.slow
 def test_the_pod_that_is_one_too_many_destroys_itself_and_the_other_finishes_the_job() -> None:
     with a_theatre(markets=("runpod",)) as theatre:
         theatre.start_market()

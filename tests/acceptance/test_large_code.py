@@ -13,6 +13,8 @@ from autopilot.blobs.place import API, MailboxPlace
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command
 
+pytestmark = pytest.mark.slow
+
 MB = 1 << 20
 DAEMON_MB, LISTENER_MB = 512, 256
 """What systemd/ allows them."""
@@ -61,7 +63,6 @@ class Asker(threading.Thread):
         self.join()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("way", ["socket", "tcp"])
 def test_half_a_gigabyte_of_code(tmp_path: Path, way: str) -> None:

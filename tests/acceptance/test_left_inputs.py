@@ -8,6 +8,8 @@ import pytest
 
 from tests.acceptance.stage import a_theatre, command, show, until
 
+pytestmark = pytest.mark.slow
+
 JOB = """
 name = "{name}"
 image = "autopilot/demo:1"
@@ -33,7 +35,6 @@ TAKES = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("market", ["vastai", "runpod"])
 def test_the_second_begins_with_what_the_first_left(market: str, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import is_settled, job_text, show, submit, until
 
+pytestmark = pytest.mark.slow
+
 STEPS = 40_000
 SPEED = 20.0
 """Slow enough for a permit of 15 minutes to last on a machine with other things to do."""
@@ -55,7 +57,6 @@ def is_at_work(theatre: Theatre, job_id: str, least: int = 0) -> bool:
     return job["status"] == "running" and job["step"] > least
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_job_is_outbid_returns_by_itself_pays_what_rivals_bid_and_leaves_no_open_bid(theatre: Theatre) -> None:
     gpu = 'gpu = "A100 SXM4:1"\nmax_hourly = "$2.50"'

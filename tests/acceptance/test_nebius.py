@@ -15,6 +15,8 @@ from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
 from tests.acceptance.stage import command, is_settled, job_text, show, submit, until
 
+pytestmark = pytest.mark.slow
+
 STEPS = 40_000
 SPEED = 20.0
 """Slow enough for a permit of 15 minutes to last on a machine with other things to do."""
@@ -54,7 +56,6 @@ def is_at_work(theatre: Theatre, job_id: str, least: int = 0) -> bool:
     return job["status"] == "running" and job["step"] > least
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_job_is_preempted_is_started_again_once_it_may_pay_more_and_leaves_nothing(theatre: Theatre) -> None:
     gpu = 'gpu = "H200:1"\nmax_hourly = "$4.50"'

@@ -18,6 +18,8 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, command, job_text, show, submit, until
 
+pytestmark = pytest.mark.slow
+
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYqr"
 KILLS = 3
 

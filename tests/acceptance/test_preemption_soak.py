@@ -27,6 +27,8 @@ from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
 from tests.acceptance.stage import FINAL, SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 
+pytestmark = pytest.mark.slow
+
 ASSETS = Path(__file__).parents[1] / "assets/training"
 STEP_S = 0.02
 INTERVAL_S = 30
@@ -210,12 +212,10 @@ async def run(steps: int, moments: list[int], training: Training = NUMPY) -> set
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.slow
 async def test_preempted_three_times_it_ends_with_the_same_weights() -> None:
     assert await run(600, [90, 260, 430]) == {"vastai", "runpod"}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_so_does_a_training_with_pytorch() -> None:
     python = os.environ.get("TORCH_PYTHON", sys.executable)
@@ -225,7 +225,6 @@ async def test_so_does_a_training_with_pytorch() -> None:
     assert await run(600, [90, 260, 430], training) == {"vastai", "runpod"}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1700)
 async def test_preempted_fifty_times_at_random_it_ends_with_the_same_weights() -> None:
     rng = random.Random(50)

@@ -20,6 +20,8 @@ from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, until, without_settings
 from tests.certificates import make_certificate
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """\
 import pathlib
 print("trains", flush=True)

@@ -17,6 +17,8 @@ import pytest
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, is_settled, job_text, show, submit, until
 
+pytestmark = pytest.mark.slow
+
 CENT = Decimal("0.01")
 
 

@@ -18,6 +18,8 @@ from autopilot.lab.demo.verdict import match_books
 from tests.acceptance.stage import a_theatre, command, show, until
 from tests.acceptance.test_preemption_soak import preempt
 
+pytestmark = pytest.mark.slow
+
 TASKS = int(os.environ.get("AUTOPILOT_TEST_TASKS", "20"))
 """More by the environment: ``AUTOPILOT_TEST_TASKS=200``."""
 PARALLEL = 8 if TASKS >= 200 else 3
@@ -110,7 +112,6 @@ def tasks_of(theatre: Theatre) -> list[Json]:
         after = page["next"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_an_array_on_both_markets_comes_to_what_it_should(tmp_path: Path) -> None:
     shared = tmp_path / "shared"

@@ -42,7 +42,7 @@ def reference(tmp_path: Path) -> Iterator[Reference]:
         ("normal", "spot"),
         pytest.param("no_supply", "on_demand", marks=pytest.mark.slow),
         pytest.param("mutation_removed", "on_demand", marks=pytest.mark.slow),
-        ("graphql_gone", "on_demand"),
+        pytest.param("graphql_gone", "on_demand", marks=pytest.mark.slow),
     ],
 )
 def test_a_job_finishes_whatever_became_of_spot(

@@ -17,6 +17,8 @@ from autopilot.lab.demo.theatre import KEYS, Theatre
 from tests.acceptance.stage import SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 
+pytestmark = pytest.mark.slow
+
 REGISTRY_PASSWORD = "planted-password-of-the-registry"
 JOB = """name = "{name}"
 image = "ghcr.io/autopilot/demo:1"

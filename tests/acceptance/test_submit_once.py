@@ -19,6 +19,8 @@ from autopilot.blobs.place import API, MailboxPlace
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, job_text
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Caller:
@@ -86,7 +88,6 @@ def test_the_connection_is_cut_at_any_byte(caller: Caller) -> None:
         assert jobs_called(caller.theatre, f"cut-{round_}") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_daemon_is_killed_under_it(caller: Caller) -> None:
     theatre, rng = caller.theatre, random.Random(11)

@@ -35,6 +35,8 @@ from tests.previous import (
     start_market,
 )
 
+pytestmark = pytest.mark.slow
+
 RENAMED: dict[str, tuple[str, ...]] = {
     "rate": ("bid", "billed_rate", "burn"),
     "on_demand_rate": ("on_demand_price",),
