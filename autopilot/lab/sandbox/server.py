@@ -83,6 +83,11 @@ class Sandbox:
         return self._market
 
     @property
+    def vastai_api(self) -> VastApi:
+        """For callers in this process, past HTTP."""
+        return self._api
+
+    @property
     def runpod(self) -> PodMarket:
         return self._runpod.market
 

@@ -1,6 +1,7 @@
-"""The engine with everything real around it but time and ledger: market over HTTP, the vendor's SDK, blobs on disk.
+"""The engine on a market of the sandbox, with the product's adapter and blobs on disk, and a clock that tests move.
 
-The ledger is in memory unless a test names a database: the store contract holds that it answers as SQL does.
+The market of vast.ai is asked inside this process, unless a test is about HTTP. The ledger is in memory unless a test
+names a database: the store contract holds that it answers as SQL does.
 Agents are played by ``engine_agents``; whoever sleeps moves the clock, so pacing costs market time and no real time.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 from engine_agents import Agents
+from in_process import connect_in_process
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
@@ -90,6 +92,8 @@ class World:
     """``sandbox`` is the truth, ``engine`` what is tested. ``wrap`` may put something between it and its store."""
 
     limits = LIMITS
+    over_http = False
+    """With the vendor's SDK, over a socket."""
 
     def __init__(self, root: Path, clock: QuickClock, sandbox: Sandbox, http: ClientSession, wrap: WrapStore) -> None:
         self.root = root
@@ -158,6 +162,8 @@ class World:
         return self._in_memory
 
     def connect(self) -> Provider:
+        if not self.over_http:
+            return connect_in_process(self.sandbox, self.api_key, self.clock)
         settings = {"base_url": self.sandbox.url, "api_key": self.api_key, "timeout_s": self.timeout_s}
         return plugin.connect(settings, self.clock)
 

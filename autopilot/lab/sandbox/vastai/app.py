@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from aiohttp import web
@@ -29,6 +31,30 @@ from autopilot.lab.sandbox.wire import Host, bearer_key, hang, reset
 
 _REDIRECT_PREFIX = "/r"
 """A ``redirect`` fault sends callers here; the same endpoints answer."""
+
+
+_PATTERNS: dict[str, list[tuple[Route, re.Pattern[str]]]] = {}
+for _route in ROUTES:
+    _pattern = re.compile(_route.path.replace("{id}", "(?P<id>[^/]+)"))
+    _PATTERNS.setdefault(_route.method, []).append((_route, _pattern))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, whichever way it came. ``path``: the variables in it; ``location``: with the query, for redirects."""
+
+    key: str | None
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+    location: str
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """The connection is dropped, after so many real seconds of silence."""
+
+    hang_s: float = 0.0
 
 
 class VastApi:
@@ -56,33 +82,50 @@ class VastApi:
 
     def _handler(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            self.requests[route.family] += 1
-            now = self._host.synchronise()
-            fault = self._faults.draw(route.family)
-            if fault is not None and fault.kind in LOST:
-                return await self._lose(request, fault)
-            if fault is not None and fault.kind == "success_false" and route.family != "create":
-                return _response(HttpReply({"success": False, "msg": "The request was not carried out."}))
-            reply = await self._answer(route, request, now, fault)
-            await self._host.settle()
-            if fault is not None and fault.kind in UNHEARD and reply.status == 200:
-                return await self._leave_unheard(request, fault)
-            return _response(reply)
+            asked = Asked(
+                bearer_key(request), request.match_info, request.query, await request.read(), str(request.rel_url)
+            )
+            reply = await self._answer(route, asked)
+            if not isinstance(reply, NoAnswer):
+                return _response(reply)
+            if reply.hang_s:
+                await hang(request, reply.hang_s, self._stopping)
+            return await reset(request)
 
         return handle
 
-    async def _answer(
-        self, route: Route, request: web.Request, now: datetime, fault: InjectedFault | None
-    ) -> HttpReply:
+    async def ask(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, key: str | None
+    ) -> HttpReply | NoAnswer:
+        """What a request would get over HTTP, without a connection. Raises ``KeyError`` for an unknown endpoint."""
+        for route, pattern in _PATTERNS[method]:
+            found = pattern.fullmatch(path)
+            if found:
+                return await self._answer(route, Asked(key, found.groupdict(), query, body, path))
+        raise KeyError(f"{method} {path}")
+
+    async def _answer(self, route: Route, asked: Asked) -> HttpReply | NoAnswer:
+        self.requests[route.family] += 1
+        now = self._host.synchronise()
+        fault = self._faults.draw(route.family)
+        if fault is not None and fault.kind in LOST:
+            return self._lose(asked, fault)
+        if fault is not None and fault.kind == "success_false" and route.family != "create":
+            return HttpReply({"success": False, "msg": "The request was not carried out."})
+        reply = self._carry_out(route, asked, now, fault)
+        await self._host.settle()
+        if fault is not None and fault.kind in UNHEARD and reply.status == 200:
+            return _leave_unheard(fault)
+        return reply
+
+    def _carry_out(self, route: Route, asked: Asked, now: datetime, fault: InjectedFault | None) -> HttpReply:
         try:
-            key = bearer_key(request)
-            scope = None if route.public else self._authorise(route, key)
+            scope = None if route.public else self._authorise(route, asked.key)
             if self._pacing is not None and not route.public:
-                refused = self._pacing.refuse(route.family, key or "", now)
+                refused = self._pacing.refuse(route.family, asked.key or "", now)
                 if refused is not None:
                     return refused
-            body = await _body(request)
-            return route.endpoint(Call(self._site, request.match_info, request.query, body, scope, fault))
+            return route.endpoint(Call(self._site, asked.path, asked.query, _json(asked.body), scope, fault))
         except Failure as failed:
             return failed.reply
 
@@ -99,34 +142,20 @@ class VastApi:
                 return instance.id
         raise unknown_key(route.unknown_key_status)
 
-    async def _lose(self, request: web.Request, fault: InjectedFault) -> web.StreamResponse:
+    def _lose(self, asked: Asked, fault: InjectedFault) -> HttpReply | NoAnswer:
         if fault.kind == "reset":
-            return await reset(request)
+            return NoAnswer()
         if fault.kind == "no_effect_success":
-            return _response(OK)
+            return OK
         if fault.kind == "http_429":
-            return _response(too_frequent(4.5, detail=fault.detail, retry_after=fault.retry_after))
+            return too_frequent(4.5, detail=fault.detail, retry_after=fault.retry_after)
         if fault.kind == "quota":
-            return _response(self._site.quota.refusal(self._site.market.now))
+            return self._site.quota.refusal(self._site.market.now)
         if fault.kind == "redirect":
-            location = f"{_REDIRECT_PREFIX}{request.rel_url}"
-            return _response(HttpReply({"msg": "Moved Permanently"}, 301, headers={"Location": location}))
+            location = f"{_REDIRECT_PREFIX}{asked.location}"
+            return HttpReply({"msg": "Moved Permanently"}, 301, headers={"Location": location})
         status = int(fault.kind.removeprefix("http_"))
-        return _response(HttpReply(status=status, text=f"<html><body>{status}</body></html>", content_type="text/html"))
-
-    async def _leave_unheard(self, request: web.Request, fault: InjectedFault) -> web.StreamResponse:
-        if fault.kind == "effect_then_timeout":
-            await hang(request, fault.hang_s, self._stopping)
-            return await reset(request)
-        if fault.kind == "effect_then_reset":
-            return await reset(request)
-        unreadable = {
-            "effect_then_500": HttpReply({"success": False, "error": "server_error"}, status=500),
-            "html": HttpReply(text="<html><body>Please wait…</body></html>", content_type="text/html"),
-            "empty": HttpReply(text=""),
-            "bad_json": HttpReply(text='{"success": true, "new_con', content_type="application/json"),
-        }
-        return _response(unreadable[fault.kind])
+        return HttpReply(status=status, text=f"<html><body>{status}</body></html>", content_type="text/html")
 
     @web.middleware
     async def _mend_slashes(
@@ -144,6 +173,20 @@ class VastApi:
         return _response(HttpReply({"msg": "Moved Permanently"}, 301, headers={"Location": mended + query}))
 
 
+def _leave_unheard(fault: InjectedFault) -> HttpReply | NoAnswer:
+    if fault.kind == "effect_then_timeout":
+        return NoAnswer(fault.hang_s)
+    if fault.kind == "effect_then_reset":
+        return NoAnswer()
+    unreadable = {
+        "effect_then_500": HttpReply({"success": False, "error": "server_error"}, status=500),
+        "html": HttpReply(text="<html><body>Please wait…</body></html>", content_type="text/html"),
+        "empty": HttpReply(text=""),
+        "bad_json": HttpReply(text='{"success": true, "new_con', content_type="application/json"),
+    }
+    return unreadable[fault.kind]
+
+
 def _response(reply: HttpReply) -> web.Response:
     if reply.text is not None:
         return web.Response(
@@ -152,9 +195,8 @@ def _response(reply: HttpReply) -> web.Response:
     return web.json_response(reply.body, status=reply.status, headers=reply.headers)
 
 
-async def _body(request: web.Request) -> Json:
+def _json(raw: bytes) -> Json:
     """The JSON object that was sent, ``{}`` for none. Raises ``Failure`` (400)."""
-    raw = await request.read()
     if not raw:
         return {}
     try:
