@@ -25,7 +25,7 @@ check: lint    ## the long gates as well: coverage, random kills of the daemon, 
 	$(BIN)/pytest -m slow -x --timeout=1800
 	tools/pythons.sh
 
-pythons:    ## the unit tests on Python 3.11, 3.12 and 3.13, as far as they are installed
+pythons:    ## the unit tests on Python 3.11 to 3.14, as far as they are installed
 	tools/pythons.sh
 
 lint: $(READY)
@@ -89,7 +89,7 @@ clean:    ## remove the virtual environment and caches
 # Locked and hash-checked, then this checkout on top. --no-deps: the SDKs declare what the lock leaves out.
 # Written last, so a cut-off set-up starts over.
 $(READY): requirements.lock requirements-dev.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("autopilot needs Python 3.11, 3.12 or 3.13; try: make PYTHON=python3.12") if not (3, 11) <= sys.version_info < (3, 14) else None'
+	$(PYTHON) -c 'import sys; sys.exit("autopilot needs Python 3.11 to 3.14; try: make PYTHON=python3.12") if not (3, 11) <= sys.version_info < (3, 15) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: \
 		-r requirements.lock -r requirements-dev.lock

@@ -25,7 +25,7 @@ vastai-sdk is a thin wrapper of vastai and states no licence.
 Nothing that runs is under the GPL or AGPL. Weak copyleft remains: paramiko (LGPL-2.1), psycopg (LGPL-3.0),
 certifi, pathspec and parts of tqdm (MPL-2.0).
 
-Versions are those for Python 3.11 on Linux. Newer Pythons get a newer numpy.
+Versions are those for Python 3.11 on Linux. Newer Pythons get a newer numpy, and 3.14 has zstd of its own.
 
 | Package | Version | Licence | Used for |
 |---|---|---|---|

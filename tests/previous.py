@@ -22,10 +22,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from autopilot.cli.exits import CommandError
+from tests import wheels
 from tests.acceptance.stage import Json, Theatre, a_theatre, is_settled, show, submit, until, without_settings
 
 KEPT = Path(__file__).parent / "assets/previous"
+NOT_KEPT = "the wheel of the version before is not here: it is kept in git, and the sdist leaves it out"
 LEDGER = KEPT / "ledger.sql"
 TRAINING = Path(__file__).parent / "assets/training/numpy_training.py"
 MARKETS = ("vastai", "runpod")
@@ -62,11 +66,17 @@ GPUS = {
 """Of each job. Only RunPod rents out an A4000."""
 
 
+def kept_wheel() -> Path | None:
+    return next(KEPT.glob("*.whl"), None)
+
+
 class Previous:
     """The kept wheel, unpacked into a directory. It runs with the libraries that the tests run with."""
 
     def __init__(self, directory: Path) -> None:
-        (wheel,) = KEPT.glob("*.whl")
+        wheel = kept_wheel()
+        if wheel is None:
+            pytest.skip(NOT_KEPT)
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(directory)
         # Not the working directory but the wheel, before this checkout.
@@ -263,6 +273,22 @@ def restore_ledger(path: Path) -> None:
 _DAY = re.compile(r"\b20\d\d-\d\d-\d\d(?=[T'\"])")
 
 
+def kept_version(version: str, revision: str) -> str:
+    """``version``, as the sources of ``revision`` state it, with the revision: no other program carries the same.
+
+    Without a tag they come before the release of that version.
+    """
+    commit, tags = (
+        subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+        for words in (
+            ["rev-parse", "--short=12", f"{revision}^{{commit}}"],
+            ["tag", "--points-at", f"{revision}^{{commit}}"],
+        )
+    )
+    is_released = bool(tags) or ".dev" in version
+    return f"{version}{'' if is_released else '.dev0'}+g{commit}"
+
+
 def record(revision: str) -> None:
     """Keep the wheel of ``revision``, and the ledger that it leaves behind."""
     KEPT.mkdir(exist_ok=True)
@@ -273,11 +299,8 @@ def record(revision: str) -> None:
         archive = subprocess.run(["git", "archive", revision], stdout=subprocess.PIPE, check=True).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as sources:
             sources.extractall(root / "sources", filter="data")
-        subprocess.run(
-            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(KEPT.resolve())],
-            cwd=root / "sources",
-            check=True,
-        )
+        built = wheels.build(root / "sources", root / "built")
+        wheels.under_version(built, kept_version(built.name.split("-")[1], revision), KEPT)
         previous = Previous(root / "wheel")
         with a_theatre(MARKETS) as theatre:
             start_market(theatre)

@@ -3,7 +3,7 @@
 # A version that is not installed is named, and is no failure. Usage: tools/pythons.sh [VERSION …]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- 3.11 3.12 3.13
+[ $# -gt 0 ] || set -- 3.11 3.12 3.13 3.14
 
 find_python() { # a shim of pyenv answers only for the versions that are switched on, so each one is tried
     local each

@@ -26,7 +26,11 @@ class Admission:
     def most_bytes(self, key: str) -> float:
         """How much may lie beneath the lease of ``key``: 0 once it is over, no bound until a daemon has said any."""
         prefix = lease_of(key)
-        if prefix is None or not self._path.exists():
+        if prefix is None:
+            return inf
+        try:
+            self._path.stat()  # ``exists`` says no, from Python 3.14 on, where it could not look
+        except FileNotFoundError:
             return inf
         match read_json(self._path):
             case {"leases": dict(prefixes)}:

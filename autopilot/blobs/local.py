@@ -9,6 +9,7 @@ import hmac
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
@@ -102,7 +103,7 @@ class LocalBlobStore:
 
     async def size(self, key: str) -> int | None:
         path = self.path(key)
-        return await _off_loop(lambda: path.stat().st_size if path.is_file() else None)
+        return await _off_loop(lambda: _none_if_absent(lambda: _file_size(path)))
 
     async def sha256(self, key: str) -> str | None:
         path = self.path(key)
@@ -121,11 +122,11 @@ class LocalBlobStore:
         path = self.path(prefix.rstrip("/"))
 
         def walk() -> dict[str, int]:
-            found = [path] if path.is_file() else (each for each in path.rglob("*") if each.is_file())
             sizes = {}
-            for each in found:
-                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    sizes[each.relative_to(self.root).as_posix()] = each.stat().st_size
+            for each in (path, *path.rglob("*")):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # deleted meanwhile
+                    if (size := _file_size(each)) is not None:
+                        sizes[each.relative_to(self.root).as_posix()] = size
             return sizes
 
         return await _off_loop(walk)
@@ -206,6 +207,12 @@ async def _off_loop(work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
     except OSError as error:
         raise BlobUnavailable(str(error)) from error
+
+
+def _file_size(path: Path) -> int | None:
+    """None for what is no file. Raises ``OSError``: from Python 3.14 on ``is_file`` says no where it could not look."""
+    found = path.stat()
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _none_if_absent(work: Callable[[], T]) -> T | None:

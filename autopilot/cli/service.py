@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot import __version__
 from autopilot.cli import views
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
@@ -80,7 +81,5 @@ def doctor(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
 
 def version() -> int:
     """Print the version."""
-    from importlib.metadata import version as installed
-
-    print(f"autopilot {installed('gpu-autopilot')}")
+    print(f"autopilot {__version__}")
     return Exit.OK

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from importlib.metadata import version as installed
 
 import structlog
 
+from autopilot import __version__
 from autopilot.certify.claims import weighty
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
@@ -66,7 +66,7 @@ def _tell(stands: CertificateStatus, now: datetime) -> tuple[bool | None, str]:
 
 def minor_version() -> str:
     """As a certificate names it: the behaviour that it proves is that of every patch of this version."""
-    return ".".join(installed("gpu-autopilot").split(".")[:2])
+    return ".".join(__version__.split(".")[:2])
 
 
 def tell_rules(rules: CertifyRules) -> None:

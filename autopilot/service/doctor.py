@@ -58,7 +58,7 @@ class Check:
 def run(config: Path | None) -> list[Check]:
     """All checks, in the order in which their failures should be mended. Never raises for what it checks."""
     python = ".".join(map(str, sys.version_info[:3]))
-    checks = [Check("python", (3, 11) <= sys.version_info < (3, 14), python, "use Python 3.11 to 3.13")]
+    checks = [Check("python", (3, 11) <= sys.version_info < (3, 15), python, "use Python 3.11 to 3.14")]
     try:
         settings = load_settings(config)
         configure_logging(settings.log.format, "warning", settings.secret_values())

@@ -10,8 +10,13 @@ from tests.locks import DEVELOP, RUN, read_pins
 _VERSION = re.compile(r"^(\| [a-z0-9-]+ \|) ([^|]+) \|", re.MULTILINE)
 
 
+_ROW = re.compile(r"^\| ([a-z0-9-]+) \| .*\n", re.MULTILINE)
+HERE = read_pins(RUN) | read_pins(DEVELOP)
+"""What is installed on this Python: the page is that of 3.11, and newer ones have a little less."""
+
+
 def without_versions(page: str) -> str:
-    return _VERSION.sub(r"\1", page)
+    return _VERSION.sub(r"\1", _ROW.sub(lambda row: row[0] if row[1] in HERE else "", page))
 
 
 def test_the_page_names_every_package_and_its_licence() -> None:
@@ -23,7 +28,7 @@ def test_each_version_is_locked() -> None:
     locks = RUN.read_text() + DEVELOP.read_text()
     stated = [f"{name.strip('| ')}=={version}" for name, version in _VERSION.findall(PAGE.read_text())]
     assert [pin for pin in stated if not re.search(rf"^{re.escape(pin)}[ \\]", locks, re.MULTILINE)] == []
-    assert len(stated) == len(read_pins(RUN) | read_pins(DEVELOP))
+    assert {pin.partition("==")[0] for pin in stated} >= HERE.keys()
 
 
 def test_nothing_that_runs_is_under_a_strong_copyleft() -> None:

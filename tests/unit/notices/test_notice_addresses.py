@@ -82,7 +82,11 @@ async def test_plain_http_goes_to_a_near_sink_alone() -> None:
 
 async def test_an_answer_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "WAIT_REAL_S", 0.1)
-    quiet = await asyncio.start_server(lambda *_: asyncio.sleep(30), "127.0.0.1", 0)
+
+    async def wait(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:  # a writer that nobody holds is closed
+        await asyncio.sleep(30)
+
+    quiet = await asyncio.start_server(wait, "127.0.0.1", 0)
     async with quiet:
         port = quiet.sockets[0].getsockname()[1]
         assert await failure(f"http://127.0.0.1:{port}/", local=True) == "no answer within 0.1 s"
