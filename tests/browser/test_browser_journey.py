@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from browser_world import SOON_MS, Onlooker
 from playwright.sync_api import Browser, Request, Route, expect
 
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import job_text, show, submit, until
+from tests.browser.browser_world import SOON_MS, Onlooker
 
 pytestmark = pytest.mark.slow
 

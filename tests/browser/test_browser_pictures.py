@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fixed_pages import serving_fixed_pages
 from playwright.sync_api import Browser, Page
 
+from tests.browser.fixed_pages import serving_fixed_pages
 from tests.unit.web.web_ledger import JOB
 
 pytestmark = pytest.mark.slow

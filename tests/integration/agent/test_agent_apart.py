@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_world import JOB, Host, World, eventually, verified
 
 from autopilot.agent.shipped.job_user import FIRST_UID, UIDS
 from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import JOB, Host, World, eventually, verified
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

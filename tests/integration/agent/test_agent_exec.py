@@ -6,11 +6,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from agent_world import JOB, SPEED, Host, Lease, World, eventually
-
 from autopilot.mailbox.exec_answers import MAX_ANSWER_BYTES, ExecAnswer, parse_exec_answer
 from autopilot.mailbox.keys import exec_key
 from autopilot.mailbox.order_shapes import ExecOrder, Work
+from tests.integration.agent.agent_world import JOB, SPEED, Host, Lease, World, eventually
 
 WORK = Work(run='echo "$AUTOPILOT_PROGRESS_FILE" > told; echo run; sleep 1000', env={"WHO": "job"})
 WHERE = "pwd; echo $WHO; id -u; echo progress=$AUTOPILOT_PROGRESS_FILE"

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_world import JOB, Lease, World, eventually, processes_beneath, unchecked, verified
 
 from autopilot import checkpoint
 from autopilot.agent import shipped
@@ -26,6 +25,7 @@ from autopilot.mailbox.keys import manifest_key, orders_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest
+from tests.integration.agent.agent_world import JOB, Lease, World, eventually, processes_beneath, unchecked, verified
 
 PRECIOUS = Work(run="cat state; echo more >> state; sleep 1000", checkpoint_path="state")
 MORTAL = Path(__file__).with_name("mortal_keeper.py")

@@ -8,13 +8,13 @@ import subprocess
 import sys
 
 import pytest
-from agent_world import DAY, JOB, World, eventually
 
 from autopilot.agent.artifact import agent_key
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import DAY, JOB, World, eventually
 
 WORK = Work(
     run="echo precious > state; trap 'echo told >> state; exit 0' TERM; sleep 1000 & wait", checkpoint_path="state"

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_world import SPEED, World, training
-from vm_world import KEY, WITHIN_S, Vm, a_vm
 
 from autopilot.host.artifact import host_key, host_source
 from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.vm.machines import VirtualMachines
+from tests.integration.agent.agent_world import SPEED, World, training
+from tests.integration.agent.vm_world import KEY, WITHIN_S, Vm, a_vm
 
 pytestmark = pytest.mark.slow
 

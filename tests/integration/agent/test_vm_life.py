@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from agent_world import JOB, SPEED, World, eventually, training, verified
-from vm_world import KEY, WITHIN_S, Vm, a_vm
 
 from autopilot.host.artifact import host_key, host_source
 from autopilot.lab.sandbox.vm.machines import VirtualMachines
 from autopilot.mailbox.report_shapes import Heartbeat
+from tests.integration.agent.agent_world import JOB, SPEED, World, eventually, training, verified
+from tests.integration.agent.vm_world import KEY, WITHIN_S, Vm, a_vm
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_agents import ORDERS
-from engine_world import World
-from nebius_world import connect as connect_nebius
 
 from autopilot.api.certify import CertifyService
 from autopilot.api.render import plain
@@ -41,6 +38,9 @@ from autopilot.mailbox.wire import SSH_PORT
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin
+from tests.integration.engine.engine_agents import ORDERS
+from tests.integration.engine.engine_world import World
+from tests.integration.engine.nebius_world import connect as connect_nebius
 
 VERSION = "9.9"
 TICK_S = 30.0

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession
-from engine_agents import Agents
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
@@ -48,6 +47,7 @@ from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
+from tests.integration.engine.engine_agents import Agents
 
 D = Decimal
 INSTALL_ID = "install2"

@@ -7,9 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from engine_agents import ORDERS, Agent, Agents
-from engine_world import OURS, World
-
 from autopilot.domain.lease import Lease
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.mithril.bids import BILLED, Bid
@@ -17,6 +14,8 @@ from autopilot.lab.sandbox.mithril.market import MithrilMarket
 from autopilot.lab.sandbox.units import NANO
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin
+from tests.integration.engine.engine_agents import ORDERS, Agent, Agents
+from tests.integration.engine.engine_world import OURS, World
 
 JOB = """
 name = "train"

@@ -7,9 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from engine_agents import ORDERS, Agent, Agents
-from engine_world import World
-
 from autopilot.domain.lease import Lease
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
@@ -18,6 +15,8 @@ from autopilot.lab.sandbox.nebius.vms import BILLED, Vm
 from autopilot.lab.sandbox.units import NANO
 from autopilot.ports.provider import Provider
 from autopilot.providers.nebius import plugin
+from tests.integration.engine.engine_agents import ORDERS, Agent, Agents
+from tests.integration.engine.engine_world import World
 
 JOB = """
 name = "train"

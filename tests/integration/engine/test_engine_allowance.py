@@ -8,7 +8,6 @@ from decimal import Decimal
 from operator import itemgetter
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.api.submissions import Sent
 from autopilot.domain.instance import CostKind
@@ -17,6 +16,7 @@ from autopilot.domain.ledger import EntryType
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Scope, Token
 from autopilot.engine.accrue import entry
+from tests.integration.engine.engine_world import JOB, D, World
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
 SECOND = LONG_JOB.replace('name = "train"', 'name = "second"')

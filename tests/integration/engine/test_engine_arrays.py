@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_world import JOB, LIMITS, World, a_world
-from interrupted_store import Killed, Moment
-from test_engine_kills import Wrapper
 
 from autopilot.api.budget import budget as read_budget
 from autopilot.api.models.jobs import ListQuery
@@ -23,6 +20,9 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from tests.integration.engine.engine_world import JOB, LIMITS, World, a_world
+from tests.integration.engine.interrupted_store import Killed, Moment
+from tests.integration.engine.test_engine_kills import Wrapper
 
 D = Decimal
 WIDE = replace(LIMITS, launches_per_hour=1000)

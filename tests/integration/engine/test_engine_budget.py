@@ -6,12 +6,12 @@ import re
 from decimal import Decimal
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
+from tests.integration.engine.engine_world import JOB, D, World
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, counted_bytes
@@ -14,6 +13,7 @@ from autopilot.engine.claims import SMALL_MESSAGES_BYTES
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, part_key
 from autopilot.mailbox.report_shapes import ExitRecord, Manifest
 from tests.checkpoint_data import a_part, an_index
+from tests.integration.engine.engine_world import JOB, D, World
 
 DATA = an_index("a model")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine_world import JOB, World
-
 from autopilot.api.forecaster import Forecaster
 from autopilot.domain.job_forecast import RENEWED_AFTER, JobForecast
+from tests.integration.engine.engine_world import JOB, World
 
 DUE = JOB.replace('estimate = "10m"', 'estimate = "4h"') + '\n[deadline]\nwithin = "12h"\n'
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from engine_world import World
 
 from autopilot.engine import observe
+from tests.integration.engine.engine_world import World
 
 
 async def test_a_market_that_does_not_answer_is_unknown_and_does_not_hold_the_tick(

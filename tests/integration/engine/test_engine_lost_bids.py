@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.lab.sandbox.market.machines import HostState, Machine
+from tests.integration.engine.engine_world import JOB, D, World
 
 SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'
 

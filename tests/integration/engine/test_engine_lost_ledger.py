@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_world import World, a_world
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
@@ -16,6 +15,7 @@ from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.ports.store import CommitUnknown, StoreUnavailable
 from autopilot.service.leadership import FencedProvider
+from tests.integration.engine.engine_world import World, a_world
 from tests.pg import PostgresServer
 from tests.pg_wire import Cut, wire
 

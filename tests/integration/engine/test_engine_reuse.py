@@ -10,10 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
-from interrupted_store import Killed, Moment
-from test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
-from test_engine_kills import Wrapper
 
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
@@ -24,6 +20,10 @@ from autopilot.engine import engine
 from autopilot.mailbox.keys import exit_key, heartbeat_key
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat
 from autopilot.ports.provider import Done
+from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.interrupted_store import Killed, Moment
+from tests.integration.engine.test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
+from tests.integration.engine.test_engine_kills import Wrapper
 
 D = Decimal
 ONE_ATTEMPT = "[retry]\nmax_attempts = 1\n"

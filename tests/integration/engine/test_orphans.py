@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from engine_world import INSTALL_ID, D, World
 
 from autopilot.clock import ManualClock
 from autopilot.config.settings import Settings, load_settings
@@ -17,6 +16,7 @@ from autopilot.ids import UlidIds
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.service.far_sweep import OVERDUE, sweep
 from autopilot.service.orphans import Kind, census
+from tests.integration.engine.engine_world import INSTALL_ID, D, World
 
 STRANGE = label_for("another8", "01KDVDNRY4R11887CN5CG1S8J6")
 

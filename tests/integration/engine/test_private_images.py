@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from engine_world import LIMITS
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
@@ -43,6 +42,7 @@ from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
 from tests.builders import START
 from tests.contract.harness import QuickClock
+from tests.integration.engine.engine_world import LIMITS
 
 INSTALL_ID = "install1"
 KEY = b"k" * 32

@@ -19,7 +19,6 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from listener_world import a_remote
 from requests.adapters import HTTPAdapter
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -32,6 +31,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from autopilot.api.openapi import openapi
 from tests.acceptance.stage import job_text
+from tests.integration.listener.listener_world import a_remote
 
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 MARKET = "vastai"

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from listener_world import Remote, a_remote
 
 from autopilot.blobs.place import PAGE, MailboxPlace
 from autopilot.listener.pages import ADDRESSES, SERVED_BY
 from autopilot.web.served import DaemonPages
 from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
+from tests.integration.listener.listener_world import Remote, a_remote
 
 GOOD = job_text(300, total='total = "$2"')
 _TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')

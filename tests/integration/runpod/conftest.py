@@ -7,10 +7,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from runpod_bench import SPEED, Bench
 
 from autopilot.clock import ScaledClock
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from tests.integration.runpod.runpod_bench import SPEED, Bench
 
 
 @pytest.fixture

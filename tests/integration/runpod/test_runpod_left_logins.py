@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from runpod_bench import KEY, SPEED, Bench
 
 from autopilot.cli.main import run
 from autopilot.clock import ManualClock
@@ -24,6 +23,7 @@ from autopilot.service.far_sweep import OVERDUE, Swept, sweep
 from autopilot.service.orphans import Census, Kind, census
 from autopilot.store.database import open_store
 from tests.builders import START, a_spec
+from tests.integration.runpod.runpod_bench import KEY, SPEED, Bench
 
 OURS, ANOTHER = "install1", "another8"
 LOGIN = RegistryLogin("ghcr.io", "me", "sentinel-password")

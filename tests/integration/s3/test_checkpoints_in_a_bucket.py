@@ -12,13 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from keepers import JOB, Machine, content, until
 
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.transfer import Abandoned
 from autopilot.agent.shipped.tree import Corrupt
 from autopilot.mailbox import orders
 from autopilot.mailbox.checkpoints import kept_manifest
+from tests.integration.s3.keepers import JOB, Machine, content, until
 from tests.s3_server import BUCKET, S3Server
 
 PART = SMALLEST_PART_BYTES

@@ -20,7 +20,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from keepers import JOB, Machine, content
 
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.sigv4 import presign
@@ -29,6 +28,7 @@ from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.mailbox import orders
 from autopilot.ports.blobs import BlobUnavailable, Grant
+from tests.integration.s3.keepers import JOB, Machine, content
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server
 
 WEED = os.environ.get("WEED") or shutil.which("weed")

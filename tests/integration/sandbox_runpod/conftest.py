@@ -5,11 +5,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from runpod_desk import START, Desk
 
 from autopilot.clock import ManualClock
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.clock import Clock
+from tests.integration.sandbox_runpod.runpod_desk import START, Desk
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from requests.exceptions import ConnectionError, JSONDecodeError, ReadTimeout
-from runpod_desk import SAMPLES, sample
+
+from tests.integration.sandbox_runpod.runpod_desk import SAMPLES, sample
 
 GPU = "NVIDIA GeForce RTX 3090"
 

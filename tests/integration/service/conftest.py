@@ -9,12 +9,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 import structlog
-from service_world import Served, a_key
 
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
+from tests.integration.service.service_world import Served, a_key
 
 
 @pytest.fixture(autouse=True)

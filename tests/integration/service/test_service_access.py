@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from service_world import Served
 from structlog.testing import capture_logs
 
 from autopilot.api import requests
@@ -22,6 +21,7 @@ from autopilot.config import secret_files
 from autopilot.domain.job import JobStatus
 from autopilot.domain.token import Scope
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 
 GOOD = job_text(300, total='total = "$2"')
 NO_CODE = "0" * 64

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_world import Served, a_key
 from structlog.testing import capture_logs
 
 from autopilot.config.settings import Settings
@@ -22,6 +21,7 @@ from autopilot.service.leadership import INSTALL_ID_NOTE
 from autopilot.service.wiring import daemon
 from autopilot.store.database import open_store
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served, a_key
 
 GOOD = job_text(300)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from service_world import Served
 
 from autopilot.client import ApiError, AsyncClient, Client, JobEnded, Unreachable, http
 from autopilot.domain.errors import UserError
@@ -23,6 +22,7 @@ from autopilot.domain.schedule import ScheduleStatus
 from autopilot.mailbox.keys import log_key
 from autopilot.ports.store import EventRecord
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 from tests.store_records import a_lease
 
 GOOD = job_text(300, total='total = "$2"')

@@ -11,11 +11,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from service_world import Served
 
 from autopilot.api import event_feed
 from autopilot.ports.store import EventRecord
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 
 GOOD = job_text(300, total='total = "$2"')
 

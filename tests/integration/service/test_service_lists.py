@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from service_world import Served
 
 from autopilot.api import callers, event_feed, log_feed
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.mailbox.keys import log_key
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 from tests.store_records import a_lease
 
 GOOD = job_text(300, total='total = "$2"')

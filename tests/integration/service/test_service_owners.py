@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from service_world import Served
-from test_service_access import DENIED, GOOD, HIDDEN, NO_CODE, expected, submit
 
 from autopilot.api import requests
 from autopilot.api.access import RULES
 from autopilot.domain.token import Scope
+from tests.integration.service.service_world import Served
+from tests.integration.service.test_service_access import DENIED, GOOD, HIDDEN, NO_CODE, expected, submit
 
 LIMITED = "nobody"
 UID = pwd.getpwnam(LIMITED).pw_uid

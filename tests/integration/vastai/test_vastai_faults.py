@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from vastai_bench import KEY, QUERY, Bench, eventually
 
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.providers.vastai.pacing import Family
+from tests.integration.vastai.vastai_bench import KEY, QUERY, Bench, eventually
 
 UNREADABLE = ["effect_then_500", "effect_then_reset", "html", "empty", "bad_json"]
 SHORT_S = 0.5

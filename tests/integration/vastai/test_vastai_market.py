@@ -8,12 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from vastai_bench import QUERY, Bench, eventually
 
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
 from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused
+from tests.integration.vastai.vastai_bench import QUERY, Bench, eventually
 
 
 def query(*gpus: tuple[str, int], **changes: Any) -> OfferQuery:

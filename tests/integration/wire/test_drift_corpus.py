@@ -16,7 +16,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from recorded_market import BID, INSTANCE, POD, RecordedMarket, mithril, recorded_market, runpod, runpod_rest, vastai
 
 from autopilot.clock import ScaledClock
 from autopilot.domain.drift import Drift
@@ -35,6 +34,17 @@ from autopilot.providers.runpod import shapes as runpod_shapes
 from autopilot.providers.vastai import plugin as vastai_plugin
 from autopilot.providers.vastai import shapes as vastai_shapes
 from tests.builders import a_lease, at
+from tests.integration.wire.recorded_market import (
+    BID,
+    INSTANCE,
+    POD,
+    RecordedMarket,
+    mithril,
+    recorded_market,
+    runpod,
+    runpod_rest,
+    vastai,
+)
 
 DAY = dt.date(2026, 1, 1)
 QUERY = OfferQuery(

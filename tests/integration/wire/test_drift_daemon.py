@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import pytest
 import structlog
-from recorded_market import RecordedMarket, recorded_market, vastai
 from structlog.testing import capture_logs
 
 from autopilot.config.settings import Settings
@@ -21,6 +20,7 @@ from autopilot.domain.drift import DriftKind
 from autopilot.providers.drift.counter import DriftCounter
 from autopilot.service import doctor
 from autopilot.service.wiring import Daemon, daemon
+from tests.integration.wire.recorded_market import RecordedMarket, recorded_market, vastai
 
 LIST = "GET /api/v1/instances/"
 

@@ -17,7 +17,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from hostile_server import (
+
+from autopilot.clock import ScaledClock
+from autopilot.domain.offer import CapacityType
+from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
+from autopilot.providers.mithril import plugin as mithril
+from autopilot.providers.runpod import plugin as runpod
+from autopilot.providers.vastai import plugin as vastai
+from tests.integration.wire.hostile_server import (
     Act,
     deep_json,
     dripping_body,
@@ -31,13 +38,6 @@ from hostile_server import (
     redirect_to,
     silence,
 )
-
-from autopilot.clock import ScaledClock
-from autopilot.domain.offer import CapacityType
-from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
-from autopilot.providers.mithril import plugin as mithril
-from autopilot.providers.runpod import plugin as runpod
-from autopilot.providers.vastai import plugin as vastai
 
 KEY = "sentinel-account-key"
 TIMEOUT_S = 0.15

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_agent_itself import ORDERS
 
 from autopilot.agent.shipped import gpus, readings
 from autopilot.agent.shipped.agent import Agent
 from autopilot.agent.shipped.readings import NOTHING, Readings, Stillness
 from autopilot.agent.shipped.states import Process
 from autopilot.mailbox.reading import parse_heartbeat
+from tests.unit.agent.test_agent_itself import ORDERS
 
 MIB = 1 << 20
 

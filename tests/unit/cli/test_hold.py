@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import reasons
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 SAID = "held until 11-20 14:20, $0.31/h; autopilot release bert-qa gives it back"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import outcomes
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 Capture = pytest.CaptureFixture[str]
 

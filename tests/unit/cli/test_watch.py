@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import watch
 from autopilot.cli.client import Client
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 JOB = "01KDZ3V8XQ7M2N4P6R8T0V1W2X"
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vastai_samples import body
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.money import to_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.providers import values
 from autopilot.providers.vastai import mapping, wire
+from tests.unit.providers.vastai_samples import body
 
 
 def offer_rows(name: str) -> tuple[wire.OfferRow, ...]:

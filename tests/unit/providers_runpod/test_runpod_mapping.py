@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runpod_samples import body
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.money import to_nano
@@ -19,6 +18,7 @@ from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers import values
 from autopilot.providers.runpod import mapping, wire
 from autopilot.providers.runpod.runtimes import UP, Runtimes
+from tests.unit.providers_runpod.runpod_samples import body
 
 STARTED = datetime(2026, 11, 21, 3, 0, 0, 123_000, tzinfo=UTC)
 DAY = date(2026, 11, 21)

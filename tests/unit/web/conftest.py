@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from web_ledger import a_reader
 
 from autopilot.web.server import Server
+from tests.unit.web.web_ledger import a_reader
 
 KEY = "the-key-of-the-link"
 

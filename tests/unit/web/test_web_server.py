@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from page_reader import PageReader
-from web_ledger import JOB, LIMITS, NOW, a_reader
 
 from autopilot.api.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
 from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.web.server import Server
 from autopilot.web.site import POLICY
+from tests.unit.web.page_reader import PageReader
+from tests.unit.web.web_ledger import JOB, LIMITS, NOW, a_reader
 
 PAGES = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?d=01DECISION1&period=6h", "/jobs/research", "/jobs/job-parked", "/money"]
 PAGES += ["/decisions", "/decisions?kind=veto", "/decisions?before=01DECISION2", "/machines/lease-a", "/machines/h45dn"]

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 from aiohttp.test_utils import TestClient
-from page_reader import PageReader
 
 from autopilot.web import svg, words, zone
 from autopilot.web.svg import Axis
+from tests.unit.web.page_reader import PageReader
 
 BEFORE_WINTER = datetime(2026, 10, 24, 12, tzinfo=UTC)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from small_suites import availability_body
 
 from autopilot.lab.backtest.availability import AvailabilityView
 from autopilot.lab.backtest.choices import Choice
@@ -15,6 +14,7 @@ from autopilot.lab.backtest.perturbation import Perturbation
 from autopilot.lab.backtest.play import Conditions, estimated_job, play
 from autopilot.lab.backtest.suite import Job, Suite
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import availability_body
 
 N, S, D, P = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.PARK
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_suites import bid_body, random_availability_body, random_bid_body
 
 from autopilot.lab.backtest.bids import BidView
 from autopilot.lab.backtest.choices import Choice, Spot
@@ -13,6 +12,7 @@ from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.play import Conditions, optimal_cost, play
 from autopilot.lab.backtest.policies import parse_policies, starter
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import bid_body, random_availability_body, random_bid_body
 
 COSTS = [
     (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from small_suites import bid_body
 
 from autopilot.lab.backtest.bids import BidView
 from autopilot.lab.backtest.choices import Choice, Spot
@@ -16,6 +15,7 @@ from autopilot.lab.backtest.perturbation import Perturbation
 from autopilot.lab.backtest.play import Conditions, play
 from autopilot.lab.backtest.suite import BidSuite, Pays, Suite
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import bid_body
 
 N, K, D, P = Choice.NONE, Choice.KEEP, Choice.ON_DEMAND, Choice.PARK
 A1, A2, B1 = Spot(0, 1.0), Spot(0, 2.0), Spot(1, 1.0)

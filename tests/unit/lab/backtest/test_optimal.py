@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_suites import availability_body, baselines, bid_body, random_availability_body, random_bid_body
 
 from autopilot.lab.backtest.availability import play_availability
 from autopilot.lab.backtest.bids import play_bids
@@ -16,6 +15,13 @@ from autopilot.lab.backtest.play import Conditions, estimated_job, optimal_cost,
 from autopilot.lab.backtest.policies import starter
 from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import (
+    availability_body,
+    baselines,
+    bid_body,
+    random_availability_body,
+    random_bid_body,
+)
 
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from small_suites import baselines, random_availability_body, random_bid_body
 
 from autopilot.domain.errors import UserError
 from autopilot.lab.backtest.perturbation import Perturbation
@@ -13,6 +12,7 @@ from autopilot.lab.backtest.play import Conditions
 from autopilot.lab.backtest.runner import Plan, Result, run_plan
 from autopilot.lab.backtest.selection import select_runs
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import baselines, random_availability_body, random_bid_body
 
 HARD = Conditions(0.5, Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1))
 

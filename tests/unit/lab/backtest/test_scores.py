@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from small_suites import availability_body
 
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.policies import Policy
@@ -13,6 +12,7 @@ from autopilot.lab.backtest.runner import Result
 from autopilot.lab.backtest.scores import score_all
 from autopilot.lab.backtest.suite import Suite
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import availability_body
 
 KEYS = {
     "policy", "mean_cost", "over_on_demand", "over_optimal", "p95_over_optimal", "late", "overruns", "pauses",

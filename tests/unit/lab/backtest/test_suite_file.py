@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_suites import availability_body, bid_body
 
 from autopilot.domain.errors import UserError
 from autopilot.lab.backtest.suite import AvailabilitySuite, BidSuite, on_demand_cost
 from autopilot.lab.backtest.suite_file import read_suite, suite_from
+from tests.unit.lab.backtest.small_suites import availability_body, bid_body
 
 
 def test_run_lengths_become_a_byte_a_tick() -> None:

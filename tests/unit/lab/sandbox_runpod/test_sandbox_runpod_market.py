@@ -5,7 +5,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from runpod_tenant import START, Tenant
 
 from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.market.metering import DISK, GPU
@@ -17,6 +16,7 @@ from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
 from autopilot.lab.sandbox.runpod.refusals import PodRefused, RefusalReason
+from tests.unit.lab.sandbox_runpod.runpod_tenant import START, Tenant
 
 D = Decimal
 
