@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from autopilot.agent.shipped import compress
-from autopilot.agent.shipped.download import Download, Object, PartBuffer
+from autopilot.agent.shipped.download import Download, PartBuffer
+from autopilot.agent.shipped.stored import Object
 from autopilot.agent.shipped.tree import Corrupt
 from autopilot.agent.shipped.web import Web
 

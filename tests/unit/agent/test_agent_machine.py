@@ -569,7 +569,7 @@ def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(tas
     for epoch in (1, 2):
         began = now
         for seq in range(10):
-            m.take_orders(orders(seq=100 * epoch + seq, run_epoch=epoch, **given(task)), now)
+            m.take_orders(orders(seq=100 * epoch + seq, run_epoch=epoch, **asked_for(task)), now)
             assert m.decide(now) == task
             assert m.exit is None or m.exit.run_epoch < epoch
             m.finish_task(task, False, now)
@@ -582,8 +582,11 @@ def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(tas
         assert (m.decide(now), m.state()) == (None, "finished")
 
 
-def given(task: str) -> dict[str, Any]:
-    asked: dict[str, Any] = {"inputs": {"inputs": {"data": "https://example.org/data"}}, "code": {"code": CODE}}
+def asked_for(task: str) -> dict[str, Any]:
+    asked: dict[str, dict[str, Any]] = {
+        "inputs": {"inputs": {"data": "https://example.org/data"}},
+        "code": {"code": CODE},
+    }
     return asked.get(task, {})
 
 

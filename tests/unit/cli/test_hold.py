@@ -14,7 +14,7 @@ SAID = "held until 11-20 14:20, $0.31/h; autopilot release bert-qa gives it back
 
 
 def held() -> dict[str, Any]:
-    body = sample("job")
+    body: dict[str, Any] = sample("job")
     main = body["job"]["main"] | {"bid": "0.306", "storage_rate": "0.004"}
     body["job"] |= {"status": "failed", "held_until": "2026-11-20T14:20:00+00:00", "main": main}
     return body

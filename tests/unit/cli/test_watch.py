@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def test_watch_shows_until_it_is_ended(
     def end(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(watch.time, "sleep", end)
+    monkeypatch.setattr(time, "sleep", end)
     daemon.answers["GET /v1/jobs"] = (200, {"jobs": []})
     watch.watch(Client(), None)
     assert "no open jobs" in capsys.readouterr().out

@@ -13,6 +13,7 @@ import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.lease import LeaseState, Role
@@ -26,7 +27,7 @@ from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec, no_hosts
 from tests.checkpoint_data import a_part, an_index
 
 SECRETS = {"hf": "sentinel-token"}
-BEAT = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state="running")
+BEAT = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state=AgentState.RUNNING)
 
 
 def secret(name: str) -> str:
@@ -135,7 +136,7 @@ async def test_it_goes_on_from_the_daemon_s_own_manifest_or_not_at_all(mailbox: 
     assert await orders(mailbox, blobs, job) is None, "to begin anew would throw the work away"
     parts = (Part("part-0", 1, "a" * 64), Part("older/ckpt/1/part-5", 1, "b" * 64))
     await keep_verified(blobs, job.id, lease.id, Manifest(1, 3, parts))
-    body = await orders(mailbox, blobs, job, replace(BEAT, state="restoring"))
+    body = await orders(mailbox, blobs, job, replace(BEAT, state=AgentState.RESTORING))
     assert body is not None
     restore = body["restore"]
     assert (restore["lease"], restore["n"], restore["first_part"]) == (lease.id, 3, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,8 @@ READ_ELSEWHERE = {
 
 
 def flipped(flag: str) -> Capabilities:
-    return replace(ABLE, **{flag: not getattr(ABLE, flag)})
+    changed: dict[str, Any] = {flag: not getattr(ABLE, flag)}
+    return replace(ABLE, **changed)
 
 
 @pytest.mark.parametrize("flag", [flag.name for flag in fields(Capabilities) if flag.type == "bool"])

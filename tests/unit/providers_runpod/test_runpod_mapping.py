@@ -139,6 +139,7 @@ def test_a_new_start_boots_anew_and_what_is_gone_is_forgotten() -> None:
     runtimes = Runtimes()
     up = wire.pod_row(pod("pod_running_sweep_fields"))
     assert status(up, runtimes, 1) is InstanceStatus.RUNNING
+    assert up.started_at is not None
     restarted = replace(up, is_up=False, started_at=up.started_at + timedelta(minutes=2))
     assert status(restarted, runtimes, 3) is InstanceStatus.PROVISIONING
     runtimes.forget_others([restarted])

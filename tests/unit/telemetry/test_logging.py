@@ -78,7 +78,7 @@ def test_fields_with_telling_names_are_hidden_whatever_they_hold(capsys: pytest.
 
 def test_tracebacks_show_no_local_variables(capsys: pytest.CaptureFixture[str]) -> None:
     for format in ("console", "json"):
-        configure_logging(format, "info")  # type: ignore[arg-type]
+        configure_logging(format, "info")
         hidden = "local" + "-value"
         try:
             raise KeyError("missing")

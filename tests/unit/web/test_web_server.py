@@ -45,7 +45,8 @@ async def test_the_market_has_the_picture_and_the_program_that_zooms(browser: Te
 
 
 async def test_every_link_of_every_page_leads_to_a_page(browser: TestClient) -> None:  # type: ignore[type-arg]
-    seen, ahead = set(), {"/"}
+    seen: set[str] = set()
+    ahead = {"/"}
     while ahead and len(seen) < 60:
         path = ahead.pop()
         seen.add(path)
@@ -113,6 +114,8 @@ async def test_a_wrong_address_says_what_is_wrong(
 
 class _Unreadable:
     """A database whose disk is gone."""
+
+    revision = 0
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[UnitOfWork]:

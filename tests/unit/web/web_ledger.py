@@ -13,6 +13,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.money import Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
@@ -63,8 +64,14 @@ def events_of(detail: str = "rig") -> list[EventRecord]:
 FORECAST = JobForecast(
     JOB,
     NOW - timedelta(minutes=20),
-    *map(D, ("2.2", "1.5", "1", "1.4", "2.2")),
-    *(START + hours * HOUR for hours in (9, 10, 14)),
+    spent=D("2.2"),
+    mean=D("1.5"),
+    p10=D("1"),
+    p50=D("1.4"),
+    p90=D("2.2"),
+    done_p10=START + 9 * HOUR,
+    done_p50=START + 10 * HOUR,
+    done_p90=START + 14 * HOUR,
     on_time=0.96,
     finished=1,
     parked=0,
@@ -73,7 +80,13 @@ FORECAST = JobForecast(
 
 
 def decisions_of(detail: str = "43668") -> list[DecisionRecord]:
-    option = {"option": "spot", "cost": D("1.50"), "bid": D("0.31"), "provider": "vastai", "machine_id": detail}
+    option: dict[str, Number] = {
+        "option": "spot",
+        "cost": D("1.50"),
+        "bid": D("0.31"),
+        "provider": "vastai",
+        "machine_id": detail,
+    }
     return [
         DecisionRecord(
             "01DECISION1",

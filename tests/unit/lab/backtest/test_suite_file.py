@@ -28,7 +28,7 @@ def test_steps_become_a_floor_a_tick() -> None:
 
 
 def test_columns_may_stand_in_any_order() -> None:
-    rows = {"columns": ["pay", "deadline_h", "work_h", "start"], "runs": [["clearing", 6, 3, 2]]}
+    rows: dict[str, Any] = {"columns": ["pay", "deadline_h", "work_h", "start"], "runs": [["clearing", 6, 3, 2]]}
     (run,) = suite_from(bid_body(**rows)).runs
     assert (run.start, run.work_s, run.deadline_s, run.pays) == (2, 10800, 21600, "clearing")  # type: ignore[union-attr]
 
