@@ -253,8 +253,9 @@ class WhatAStoreKeepsOfPrices:
         of_pair = PriceSum(
             *("vastai", 2, 1, Decimal("0.80"), Decimal("0.80"), None, Decimal("0.80")), 1, 1, 1, pair.observed_at
         )
-        cheap = PriceSum(*("runpod", 1, 0, *(2 * [Decimal("0.10")]), None, Decimal("0.10")), 1, 1, 1, START)
-        dear = PriceSum(*("runpod", 1, 2, *(2 * [Decimal("0.90")]), None, Decimal("0.90")), 1, 1, 1, last)
+        low, high = Decimal("0.10"), Decimal("0.90")
+        cheap = PriceSum("runpod", 1, 0, low, low, None, low, 1, 1, 1, START)
+        dear = PriceSum("runpod", 1, 2, high, high, None, high, 1, 1, 1, last)
         async with store.snapshot() as work:
             names = ["RTX 4090", "RTX_4090"]
             found = await work.prices.sum_by_step(names, *period, steps=3)
