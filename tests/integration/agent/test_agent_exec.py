@@ -51,7 +51,9 @@ async def test_a_command_runs_where_and_as_whom_the_job_runs(world: World) -> No
     await ask(lease, "echo again", "c2")
     assert (await answered(lease, "c2")).output == b"again\n"
     assert "again" not in lease.log() + host.console.read_text()
-    assert (await lease.heartbeat() or 0).state == "running"
+    beat = await lease.heartbeat()
+    assert beat is not None
+    assert beat.state == "running"
 
 
 async def test_after_a_restart_a_command_that_was_answered_does_not_run_again(world: World) -> None:

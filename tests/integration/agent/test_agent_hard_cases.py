@@ -20,6 +20,7 @@ from autopilot import checkpoint
 from autopilot.agent import shipped
 from autopilot.agent.unpack import AgentUnpacker, unpack
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import manifest_key, orders_key
 from autopilot.mailbox.order_shapes import Work
@@ -142,7 +143,7 @@ def write_orders(store: LocalBlobStore, n: int, restore: CheckpointRef | None, p
         checkpoint_interval_s=600,
         work=Work("train", checkpoint_path="ckpt"),
         restore=restore,
-        heartbeat=Heartbeat(1, 1, 1, 1, "restoring", next_checkpoint=n),
+        heartbeat=Heartbeat(1, 1, 1, 1, AgentState.RESTORING, next_checkpoint=n),
     )
     path.write_bytes(built.to_json())
 

@@ -53,7 +53,9 @@ class MithrilAgents(Agents):
                 continue
             if told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_bid.setdefault(bid.id, Agent(self._store, **told.groupdict(), home_id=told["job_id"]))
+            agent = self._by_bid.setdefault(
+                bid.id, Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"])
+            )
             await agent.act(bid.boots, self, now)
 
 

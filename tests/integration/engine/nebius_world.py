@@ -53,7 +53,9 @@ class NebiusAgents(Agents):
             told = ORDERS.search(vm.order.user_data)
             if vm.state not in BILLED or vm.is_gone or told is None or told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_vm.setdefault(vm.id, Agent(self._store, **told.groupdict(), home_id=told["job_id"]))
+            agent = self._by_vm.setdefault(
+                vm.id, Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"])
+            )
             await agent.act(vm.boots, self, now)
 
 

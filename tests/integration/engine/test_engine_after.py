@@ -44,8 +44,9 @@ def taking(left_at: str) -> str:
 async def submit(world: World, *texts: str, **more: Any) -> dict[str, str]:
     """Ids by name."""
     sent = [Sent(text, f"{number}.toml") for number, text in enumerate(texts)]
-    made = await world.jobs.submissions.submit(sent, list, **{"dry_run": False, "owner": 1000} | more)  # type: ignore[arg-type]
-    return {each["job"]["name"]: each["job"]["id"] for each in made}
+    asked: dict[str, Any] = {"dry_run": False, "owner": 1000} | more
+    told = await world.jobs.submissions.submit(sent, lambda each: {"all": each}, **asked)
+    return {each["job"]["name"]: each["job"]["id"] for each in told["all"]}
 
 
 async def find(world: World, job_id: str) -> Job:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import itemgetter
+from typing import Any
 
 import pytest
 
@@ -149,7 +150,8 @@ async def test_the_allowance_of_a_token_that_has_ended_renews_no_more(world: Wor
 async def test_nothing_begins_under_a_token_that_has_ended(world: World, how: str) -> None:
     await world.tick()
     token = await a_token(world, None)
-    await keep(world, replace(token, **{how: world.clock.now()}))
+    ended: Any = {how: world.clock.now()}
+    await keep(world, replace(token, **ended))
     job_id = await submit(world, token)
     job = await until_parked(world, job_id)
     assert (job.status, job.reason, world.creates()) == (JobStatus.PARKED, Reason.OVER_ALLOWANCE, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ async def test_a_parked_job_says_what_is_held_back_for_what_and_which_budget_wou
     await until_parked(world)
     async with world.store.snapshot() as uow:
         (parked,) = [event for event in await uow.events.list_after() if event.name == "job.parked"]
-    fields = dict(parked.fields)
+    fields: dict[str, Any] = dict(parked.fields)
     held = {key: amount for key, amount in fields.items() if key.startswith("held_for_")}
     assert held.keys() == {"held_for_safe_stop", "held_for_disk", "held_for_traffic"}
     assert fields["budget"] == fields["spent"] + sum(held.values()) + fields["left"] == D("0.50")

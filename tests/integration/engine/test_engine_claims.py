@@ -179,7 +179,7 @@ async def test_jobs_that_a_claim_parked_go_on_once_the_bill_takes_it_back(world:
 async def test_a_bill_counts_everywhere_at_once(world: World) -> None:
     """No agent said a word of it: the market's first line is enough, long before the bill is complete."""
     silent, _ = await both_running(world, LONG_JOB, OTHER_JOB)
-    world.market.transfer(world.instance(silent).id, down_gb=0, up_gb=30_000)
+    world.market.transfer(world.instance(silent).id, down_gb=D(0), up_gb=D(30_000))
     await world.jobs.cancel("train")
     for _ in range(8):
         await world.tick()

@@ -146,7 +146,7 @@ async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote
             assert (await browser.post(f"/jobs/{job_id}/do/cancel", {"form_token": form_token}))[0] == 403
             assert (await browser.post("/zone", {"form_token": form_token, "zone": "Asia/Tokyo"}))[0] == 403
         for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
-            assert (await browser.post(f"/jobs/{job_id}/do/cancel", **headers))[0] == 403
+            assert (await browser.post(f"/jobs/{job_id}/do/cancel", None, **headers))[0] == 403
         assert (await browser.get("/", Host="evil.example"))[0] == 421
         _, shown = await remote.ask("GET", f"/v1/jobs/{job_id}", await remote.token("all", scope="admin"))
         assert shown["job"]["status"] not in ("cancelling", "cancelled")

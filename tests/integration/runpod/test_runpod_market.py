@@ -15,7 +15,7 @@ from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused, Unknown
 from tests.integration.runpod.runpod_bench import KEY, QUERY, Bench
 
-ON_DEMAND = {"capacity_type": CapacityType.ON_DEMAND}
+ON_DEMAND: dict[str, Any] = {"capacity_type": CapacityType.ON_DEMAND}
 
 
 # -- spot as it should be

@@ -130,8 +130,8 @@ async def weed(tmp_path: Path) -> AsyncIterator[Bucket]:
     ]
     arguments += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     arguments += [f"-s3.config={tmp_path / 's3.json'}", f"-s3.iam.config={tmp_path / 'iam.json'}"]
-    quiet = {"stdout": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.DEVNULL}
-    process = await asyncio.create_subprocess_exec(WEED, *arguments, **quiet)
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(WEED, *arguments, stdout=quiet, stderr=quiet)
     endpoint = f"http://127.0.0.1:{ports[3]}"
     bucket = Bucket("s3://box/autopilot", "weed-key", "weed-secret", endpoint, role=ROLE, token_service=endpoint)
     keys = {"base_url": endpoint, "region": "us-east-1", "key_id": "weed-key", "secret": "weed-secret", "token": ""}

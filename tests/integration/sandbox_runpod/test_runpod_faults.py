@@ -20,7 +20,8 @@ async def raw_rent(desk: Any) -> tuple[int, str, str]:
 
 
 async def rented(desk: Any) -> int:
-    return (await desk.kinds()).count("pod.rented")
+    kinds: list[str] = await desk.kinds()
+    return kinds.count("pod.rented")
 
 
 @pytest.mark.parametrize(

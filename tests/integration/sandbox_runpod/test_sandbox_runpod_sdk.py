@@ -166,7 +166,7 @@ async def captured_requests(runpod: Any, monkeypatch: pytest.MonkeyPatch) -> lis
     async def record(request: web.Request) -> web.Response:
         query = " ".join((await request.json())["query"].split())
         found.append({"method": request.method, "path": request.path, "query": query})
-        data = {"myself": {"pods": [], "networkVolumes": []}, "gpuTypes": [{}], "pod": None}
+        data: dict[str, Any] = {"myself": {"pods": [], "networkVolumes": []}, "gpuTypes": [{}], "pod": None}
         return web.json_response({"data": data | dict.fromkeys(("podFindAndDeployOnDemand", "podStop", "podResume"))})
 
     app = web.Application()

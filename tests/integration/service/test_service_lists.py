@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -127,7 +127,7 @@ async def end(served: Served, job_id: str) -> None:
         await uow.jobs.save(replace(job, status=JobStatus.SUCCEEDED, reason=Reason.COMPLETED))
 
 
-async def stream(served: Served, path: str, **headers: str) -> AsyncIterator[tuple[str, str, Any]]:
+async def stream(served: Served, path: str, **headers: str) -> AsyncGenerator[tuple[str, str, Any], None]:
     """(id, name, body) of each."""
     wanted = {"Accept": "text/event-stream"} | headers
     async with served.http.get(f"http://localhost{path}", headers=wanted) as answer:

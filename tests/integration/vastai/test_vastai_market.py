@@ -17,7 +17,12 @@ from tests.integration.vastai.vastai_bench import QUERY, Bench, eventually
 
 
 def query(*gpus: tuple[str, int], **changes: Any) -> OfferQuery:
-    fields = {"min_vram_gb": Decimal(0), "disk_gb": Decimal(40), "verified_only": True, "datacenter_only": False}
+    fields: dict[str, Any] = {
+        "min_vram_gb": Decimal(0),
+        "disk_gb": Decimal(40),
+        "verified_only": True,
+        "datacenter_only": False,
+    }
     return OfferQuery(gpus=gpus, **(fields | changes))
 
 

@@ -69,7 +69,7 @@ class Bench:
 
     def request(self, offer: Offer, label: str = "ap1.test.one", **changes: Any) -> CreateRequest:
         assert offer.floor is not None
-        fields = {
+        fields: dict[str, Any] = {
             "label": label,
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,

@@ -15,7 +15,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from autopilot.config.settings import Settings
+from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.domain.drift import DriftKind
 from autopilot.providers.drift.counter import DriftCounter
 from autopilot.service import doctor
@@ -55,8 +55,8 @@ async def running(market: RecordedMarket, root: Path) -> AsyncIterator[World]:
     key.write_text("k" * 20)
     settings = Settings(
         state_dir=root / "state",
-        api={"socket": root / "run" / "s"},
-        providers={"vastai": {"base_url": market.url, "api_key_file": key}},
+        api=ApiSettings(socket=root / "run" / "s"),
+        providers={"vastai": ProviderSettings(base_url=market.url, api_key_file=key)},
     )
     async with daemon(settings) as joined:
         yield World(market, settings, joined)

@@ -44,7 +44,7 @@ TIMEOUT_S = 0.15
 LONGEST_S = 15.0
 """For one call: an SDK's import, and at most three exchanges, on a machine with other things to do. A server that is
 waited for to its end takes a minute."""
-MARKETS = {
+MARKETS: dict[str, tuple[Plugin, str, str]] = {
     "vastai": (vastai, "77", "1234"),
     "runpod": (runpod, "abc123xyz", "NVIDIA GeForce RTX 4090:1:COMMUNITY"),
     "mithril": (mithril, "bid_1", "us-central5-a/it_h100x8"),
@@ -73,7 +73,7 @@ async def connect(market: str) -> AsyncIterator[Callable[[str], Provider]]:
     made: list[Provider] = []
 
     def to(url: str) -> Provider:
-        plugin: Plugin = MARKETS[market][0]
+        plugin = MARKETS[market][0]
         settings: dict[str, Any] = {"base_url": url, "api_key": KEY, "timeout_s": TIMEOUT_S}
         made.append(plugin.connect(settings, ScaledClock(dt.datetime.now(dt.UTC), 600)))
         return made[-1]
