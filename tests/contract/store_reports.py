@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,9 +33,9 @@ def short(rows: tuple[SpendRow, ...]) -> list[tuple[object, ...]]:
     return [(r.key, r.compute, r.storage, r.bandwidth, r.instances) for r in rows]
 
 
-def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **changes: object) -> PriceObservation:
+def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **changes: Any) -> PriceObservation:
     seen = PriceObservation("vastai", machine, "RTX 4090", 1, None if floor is None else Decimal(floor), None, at)
-    return replace(seen, **changes)  # type: ignore[arg-type]
+    return replace(seen, **changes)
 
 
 class WhatReportsRead:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -30,9 +30,9 @@ async def machines(tmp_path: Path, world: World) -> AsyncIterator[VirtualMachine
         await made.close()
 
 
-async def beat(vm: Vm, what: str, wanted: object) -> Heartbeat:
+async def beat(vm: Vm, what: str, wanted: Callable[[Heartbeat], bool]) -> Heartbeat:
     try:
-        return await vm.lease.until(what, wanted, WITHIN_S)  # type: ignore[arg-type]
+        return await vm.lease.until(what, wanted, WITHIN_S)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{vm.console()}\n{vm.agent_console()}") from None
 

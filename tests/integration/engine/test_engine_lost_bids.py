@@ -109,7 +109,7 @@ async def test_why_shows_the_lost_bid(world: World) -> None:
     notes = [dict(note.numbers) for decision in decisions for note in decision.notes if note.topic == "lost_bid"]
     assert notes
     assert {note["machine_id"] for note in notes} == {str(machine.spec.machine_id)}
-    assert min(note["bid"] for note in notes) == D("0.126")  # type: ignore[type-var]
+    assert min(D(str(note["bid"])) for note in notes) == D("0.126")
 
 
 async def test_a_host_that_is_full_and_stays_listed_is_asked_less_and_less_often(world: World) -> None:

@@ -175,7 +175,7 @@ async def test_from_elsewhere_none_is_deleted_while_machines_cannot_be_read(benc
 
 @pytest.mark.parametrize(("ignored", "is_left"), [(2, False), (9, True)])
 async def test_from_elsewhere_a_delete_that_does_nothing_is_asked_for_again(
-    bench: Bench, ignored: int, is_left: bool
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, ignored: int, is_left: bool
 ) -> None:
     await keep(bench, a_name(OURS))
     registries, asked = bench.sandbox.runpod.registries, list[str]()
@@ -186,7 +186,7 @@ async def test_from_elsewhere_a_delete_that_does_nothing_is_asked_for_again(
         if len(asked) > ignored:
             delete(credential_id, team)
 
-    registries.delete = ignore  # type: ignore[method-assign]
+    monkeypatch.setattr(registries, "delete", ignore)
     done = await swept(bench)
     assert (len(done.logins_left), len(done.logins_gone)) == (is_left, not is_left)
     assert len(asked) == 3

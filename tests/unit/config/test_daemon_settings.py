@@ -141,7 +141,9 @@ def test_a_stored_key_turns_a_market_on_and_stronger_sources_replace_it(
 ) -> None:
     assert load_settings().markets == {}
     stored = write(home / ".config/autopilot/credentials/vastai_api_key", "stored\n")
-    assert load_settings().key_for("vastai").get_secret_value() == "stored"  # type: ignore[union-attr]
+    key = load_settings().key_for("vastai")
+    assert key is not None
+    assert key.get_secret_value() == "stored"
     named = write(home / "named", "named")
     config = write(home / "own.toml", f"[providers.vastai]\napi_key_file = '{named}'\n")
     assert load_settings(config).secret_values() == ("named",)

@@ -205,7 +205,7 @@ async def test_orders_go_on_from_what_the_agent_has_seen_if_the_ledger_is_older(
 
 
 async def test_of_a_machine_whose_checkpoints_are_never_whole_no_more_are_read(
-    mailbox: Mailbox, blobs: LocalBlobStore
+    mailbox: Mailbox, blobs: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading them is at our cost."""
     lease = a_lease(run_epoch=1)
@@ -223,7 +223,7 @@ async def test_of_a_machine_whose_checkpoints_are_never_whole_no_more_are_read(
         read += [key] if key.endswith("part-1") else []
         return await digest(key)
 
-    blobs.sha256 = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(blobs, "sha256", counted)
     await mailbox.read(job, lease, START)
     assert len(read) == MOST_REJECTED
 

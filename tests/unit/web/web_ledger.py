@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from autopilot.api.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
@@ -45,8 +46,8 @@ def leases_of(gpu: str = "RTX 4090", host: str = "h1", instance: str = "47848147
 
 
 def events_of(detail: str = "rig") -> list[EventRecord]:
-    def at(hours: float, name: str, lease: str | None = None, /, **fields: object) -> EventRecord:
-        return EventRecord(START + hours * HOUR, name, JOB, lease, tuple(fields.items()))  # type: ignore[arg-type]
+    def at(hours: float, name: str, lease: str | None = None, /, **fields: Number) -> EventRecord:
+        return EventRecord(START + hours * HOUR, name, JOB, lease, tuple(fields.items()))
 
     return [
         at(0, "job.submitted", name=detail),
@@ -116,9 +117,9 @@ async def fill(store: Store, *, name: str = "research", detail: str = "rig", gpu
         work_done=4 * HOUR,
         checkpoint=saved,
     )
-    terms = {"budget": D("8.00"), "deadline": START + 24 * HOUR, "work_estimate": 10 * HOUR}
+    terms: dict[str, Any] = {"budget": D("8.00"), "deadline": START + 24 * HOUR, "work_estimate": 10 * HOUR}
     async with store.transaction() as work:
-        await work.jobs.save(replace(job, spec=replace(job.spec, **terms)))  # type: ignore[arg-type]
+        await work.jobs.save(replace(job, spec=replace(job.spec, **terms)))
         for lease in leases:
             await work.leases.save(lease)
         await work.checkpoints.add(saved)

@@ -29,8 +29,10 @@ def test_steps_become_a_floor_a_tick() -> None:
 
 def test_columns_may_stand_in_any_order() -> None:
     rows: dict[str, Any] = {"columns": ["pay", "deadline_h", "work_h", "start"], "runs": [["clearing", 6, 3, 2]]}
-    (run,) = suite_from(bid_body(**rows)).runs
-    assert (run.start, run.work_s, run.deadline_s, run.pays) == (2, 10800, 21600, "clearing")  # type: ignore[union-attr]
+    suite = suite_from(bid_body(**rows))
+    assert isinstance(suite, BidSuite)
+    (run,) = suite.runs
+    assert (run.start, run.work_s, run.deadline_s, run.pays) == (2, 10800, 21600, "clearing")
 
 
 def test_the_cost_on_demand() -> None:
