@@ -209,7 +209,7 @@ def an_offer(machine_id: str = "machine-a", **changes: Any) -> Offer:
 
 
 def capabilities(**changes: bool) -> Capabilities:
-    values = {
+    values: dict[str, Any] = {
         "spot": True,
         "on_demand": True,
         "can_rebid": True,

@@ -19,14 +19,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autopilot.cli.client import Json
 from autopilot.cli.exits import CommandError
+from autopilot.lab.demo.theatre import Theatre
 from tests import wheels
-from tests.acceptance.stage import Json, Theatre, a_theatre, is_settled, show, submit, until, without_settings
+from tests.acceptance.stage import a_theatre, is_settled, show, submit, until, without_settings
 
 KEPT = Path(__file__).parent / "assets/previous"
 NOT_KEPT = "the wheel of the version before is not here: it is kept in git, and the sdist leaves it out"
@@ -175,7 +178,7 @@ def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
     with previous.serving(theatre):
         ids = {name: submit(theatre, _job_text(name, gpu, witnesses[name])) for name, gpu in GPUS.items()}
         for name in ("running", "paused", "moved"):
-            until(lambda name=name: _has_checkpoint(theatre, ids[name]), f"a checkpoint of {name}", 90)
+            until(partial(_has_checkpoint, theatre, ids[name]), f"a checkpoint of {name}", 90)
         until(lambda: is_settled(theatre, show(theatre, ids["finished"])), "the bill of the finished job", 90)
         reports = reports_on(theatre, ids["finished"])
         own = show(theatre, ids["paused"])["leases"][-1]["machine_id"]
@@ -188,8 +191,7 @@ def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
         until(lambda: _stands(theatre, ids["paused"], state="paused"), "the paused machine", 10)
         until(lambda: _stands(theatre, ids["moved"], status="offline"), "the lost machine", 10)
         for _ in range(2):  # what it had sent by then is verified
-            seen = theatre.client.get("/v1/status")["last_tick_at"]
-            until(lambda seen=seen: theatre.client.get("/v1/status")["last_tick_at"] != seen, "the next tick", 10)
+            until(partial(_ticked_since, theatre, _last_tick(theatre)), "the next tick", 10)
         shown = {name: show(theatre, job_id) for name, job_id in ids.items()}
     assert [len(shown[name]["leases"]) for name in ids] == [1, 1, 1, 1, 0], shown
     return LeftBehind(ids, shown, witnesses, reports)
@@ -237,7 +239,15 @@ def vanish(theatre: Theatre, lease: Json) -> None:
 
 
 def _is(row: Json, lease: Json) -> bool:
-    return str(row["id"]) == lease["instance_id"]
+    return bool(str(row["id"]) == lease["instance_id"])
+
+
+def _last_tick(theatre: Theatre) -> str:
+    return str(theatre.client.get("/v1/status")["last_tick_at"])
+
+
+def _ticked_since(theatre: Theatre, seen: str) -> bool:
+    return _last_tick(theatre) != seen
 
 
 def _job_text(name: str, gpu: str, witness: Witness) -> str:

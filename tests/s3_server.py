@@ -134,10 +134,10 @@ class _Proxy:
             trouble.cut_uploads -= 1
             await request.content.readany()
             return _cut(request)
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        passed_on = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         url = URL(self._target + request.raw_path, encoded=True)
         body = self._body(request, is_kept) if request.body_exists else None
-        async with self._http.request(request.method, url, headers=headers, data=body) as answer:
+        async with self._http.request(request.method, url, headers=passed_on, data=body) as answer:
             trouble.seen.append((request.method, request.path, answer.status))
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
             response = web.StreamResponse(status=answer.status, headers=kept)

@@ -13,12 +13,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from autopilot.domain.actions import Number
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.ledger import EntryType, LedgerEntry
-from autopilot.domain.money import from_nano
+from autopilot.domain.money import Number, from_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.ports.store import Store, UnitOfWork
@@ -129,7 +128,7 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
     if hint in _plain:
         return _plain[hint]
     if get_origin(hint) is UnionType:
-        return st.one_of(st.none() if choice is NoneType else _of(choice) for choice in get_args(hint))
+        return st.one_of([st.none() if choice is NoneType else _of(choice) for choice in get_args(hint)])
     if get_origin(hint) is tuple:
         first, *rest = get_args(hint)
         if rest == [...]:

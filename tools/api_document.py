@@ -36,6 +36,12 @@ def find_breaks(old: Json, new: Json) -> list[str]:
 
 
 def _of_operation(old: Json, new: Json, old_doc: Json, new_doc: Json) -> Iterator[str]:
+    yield from _of_parameters(old, new, old_doc, new_doc)
+    yield from _of_body(old, new, old_doc, new_doc)
+    yield from _of_answers(old, new, old_doc, new_doc)
+
+
+def _of_parameters(old: Json, new: Json, old_doc: Json, new_doc: Json) -> Iterator[str]:
     before = {(each["in"], each["name"]): each for each in old.get("parameters", ())}
     after = {(each["in"], each["name"]): each for each in new.get("parameters", ())}
     for key, each in before.items():
@@ -44,13 +50,20 @@ def _of_operation(old: Json, new: Json, old_doc: Json, new_doc: Json) -> Iterato
         else:
             yield from _narrower(each["schema"], after[key]["schema"], old_doc, new_doc, key[1])
     yield from (f"{key[1]} must be sent now" for key, each in after.items() if each["required"] and key not in before)
-    if (asked := new.get("requestBody")) is not None:
-        was = old.get("requestBody", {"required": False, "content": {}})
-        if asked["required"] and not was["required"]:
-            yield "a body must be sent now"
-        for kind, each in was["content"].items():
-            if "schema" in each:
-                yield from _narrower(each["schema"], asked["content"][kind]["schema"], old_doc, new_doc, "body")
+
+
+def _of_body(old: Json, new: Json, old_doc: Json, new_doc: Json) -> Iterator[str]:
+    if (asked := new.get("requestBody")) is None:
+        return
+    was = old.get("requestBody", {"required": False, "content": {}})
+    if asked["required"] and not was["required"]:
+        yield "a body must be sent now"
+    for kind, each in was["content"].items():
+        if "schema" in each:
+            yield from _narrower(each["schema"], asked["content"][kind]["schema"], old_doc, new_doc, "body")
+
+
+def _of_answers(old: Json, new: Json, old_doc: Json, new_doc: Json) -> Iterator[str]:
     for status, answer in old["responses"].items():
         if status not in new["responses"]:
             yield f"it does not answer {status} any more"

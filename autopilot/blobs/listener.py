@@ -42,7 +42,7 @@ _IDLE_TIMEOUT_S = 60
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def blob_listener(store: LocalBlobStore, *, prefix: str = URL_PREFIX, is_for_reading: bool = False) -> web.Application:
+def blob_listener(store: LocalBlobStore, *, prefix: str = URL_PREFIX, is_for_reading: bool = False) -> web.Application:  # noqa: C901
     """An application to run on an address of its own, one for each store; it holds no state besides the store.
 
     ``prefix``: before the key, in addresses. ``is_for_reading``: it takes nothing in.

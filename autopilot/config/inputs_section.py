@@ -23,17 +23,8 @@ def read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], De
         place = f"{document.place((INPUTS, path))}: inputs.{path}"
         if "\0" in path or path.startswith(("/", "~")) or {"..", ".", ""} & set(path.split("/")):
             raise UserError(f"{place}: not a file beneath the work directory", hint='write it as "data/train.bin"')
-        url = raw
-        if isinstance(raw, dict):
-            if not raw.keys() <= {"url", "size"}:
-                raise UserError(
-                    f"{place}: has url and size, and nothing else", hint='{ url = "https://…", size = "9GB" }'
-                )
-            url = raw.get("url")
-            try:
-                total_gb += values.size_gb(raw["size"]) if "size" in raw else ZERO
-            except ValueError as error:
-                raise UserError(f"{place}.size: {error}") from None
+        url, size_gb = _url_and_size(place, raw)
+        total_gb += size_gb
         if isinstance(url, str) and url.startswith(OF_A_JOB):
             if any(sign in path for sign in "*?["):
                 raise UserError(f"{place}: what a job leaves lies at one path, not at a pattern", hint="name one path")
@@ -49,6 +40,18 @@ def read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], De
             place = f"{document.place((INPUTS, path))}: inputs.{path}"
             raise UserError(f"{place}: is a file here, and the directory of another input", hint="rename one of them")
     return tuple(inputs), total_gb
+
+
+def _url_and_size(place: str, raw: Any) -> tuple[Any, Decimal]:
+    """Size in GB, nothing where none is stated."""
+    if not isinstance(raw, dict):
+        return raw, ZERO
+    if not raw.keys() <= {"url", "size"}:
+        raise UserError(f"{place}: has url and size, and nothing else", hint='{ url = "https://…", size = "9GB" }')
+    try:
+        return raw.get("url"), values.size_gb(raw["size"]) if "size" in raw else ZERO
+    except ValueError as error:
+        raise UserError(f"{place}.size: {error}") from None
 
 
 def _left_place(place: str, raw: str) -> str:

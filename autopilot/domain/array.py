@@ -137,11 +137,15 @@ def read_table(text: str) -> tuple[Row, ...]:
     if len(lines) - 1 > MOST_TASKS:
         raise UserError(f"the table has {len(lines) - 1:,} rows", hint=f"an array has {MOST_TASKS:,} tasks at most")
     for number, line in enumerate(lines[1:]):
-        if len(line) != len(names):
-            raise UserError(f"row {number} of the table has {len(line)} values for {len(names)} variables")
-        if max(map(len, line)) > LONGEST_VALUE:
-            raise UserError(f"row {number} of the table has a value of more than {LONGEST_VALUE:,} characters")
+        _check_row(number, line, len(names))
     return tuple(tuple(zip(names, line, strict=True)) for line in lines[1:])
+
+
+def _check_row(number: int, line: list[str], width: int) -> None:
+    if len(line) != width:
+        raise UserError(f"row {number} of the table has {len(line)} values for {width} variables")
+    if max(map(len, line)) > LONGEST_VALUE:
+        raise UserError(f"row {number} of the table has a value of more than {LONGEST_VALUE:,} characters")
 
 
 def check_variable(name: str) -> None:

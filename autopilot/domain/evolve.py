@@ -30,7 +30,7 @@ PACE_NEEDS = timedelta(minutes=5)
 PACE_UNIT = Decimal("0.000001")
 
 
-def evolve(job: Job, event: e.Event) -> Job:
+def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
     """Apply one event. Raises ``InvalidTransition`` for one that the lifecycle does not allow."""
     match event:
         case e.LeaseIntended(lease):

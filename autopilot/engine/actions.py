@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from autopilot.domain import events as e
@@ -103,6 +103,17 @@ def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Even
                 pass
 
 
+_TOPICS: Mapping[type[Action], str] = {
+    Start: "start",
+    Stop: "stop",
+    SaveAndStop: "save_and_stop",
+    Promote: "promote",
+    RunAgain: "run_again",
+    Release: "release",
+}
+"""Of actions that name a machine and a reason, and nothing else."""
+
+
 def action_note(action: Action) -> Note:
     """An action as a line of the decision's record."""
     match action:
@@ -122,22 +133,12 @@ def action_note(action: Action) -> Note:
             )
         case ChangeBid(lease_id, bid, reason):
             return Note("change_bid", (("reason", reason), ("lease_id", lease_id), ("bid", bid)))
-        case Start(lease_id, reason):
-            return Note("start", (("reason", reason), ("lease_id", lease_id)))
-        case Stop(lease_id, reason):
-            return Note("stop", (("reason", reason), ("lease_id", lease_id)))
         case SetStatus(status, reason, _):
             return Note("set_status", (("reason", reason), ("status", status)))
-        case SaveAndStop(lease_id, reason):
-            return Note("save_and_stop", (("reason", reason), ("lease_id", lease_id)))
-        case Promote(lease_id, reason):
-            return Note("promote", (("reason", reason), ("lease_id", lease_id)))
-        case RunAgain(lease_id, reason):
-            return Note("run_again", (("reason", reason), ("lease_id", lease_id)))
         case Hold(lease_id, until, reason):
             return Note("hold", (("reason", reason), ("lease_id", lease_id), ("until", until.isoformat())))
-        case Release(lease_id, reason):
-            return Note("release", (("reason", reason), ("lease_id", lease_id)))
+        case Start() | Stop() | SaveAndStop() | Promote() | RunAgain() | Release():
+            return Note(_TOPICS[type(action)], (("reason", action.reason), ("lease_id", action.lease_id)))
 
 
 def veto_note(veto: Veto) -> Note:

@@ -162,7 +162,7 @@ class Arrays:
                 exposure = exposure.with_changed(lease)
         return opened, exposure
 
-    def _goes_on(
+    def _goes_on(  # noqa: C901
         self, array: EventLog, tasks: Sequence[EventLog], stands: TaskCounts, pairing: Pairing | None, now: datetime
     ) -> bool:
         """Whether tasks may begin; where they may not, what has to be done to those that have begun is done."""

@@ -427,7 +427,7 @@ class Engine:
             array_purses=array_purses,
         )
 
-    async def _decide(
+    async def _decide(  # noqa: C901
         self,
         uow: UnitOfWork,
         event_log: EventLog,

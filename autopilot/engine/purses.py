@@ -21,7 +21,7 @@ from autopilot.policy.purse import Purse
 from autopilot.ports.store import OwnerTotals, UnitOfWork
 
 
-async def read_purses(
+async def read_purses(  # noqa: C901
     uow: UnitOfWork,
     jobs: Iterable[Job],
     unposted: Mapping[str, Decimal],

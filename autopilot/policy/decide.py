@@ -44,7 +44,7 @@ MOST_LOST_NOTED = 3
 """So many machines with lost bids stand in a decision's record."""
 
 
-def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
+def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:  # noqa: C901
     """Frozen values in, action values out; the same input always gives the same decision."""
     if job.status is JobStatus.STOPPING:
         parked = SetStatus(JobStatus.PARKED, job.reason)

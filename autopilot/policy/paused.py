@@ -27,7 +27,7 @@ from autopilot.pricing.rule.cost import lease_cost_to_finish
 from autopilot.pricing.traffic import received_gb
 
 
-def decide_paused(situation: Situation, lease: Lease) -> Answer:
+def decide_paused(situation: Situation, lease: Lease) -> Answer:  # noqa: C901
     job, market, now, params = situation.job, situation.market, situation.now, situation.params
     paused_for = now - (lease.observed.paused_at or now)
     has_waited_out = paused_for >= timedelta(seconds=params.waiting.longest_pause_s)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,24 +168,28 @@ SERVE: list[Any] = [
 
 @pytest.mark.parametrize(("words", "environment", "phrases"), SERVE)
 def test_a_daemon_that_must_not_start(
-    running: Theatre, words: tuple[str, ...], environment: dict[str, str], phrases: tuple[str, ...]
+    running: Theatre, words: tuple[str, ...], environment: dict[str, Any], phrases: tuple[str, ...]
 ) -> None:
     apart = {} if "another autopilot daemon" in phrases else {"AUTOPILOT_STATE_DIR": str(running.root / "apart")}
     with unchanged(running):
-        done = command(running, "serve", *words, **(apart | environment))
+        done = command(running, "serve", *words, **{**apart, **environment})
         assert_one_error(done, 2, *phrases)
 
 
 def test_no_market_at_all(running: Theatre) -> None:
-    none = {name: "" for name in running.daemon_environment() if name.startswith("AUTOPILOT_PROVIDERS__")}
+    none: dict[str, Any] = {
+        name: "" for name in running.daemon_environment() if name.startswith("AUTOPILOT_PROVIDERS__")
+    }
     apart = {"AUTOPILOT_STATE_DIR": str(running.root / "apart"), "AUTOPILOT_CLOCK__SPEED": "1"}
-    assert_one_error(command(running, "serve", **(apart | none)), 2, "no market is configured", "autopilot init")
+    done = command(running, "serve", **(none | apart))
+    assert_one_error(done, 2, "no market is configured", "autopilot init")
 
 
 def test_a_ledger_that_is_no_database(running: Theatre, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.db"
     ledger.write_bytes(b"a letter to a friend, long enough to be no header of a database at all" * 20)
-    apart = {"AUTOPILOT_STATE_DIR": str(running.root / "apart"), "AUTOPILOT_LEDGER__URL": str(ledger)}
+    apart: dict[str, Any] = {"AUTOPILOT_STATE_DIR": str(running.root / "apart")}
+    apart["AUTOPILOT_LEDGER__URL"] = str(ledger)
     assert_one_error(command(running, "serve", **apart), 2, "not a SQLite database", "backup")
     assert ledger.read_bytes().startswith(b"a letter")
 
@@ -287,6 +292,10 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
+def has_settled(theatre: Theatre, job_id: str) -> bool:
+    return is_settled(theatre, show(theatre, job_id))
+
+
 def test_a_full_disk_accepts_no_job_keeps_what_there_is_and_goes_on_once_there_is_room(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     # Large enough to need new pages in the ledger.
@@ -305,7 +314,7 @@ def test_a_full_disk_accepts_no_job_keeps_what_there_is_and_goes_on_once_there_i
             assert done.returncode == 0, done.stderr
             second = theatre.client.get("/v1/jobs/second")["job"]["id"]
             for job_id in (first, second):
-                until(lambda job_id=job_id: is_settled(theatre, show(theatre, job_id)), "both jobs' end")
+                until(partial(has_settled, theatre, job_id), "both jobs' end")
                 assert show(theatre, job_id)["job"]["status"] == "succeeded"
         labels = [row["label"] for row in theatre.emu("instances")["instances"]]
         assert len(labels) == len(set(labels))

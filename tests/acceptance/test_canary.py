@@ -186,7 +186,7 @@ def is_over(body: Any) -> bool:
     return body["job"]["status"] == "cancelled" and all(lease["state"] == "gone" for lease in body["leases"])
 
 
-def environment(theatre: CanaryTheatre) -> dict[str, str]:
+def environment(theatre: CanaryTheatre) -> dict[str, Any]:
     return without_settings() | theatre.daemon_environment()
 
 
@@ -208,8 +208,8 @@ def search_wires(theatre: CanaryTheatre) -> None:
     assert seen == set(ACCOUNT_KEYS), "the keys were never used: this test would find nothing"
     for answered in theatre.market_wire.answered:
         assert_without(answered, "what the market answered", *NEVER, SECRET)
-    for kept in (*theatre.mailbox_wire.sent, *theatre.mailbox_wire.answered):
-        assert_without(kept, "the mailbox's traffic", *NEVER)
+    for passed in (*theatre.mailbox_wire.sent, *theatre.mailbox_wire.answered):
+        assert_without(passed, "the mailbox's traffic", *NEVER)
     assert any(SECRET.encode() in bytes(answer) for answer in theatre.mailbox_wire.answered), "no machine got it"
     assert not any(SECRET.encode() in bytes(sent) for sent in theatre.mailbox_wire.sent)
 
@@ -235,7 +235,7 @@ def reprice_runpod(theatre: Theatre, price: str) -> None:
             theatre.emu("runpod/floor", {"machine_id": machine["machine_id"], "price": price})
 
 
-FAULTS = [
+FAULTS: list[dict[str, Any]] = [
     *({"on": on, "kind": kind} for on in ("list", "user") for kind in ("http_500", "html", "bad_json", "reset")),
     {"on": "create", "kind": "effect_then_reset"},
     {"on": "destroy", "kind": "http_500", "times": 2},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_the_same_code_runs_on_the_next_machine_and_comes_back(tmp_path: Path) -
         body = show(theatre, job["id"])
         assert len({lease["machine_id"] for lease in body["leases"]}) == 2
         for start in (0, 1):
-            until(lambda start=start: says(theatre, f"start {start} of {own}"), f"start {start}", 20)
+            until(partial(says, theatre, f"start {start} of {own}"), f"start {start}", 20)
 
         shown = " ".join(command(theatre, "show", "own").stdout.split())
         assert body["job"]["code"] == job["code"]

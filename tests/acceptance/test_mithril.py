@@ -54,7 +54,7 @@ def events(theatre: Theatre, *kinds: str) -> list[str]:
 
 def is_at_work(theatre: Theatre, job_id: str, least: int = 0) -> bool:
     job = show(theatre, job_id)["job"]
-    return job["status"] == "running" and job["step"] > least
+    return bool(job["status"] == "running" and job["step"] > least)
 
 
 @pytest.mark.timeout(1800)

@@ -53,7 +53,7 @@ def set_price(theatre: Theatre, vm: dict[str, Any], price: Decimal) -> None:
 
 def is_at_work(theatre: Theatre, job_id: str, least: int = 0) -> bool:
     job = show(theatre, job_id)["job"]
-    return job["status"] == "running" and job["step"] > least
+    return bool(job["status"] == "running" and job["step"] > least)
 
 
 @pytest.mark.timeout(1800)

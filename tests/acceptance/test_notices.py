@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -110,11 +111,15 @@ def test_a_daemon_killed_between_event_and_delivery_delivers_at_least_once_under
     receiver.is_free.clear()
     job_id = submit(theatre, job_text(60))
     until(lambda: receiver.messages, "the first notice")
+
+    def has_more_than(before: int) -> bool:
+        return len(receiver.messages) > before
+
     for _ in range(KILLS):
         before = len(receiver.messages)
         theatre.kill_daemon()
         theatre.start_daemon()
-        until(lambda before=before: len(receiver.messages) > before, "the notice after a kill")
+        until(partial(has_more_than, before), "the notice after a kill")
     assert show(theatre, job_id)["job"]["status"] == "succeeded"
     receiver.is_free.set()
     until(lambda: outbox_is_empty(theatre), "an empty outbox")
@@ -131,7 +136,8 @@ def test_a_daemon_killed_between_event_and_delivery_delivers_at_least_once_under
 
 def outbox_is_empty(theatre: Theatre) -> bool:
     with closing(sqlite3.connect(f"file:{theatre.root}/daemon/ledger.db?mode=ro", uri=True)) as ledger:
-        return ledger.execute("SELECT count(*) FROM notices").fetchone() == (0,)
+        (count,) = ledger.execute("SELECT count(*) FROM notices").fetchone()
+    return bool(count == 0)
 
 
 def test_no_sign_of_life_of_a_daemon_that_reads_no_market(stage: tuple[Theatre, Receiver]) -> None:

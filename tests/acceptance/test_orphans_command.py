@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_orphans_beside_the_daemon_and_a_sweep_after_its_end() -> None:
 
         theatre.kill_daemon()
         # Another host: another state directory, the same market and its key.
-        elsewhere = {"AUTOPILOT_STATE_DIR": str(theatre.root / "elsewhere")}
+        elsewhere: dict[str, Any] = {"AUTOPILOT_STATE_DIR": str(theatre.root / "elsewhere")}
         (Path(theatre.root) / "elsewhere").mkdir()
         listed = command(theatre, "sweep", "--from-elsewhere", "--json", **elsewhere)
         assert listed.returncode == 0, listed.stderr

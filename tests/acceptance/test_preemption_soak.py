@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,12 @@ class Witness:
     def weights(self) -> str | None:
         return next((row[3] for row in self.rows() if row[2] == "weights"), None)
 
+    def reached(self, step: int) -> bool:
+        return self.step() >= step
+
+    def started_more_than(self, times: int) -> bool:
+        return len(self.starts()) > times
+
     def starts(self) -> list[int]:
         return [int(row[3]) for row in self.rows() if row[2] == "start"]
 
@@ -129,7 +136,7 @@ def soak(theatre: Theatre, training: Training, witness: Witness, steps: int, mom
     )
     job_id = submit(theatre, text)
     for i, moment in enumerate(moments):
-        until(lambda moment=moment: witness.step() >= moment, f"step {moment}", 120)
+        until(partial(witness.reached, moment), f"step {moment}", 120)
 
         def at_work() -> Json | None:
             job = show(theatre, job_id)["job"]
@@ -141,11 +148,12 @@ def soak(theatre: Theatre, training: Training, witness: Witness, steps: int, mom
         favour(theatre, runpod=i % 2 == 0)
         preempt(theatre, lease)
         with told_by(theatre, job_id):
-            until(lambda n=started: len(witness.starts()) > n, f"the start after preemption {i}", 180)
-    until(lambda: witness.step() >= steps, "the last step", 240)
+            until(partial(witness.started_more_than, started), f"the start after preemption {i}", 180)
+    until(partial(witness.reached, steps), "the last step", 240)
     Path(f"{witness.path}.may-finish").touch()
     with told_by(theatre, job_id):
-        return until(lambda: (b := show(theatre, job_id)) and is_over(b) and b, "the end", 240)
+        body: Json = until(lambda: (b := show(theatre, job_id)) and is_over(b) and b, "the end", 240)
+        return body
 
 
 def is_over(body: Json) -> bool:

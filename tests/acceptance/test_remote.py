@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,7 +138,7 @@ def test_all_of_the_day_s_work_from_another_network(laptop: Laptop, tmp_path: Pa
         theatre.start_daemon()
         url, token = daemon_url(theatre, HERE), a_token(theatre, tmp_path, sees_all=True)
         cert = shutil.copy(tmp_path / "cert.pem", laptop.home)
-        logged_in = laptop.run("login", url, "--token-file", str(token), "--ca-file", cert)
+        logged_in = laptop.run("login", url, "--token-file", str(token), "--ca-file", str(cert))
         assert logged_in.returncode == 0, logged_in.stderr
         assert f"logged in at {url}" in logged_in.stdout
         assert token.read_text() not in logged_in.stdout + logged_in.stderr
@@ -166,7 +167,8 @@ def test_by_variables_alone_and_each_trouble_has_one_error(laptop: Laptop, tmp_p
         theatre.start_market()
         theatre.start_daemon()
         url, token = daemon_url(theatre, "127.0.0.1"), a_token(theatre, tmp_path).read_text()
-        good = {"AUTOPILOT_URL": url, "AUTOPILOT_TOKEN": token, "AUTOPILOT_CA_FILE": str(tmp_path / "cert.pem")}
+        good: dict[str, Any] = {"AUTOPILOT_URL": url, "AUTOPILOT_TOKEN": token}
+        good["AUTOPILOT_CA_FILE"] = str(tmp_path / "cert.pem")
         assert json.loads(laptop.good("ps", "--json", **good))["jobs"] == []
         untrusted = laptop.run("ps", **good | {"AUTOPILOT_CA_FILE": ""})
         assert_one_error(untrusted, 4, "the certificate of", "is not trusted", "--ca-file")

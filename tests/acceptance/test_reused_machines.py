@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,10 @@ parallel = {parallel}
 
 def array_of(theatre: Theatre) -> Json:
     return dict(show(theatre, "many")["job"])
+
+
+def are_done(theatre: Theatre, count: int) -> bool:
+    return bool(array_of(theatre)["tasks"]["succeeded"] >= count)
 
 
 def level(theatre: Theatre) -> None:
@@ -132,7 +137,7 @@ def test_an_array_on_both_markets_comes_to_what_it_should(tmp_path: Path) -> Non
         blows = ["kill", "outbid", "kill", "host", "kill"] if TASKS < 200 else BLOWS
         for number, blow in enumerate(blows, start=1):
             wanted = number * TASKS // (len(blows) + 1)
-            until(lambda n=wanted: array_of(theatre)["tasks"]["succeeded"] >= n, f"{wanted} are done", within_s=600)
+            until(partial(are_done, theatre, wanted), f"{wanted} are done", within_s=600)
             strike(theatre, blow, rng)
         until(lambda: array_of(theatre)["status"] == "succeeded", "the array has succeeded", within_s=900)
         pulled = command(theatre, "pull", "many", str(tmp_path / "got"), "--all", timeout_s=600)

@@ -8,7 +8,9 @@ import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,17 +59,21 @@ class Machine:
         return self.environments + self.commands + self.disk
 
 
+def checkpoint_of(theatre: Theatre, job_id: str) -> Any:
+    return show(theatre, job_id)["job"]["checkpoint"]
+
+
 def machines(beneath: Path) -> list[Machine]:
-    found: dict[Path, list[bytes]] = {}
+    found: dict[Path, tuple[bytes, bytes]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
             for variable in environment.split(b"\0"):
                 if variable.startswith(f"AUTOPILOT_ROOT={beneath}".encode()):
-                    seen = found.setdefault(Path(os.fsdecode(variable.partition(b"=")[2])), [b"", b""])
-                    seen[0] += environment
-                    seen[1] += command
+                    root = Path(os.fsdecode(variable.partition(b"=")[2]))
+                    environments, commands = found.get(root, (b"", b""))
+                    found[root] = environments + environment, commands + command
     return [Machine(root, *seen, contents(root)) for root, seen in found.items()]
 
 
@@ -87,7 +93,7 @@ def play(theatre: Theatre, s3: S3Server) -> tuple[list[Machine], str]:
     s3.trouble.is_recording = True
     jobs = {name: submit(theatre, JOB.format(name=name)) for name in ("one", "two")}
     for name, job_id in jobs.items():
-        until(lambda job_id=job_id: show(theatre, job_id)["job"]["checkpoint"], f"a checkpoint of {name}", 120)
+        until(partial(checkpoint_of, theatre, job_id), f"a checkpoint of {name}", 120)
     return machines(theatre.root / "market"), str(theatre.root / "daemon.log")
 
 

@@ -15,12 +15,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.stage import FINAL, Json, Theatre, a_theatre, command, market_events, show, until
+from autopilot.cli.client import Json
+from autopilot.lab.demo.theatre import Theatre
+from tests.acceptance.stage import FINAL, a_theatre, command, market_events, show, until
 from tests.pg import PostgresServer
 from tests.previous import (
     MARKETS,
@@ -99,13 +102,13 @@ def test_rented_machines_go_on_and_what_was_paid_stays(previous: Previous, tmp_p
         theatre.start_daemon()
         assert differences(left.reports, reports_on(theatre, left.ids["finished"])) == []
         for name in ("running", "paused"):
-            until(lambda name=name: at_work(theatre, left, name), f"{name} works on the machine that it had", 150)
+            until(partial(at_work, theatre, left, name), f"{name} works on the machine that it had", 150)
         until(lambda: len(left.witnesses["moved"].rows("start")) == 2, "moved starts on another machine", 120)
         for witness in left.witnesses.values():
             witness.may_finish()
         theatre.client.post(f"/v1/jobs/{left.ids['waiting']}/cancel")
         bodies = {
-            name: until(lambda job_id=job_id: ended(theatre, job_id), f"the end of {name}, and its last bill", 120)
+            name: until(partial(ended, theatre, job_id), f"the end of {name}, and its last bill", 120)
             for name, job_id in left.ids.items()
         }
 
@@ -128,7 +131,8 @@ def at_work(theatre: Theatre, left: LeftBehind, name: str) -> bool:
     body, before = show(theatre, left.ids[name]), left.shown[name]
     assert machines(body) == machines(before), f"{name} was not taken over: {body['leases']}"
     newest, known = (max(each["number"] for each in shown["checkpoints"]) for shown in (body, before))
-    return body["job"]["status"] == "running" and body["leases"][0]["state"] == "active" and newest > known
+    is_running = body["job"]["status"] == "running" and body["leases"][0]["state"] == "active"
+    return is_running and bool(newest > known)
 
 
 def ended(theatre: Theatre, job_id: str) -> Json | None:
@@ -272,12 +276,13 @@ def words(read: Callable[[str], list[tuple[Any, ...]]], database: str) -> set[st
 def differences(before: Any, after: Any, where: str = "") -> list[str]:
     """What ``before`` says and ``after`` does not. ``after`` may say more, and say it with other words."""
     if isinstance(before, dict) and isinstance(after, dict):
-        found = []
+        found: list[str] = []
         for key, value in before.items():
             if key in UNSAID:
                 continue
             told = [differences(value, after[name], f"{where}.{key}") for name in names(key) if name in after]
-            found += min(told, key=len, default=[f"{where}.{key} is missing"])
+            fewest = min(told or [[f"{where}.{key} is missing"]], key=len)
+            found += fewest
         return found
     if isinstance(before, list) and isinstance(after, list):
         return [

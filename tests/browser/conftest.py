@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from browser_world import LIMITS, Onlooker
 from playwright.sync_api import Browser, sync_playwright
 
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.two_markets import price_out_runpod
 from tests.acceptance.stage import a_theatre
+from tests.browser.browser_world import LIMITS, Onlooker
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def _app(reader: LedgerReader) -> web.Application:
     async def confirm(request: web.Request) -> web.StreamResponse:
         async with reader.view() as view:
             where = {"ref": JOB, "verb": request.match_info["verb"]}
-            page = await actions.build_confirmation(_Asked(view), OWNER, where)  # type: ignore[arg-type]
+            page = await actions.build_confirmation(_Asked(view), OWNER, where)  # type: ignore[arg-type]  # what a page asks, and no more
         return site.answer(request, "confirm.html", OWNER, page=page)
 
     app.router.add_get("/new", new)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Literal
 
 import pytest
-from browser_world import SOON_MS, Onlooker
 from playwright.sync_api import Browser, Request, Route, expect
 
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import job_text, show, submit, until
+from tests.browser.browser_world import SOON_MS, Onlooker
 
 pytestmark = pytest.mark.slow
 
@@ -131,11 +132,14 @@ def test_change_the_budget_then_cancel_and_read_the_month(onlooker: Onlooker) ->
     expect(page.get_by_role("heading", name="Our figures beside the bill")).to_be_visible()
 
 
+Scheme = Literal["light", "dark"]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_axe_finds_nothing_and_nothing_is_too_wide(onlooker: Onlooker, job: str, width: int, scheme: str) -> None:
+def test_axe_finds_nothing_and_nothing_is_too_wide(onlooker: Onlooker, job: str, width: int, scheme: Scheme) -> None:
     onlooker.page.set_viewport_size({"width": width, "height": 900})
-    onlooker.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    onlooker.page.emulate_media(color_scheme=scheme)
     machine = show(onlooker.theatre, job)["leases"][0]["id"]
     faults = {}
     for path in PAGES:

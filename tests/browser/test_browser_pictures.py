@@ -13,11 +13,12 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from fixed_pages import serving_fixed_pages
 from playwright.sync_api import Browser, Page
 
+from tests.browser.fixed_pages import serving_fixed_pages
 from tests.unit.web.web_ledger import JOB
 
 pytestmark = pytest.mark.slow
@@ -27,7 +28,7 @@ MADE_WITH = KEPT / "made-with.json"
 MOST_SHARE = 0.001
 """Of the pixels of a page that may differ."""
 WIDE, NARROW = 1280, 360
-PICTURES = {
+PICTURES: dict[str, tuple[str, int, Literal["light", "dark"]]] = {
     "now": ("/", WIDE, "light"),
     "now-narrow-dark": ("/", NARROW, "dark"),
     "job": (f"/jobs/{JOB}", WIDE, "light"),
@@ -85,7 +86,7 @@ def test_a_page_is_drawn_as_it_was(chromium: Browser, link: str, here: dict[str,
     path, width, scheme = PICTURES[name]
     context = chromium.new_context(
         viewport={"width": width, "height": 800},
-        color_scheme=scheme,  # type: ignore[arg-type]
+        color_scheme=scheme,
         locale="en-GB",
         reduced_motion="reduce",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ class WhatAStoreKeepsOfArrays:
         async with store.transaction() as work:
             await work.jobs.save(a_job("array-1"))
             for task, status in stands:
-                more = {"array_id": "array-1", "task": task, "status": status, "work_done": HOUR}
+                more: dict[str, Any] = {"array_id": "array-1", "task": task, "status": status, "work_done": HOUR}
                 await work.jobs.save(a_job(f"task-{task}", **more))
             await work.jobs.save(a_job("of-another", array_id="array-2", task=7))
             counts = await work.jobs.count_tasks(["array-1", "none"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,9 +16,9 @@ from tests.store_records import START, a_job, forgotten, records
 HOUR = timedelta(hours=1)
 
 
-def a_certificate(job_id: str = "job-000001", **changes: object) -> Certificate:
+def a_certificate(job_id: str = "job-000001", **changes: Any) -> Certificate:
     made = Certificate(job_id, "vastai", "0123456789ab", "1.4", START, START + timedelta(days=30))
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 class WhatAStoreKeepsOfCertificates:

@@ -6,9 +6,11 @@ Each method of each repository of ``UnitOfWork`` has its case here or in one of 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,6 +33,7 @@ from autopilot.ports.store import (
     OwnerTotals,
     Store,
     StoreUnavailable,
+    UnitOfWork,
 )
 from tests.contract.store_answers import WhatAStoreKeepsOfAnswers
 from tests.contract.store_arrays import WhatAStoreKeepsOfArrays
@@ -71,7 +74,7 @@ def whole_jobs(draw: st.DrawFn) -> Job:
     ]
     ordered = tuple(sorted(leases, key=lambda lease: (lease.intended_at, lease.id)))
     checkpoint = draw(st.none() | records(Checkpoint, job_id=id, lease_id=ordered[0].id)) if ordered else None
-    return draw(
+    job: Job = draw(
         records(
             Job,
             id=id,
@@ -83,6 +86,7 @@ def whole_jobs(draw: st.DrawFn) -> Job:
             schedule_id=st.sampled_from((None, f"schedule of {id}")),  # one firing for each instant
         )
     )
+    return job
 
 
 class WhatAStoreKeeps:
@@ -322,7 +326,7 @@ class WhatAStoreAnswers:
             a_lease("gone-never-rented", state=LeaseState.GONE),
             a_lease("abandoned", instance_id="9", state=LeaseState.ABANDONED),
         )
-        unknown = {"state": LeaseState.ABANDONED, "create_unknown": True}
+        unknown: dict[str, Any] = {"state": LeaseState.ABANDONED, "create_unknown": True}
         nobody_saw = [
             a_lease("may-be-billed", unobserved=Decimal(1), **unknown),
             a_lease("cannot-have-run", **unknown),
@@ -638,12 +642,13 @@ class WhatAStoreRefuses:
             with pytest.raises(ConstraintViolated):
                 async with store.transaction() as work:
                     await work.ledger.post([entry])
-        for write in (
+        writes: tuple[Callable[[UnitOfWork], Awaitable[object]], ...] = (
             lambda work: work.leases.save(a_lease("l2", "no-such-job", slot=Slot.NEXT)),
             lambda work: work.bids.save(BidRecord("b", "nobody", START, Decimal(1), "intended", None)),
             lambda work: work.checkpoints.add(a_checkpoint(1, lease_id="nobody")),
             lambda work: work.decisions.add(DecisionRecord("d", "no-such-job", START, (), (), ())),
-        ):
+        )
+        for write in writes:
             with pytest.raises(ConstraintViolated):
                 async with store.transaction() as work:
                     await write(work)

@@ -16,9 +16,22 @@ HOUR = timedelta(hours=1)
 
 
 def a_forecast(job_id: str = "job-000001") -> JobForecast:
-    done = (START + HOUR, START + 2 * HOUR, START + 3 * HOUR)
-    shares = {"on_time": 0.97, "finished": 1.0, "parked": 0.0, "preemptions": 0.5}
-    return JobForecast(job_id, START, Decimal("0.5"), *map(Decimal, ("1.25", "1", "1.2", "1.5")), *done, **shares)
+    return JobForecast(
+        job_id,
+        START,
+        spent=Decimal("0.5"),
+        mean=Decimal("1.25"),
+        p10=Decimal("1"),
+        p50=Decimal("1.2"),
+        p90=Decimal("1.5"),
+        done_p10=START + HOUR,
+        done_p50=START + 2 * HOUR,
+        done_p90=START + 3 * HOUR,
+        on_time=0.97,
+        finished=1.0,
+        parked=0.0,
+        preemptions=0.5,
+    )
 
 
 class WhatAStoreKeepsOfForecasts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
@@ -14,9 +15,9 @@ from tests.store_records import START, forgotten, records
 HOUR = timedelta(hours=1)
 
 
-def a_notice(id: str, sink: str = "team", after: timedelta = timedelta(0), **changes: object) -> PendingNotice:
+def a_notice(id: str, sink: str = "team", after: timedelta = timedelta(0), **changes: Any) -> PendingNotice:
     at = START + after
-    return replace(PendingNotice(id, sink, "job_failed", at, "job-000001", None, "title", "text", at), **changes)  # type: ignore[arg-type]
+    return replace(PendingNotice(id, sink, "job_failed", at, "job-000001", None, "title", "text", at), **changes)
 
 
 async def ids_due(store: Store, sink: str = "team", after: timedelta = HOUR) -> list[str]:

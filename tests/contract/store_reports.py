@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,9 +33,9 @@ def short(rows: tuple[SpendRow, ...]) -> list[tuple[object, ...]]:
     return [(r.key, r.compute, r.storage, r.bandwidth, r.instances) for r in rows]
 
 
-def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **changes: object) -> PriceObservation:
+def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **changes: Any) -> PriceObservation:
     seen = PriceObservation("vastai", machine, "RTX 4090", 1, None if floor is None else Decimal(floor), None, at)
-    return replace(seen, **changes)  # type: ignore[arg-type]
+    return replace(seen, **changes)
 
 
 class WhatReportsRead:
@@ -253,8 +254,9 @@ class WhatAStoreKeepsOfPrices:
         of_pair = PriceSum(
             *("vastai", 2, 1, Decimal("0.80"), Decimal("0.80"), None, Decimal("0.80")), 1, 1, 1, pair.observed_at
         )
-        cheap = PriceSum(*("runpod", 1, 0, *(2 * [Decimal("0.10")]), None, Decimal("0.10")), 1, 1, 1, START)
-        dear = PriceSum(*("runpod", 1, 2, *(2 * [Decimal("0.90")]), None, Decimal("0.90")), 1, 1, 1, last)
+        low, high = Decimal("0.10"), Decimal("0.90")
+        cheap = PriceSum("runpod", 1, 0, low, low, None, low, 1, 1, 1, START)
+        dear = PriceSum("runpod", 1, 2, high, high, None, high, 1, 1, 1, last)
         async with store.snapshot() as work:
             names = ["RTX 4090", "RTX_4090"]
             found = await work.prices.sum_by_step(names, *period, steps=3)

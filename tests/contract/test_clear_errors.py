@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.clock import ManualClock
-from autopilot.config.settings import Settings
+from autopilot.config.settings import ProviderSettings, Settings
 from autopilot.domain.errors import UserError
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service import doctor
@@ -29,7 +29,7 @@ def key_file(tmp_path: Path, key: str) -> Path:
 
 
 def test_an_unknown_market_names_those_that_there_are() -> None:
-    settings = Settings(providers={"vastia": {}})
+    settings = Settings(providers={"vastia": ProviderSettings()})
     with pytest.raises(UserError, match=r"'vastia'.*known markets:.*vastai") as raised:
         connect_markets(settings, ManualClock())
     assert "\n" not in str(raised.value)
@@ -38,7 +38,7 @@ def test_an_unknown_market_names_those_that_there_are() -> None:
 @pytest.mark.parametrize("on_paper", [False, True])
 @pytest.mark.parametrize("market", MARKETS)
 def test_a_missing_key_says_how_to_store_one(market: str, on_paper: bool, tmp_path: Path) -> None:
-    settings = Settings(state_dir=tmp_path, providers={market: {}})
+    settings = Settings(state_dir=tmp_path, providers={market: ProviderSettings()})
     with pytest.raises(UserError, match=r"no API key.*autopilot init"):
         connect_markets(settings.on_paper() if on_paper else settings, ManualClock())
 

@@ -16,7 +16,14 @@ import aiohttp
 import pytest
 
 from autopilot.clock import ScaledClock
-from autopilot.config.settings import Settings
+from autopilot.config.settings import (
+    ApiSettings,
+    LedgerSettings,
+    MarketClock,
+    PaperMarketSettings,
+    ProviderSettings,
+    Settings,
+)
 from autopilot.domain.errors import UserError
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.service.certificates import certify_rules
@@ -57,11 +64,11 @@ def settings_for(tmp_path: Path, base_url: str, speed: float = SPEED) -> Setting
     key_file.write_text("sandbox-key")
     return Settings(
         state_dir=tmp_path / "daemon",
-        api={"socket": tmp_path / "autopilot.sock"},
-        clock={"speed": speed},
-        paper={"set_up": timedelta(seconds=60)},
-        ledger={"settle_after": timedelta(seconds=60)},
-        providers={"vastai": {"base_url": base_url, "api_key_file": key_file}},
+        api=ApiSettings(socket=tmp_path / "autopilot.sock"),
+        clock=MarketClock(speed=speed),
+        paper=PaperMarketSettings(set_up=timedelta(seconds=60)),
+        ledger=LedgerSettings(settle_after=timedelta(seconds=60)),
+        providers={"vastai": ProviderSettings(base_url=base_url, api_key_file=key_file)},
     )
 
 

@@ -79,15 +79,17 @@ async def test_a_falling_floor_brings_an_outbid_instance_back(paper: PaperHarnes
     assert back.bid == paused.bid
 
 
-async def test_where_an_outbid_ends_a_rental_it_is_gone(paper: PaperHarness) -> None:
-    paper.real.capabilities = replace(paper.real.capabilities, pauses_when_outbid=False)
+async def test_where_an_outbid_ends_a_rental_it_is_gone(paper: PaperHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paper.real, "capabilities", replace(paper.real.capabilities, pauses_when_outbid=False))
     instance_id = await running(paper)
     await paper.market.control("floor", machine_id=int((await paper.provider.instances())[0].machine_id), price="3")
     assert await eventually(paper, lambda: absent(paper, instance_id))
 
 
-async def test_where_bids_are_for_good_a_change_is_refused(paper: PaperHarness) -> None:
-    paper.real.capabilities = replace(paper.real.capabilities, can_rebid=False)
+async def test_where_bids_are_for_good_a_change_is_refused(
+    paper: PaperHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paper.real, "capabilities", replace(paper.real.capabilities, can_rebid=False))
     instance_id = await running(paper)
     assert isinstance(await paper.provider.change_bid(instance_id, Decimal(1)), Refused)
 

@@ -54,7 +54,7 @@ ASKED = {f"{name}.{method}" for name, repository in REPOSITORIES.items() for met
 
 def test_every_method_of_the_port_is_there_and_has_a_case() -> None:
     for offered in (
-        SqlUnitOfWork(Statements(None)),  # type: ignore[arg-type]
+        SqlUnitOfWork(Statements(None)),  # type: ignore[arg-type]  # it is asked for its names alone
         MemoryUnitOfWork(Access(MemoryTables({}), is_read_only=True)),
     ):
         assert {name for name in ASKED if not callable(attrgetter(name)(offered))} == set()

@@ -275,12 +275,7 @@ class Spending:
         kept = dict(self.jobs), dict(self.past), dict(self.past_cost)
         self.is_at_a_limit = False
         reading = self._reading()
-        if reading.known:
-            self.known_at = self.now
-        for job in list(self.jobs.values()):
-            for lease in job.leases:
-                self._apply(job.id, *lease_events(lease, reading, (), self.now))
-        self._swept(reading)
+        self._read(reading)
         self._mail()
         today = self._accrued()
         calls = list(self._decide(reading, today))
@@ -301,13 +296,17 @@ class Spending:
                 self._change_bid(job_id, lease_id, bid, is_recorded=not dies)
         if not dies:
             self._destroys()
-        for job in list(self.jobs.values()):
-            for lease in job.leases:
-                if lease.is_over:
-                    self._bury(lease)
-            self.jobs[job.id] = replace(job, leases=tuple(lease for lease in job.leases if not lease.is_over))
+        self._bury_all()
         if dies:
             self._die()
+
+    def _read(self, reading: Reading) -> None:
+        if reading.known:
+            self.known_at = self.now
+        for job in list(self.jobs.values()):
+            for lease in job.leases:
+                self._apply(job.id, *lease_events(lease, reading, (), self.now))
+        self._swept(reading)
 
     def _is_killed(self) -> bool:
         return self._is(self.trouble.killed_at_a_limit if self.is_at_a_limit else self.trouble.killed)
@@ -320,6 +319,13 @@ class Spending:
     def _apply(self, job_id: str, *events: e.Event) -> None:
         for event in events:
             self.jobs[job_id] = evolve(self.jobs[job_id], event)
+
+    def _bury_all(self) -> None:
+        for job in list(self.jobs.values()):
+            for lease in job.leases:
+                if lease.is_over:
+                    self._bury(lease)
+            self.jobs[job.id] = replace(job, leases=tuple(lease for lease in job.leases if not lease.is_over))
 
     def _bury(self, lease: Lease) -> None:
         self.past[lease.id] = lease

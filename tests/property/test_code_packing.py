@@ -194,7 +194,7 @@ def test_a_stranger_s_index_is_read_or_refused_and_nothing_else(data: st.DataObj
     }
     assert parse_code_index(json.dumps(body).encode()).size == 2
     place: Any = body
-    path = data.draw(st.sampled_from(["v", "entries", "slices", "parts", "files"]))
+    path: Any = data.draw(st.sampled_from(["v", "entries", "slices", "parts", "files"]))
     while isinstance(place[path], list) and place[path] and data.draw(st.booleans()):
         place, path = place[path], data.draw(st.integers(0, len(place[path]) - 1))
     place[path] = data.draw(JSON)

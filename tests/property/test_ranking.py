@@ -19,7 +19,7 @@ from autopilot.policy.decide import decide
 from autopilot.policy.eligibility import Eligibility
 from autopilot.pricing.rule import ranking
 from autopilot.pricing.rule.candidates import Candidates
-from autopilot.pricing.rule.cost import price_candidates
+from autopilot.pricing.rule.cost import Pricing, price_candidates
 from autopilot.pricing.rule.ranking import rank
 from tests.builders import HOUR, START, D, a_checkpoint, a_job, a_lease, a_spec, an_offer, capabilities
 
@@ -147,13 +147,13 @@ def test_the_cheapest_is_found_without_pricing_all(monkeypatch: pytest.MonkeyPat
     offers = tuple(an_offer(f"m{number}", floor=D("0.2") + D(number) / 1000) for number in range(200))
     market = Market({"vastai": ProviderView(capabilities(), True, None)}, offers, START)
     priced = []
-    whole = ranking.Pricing.of
+    whole = Pricing.of
 
-    def count(self: ranking.Pricing, offer: Offer, kind: CapacityType) -> object:
+    def count(self: Pricing, offer: Offer, kind: CapacityType) -> object:
         priced.append(offer)
         return whole(self, offer, kind)
 
-    monkeypatch.setattr(ranking.Pricing, "of", count)
+    monkeypatch.setattr(Pricing, "of", count)
     best = rank(a_job(), market, lambda _: True, P).best(CapacityType.SPOT)
     assert best is not None
     assert best.offer.machine_id == "m0"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.errors import UserError
-from autopilot.service import identity
 from autopilot.service.identity import close_to_others, prepare_state_dir
 
 
@@ -34,7 +33,7 @@ def test_one_that_cannot_be_closed_is_refused(tmp_path: Path, monkeypatch: pytes
     def refuse(self: Path, mode: int) -> None:
         raise PermissionError(1, os.strerror(1))
 
-    monkeypatch.setattr(identity.Path, "chmod", refuse)
+    monkeypatch.setattr(Path, "chmod", refuse)
     with pytest.raises(UserError, match="other users can read") as refusal:
         prepare_state_dir(path)
     assert "chmod 700" in str(refusal.value.hint)

@@ -37,7 +37,7 @@ LONGEST = timedelta(days=3660)
 """Further back than any ledger reaches."""
 
 
-def backtest(
+def backtest(  # noqa: C901
     *files: JobFile,
     suite: Path | None = None,
     synthetic: Kind | None = None,

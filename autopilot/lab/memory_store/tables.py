@@ -204,7 +204,7 @@ class MemoryTables:
         if reading.at not in {each.at for each in known}:
             self.readings.put(reading.lease_id, (*known, reading))
 
-    def check_references(self) -> None:
+    def check_references(self) -> None:  # noqa: C901
         """Every row that was written names rows that exist. Raises ``ConstraintViolated``."""
         for lease in _list_written(self.leases):
             for job_id in (lease.job_id, *(use.job_id for use in lease.uses)):

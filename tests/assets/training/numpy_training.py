@@ -9,18 +9,21 @@ import time
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # beside a market, a daemon and a store on one test machine
 
 import numpy as np
+from numpy.typing import NDArray
 
 STEPS, STEP_S, WITNESS = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 SAVED = "ckpt/state.npz"
 
+Floats = NDArray[np.float64]
 
-def fresh():
+
+def fresh() -> tuple[int, Floats, Floats, np.random.Generator]:
     rng = np.random.default_rng(7)
     weights = rng.standard_normal((256, 128))
     return 0, weights, np.zeros_like(weights), rng
 
 
-def load():
+def load() -> tuple[int, Floats, Floats, np.random.Generator]:
     if not os.path.exists(SAVED):
         return fresh()
     with np.load(SAVED) as saved:
@@ -29,14 +32,14 @@ def load():
         return int(saved["step"]), saved["weights"], saved["momentum"], rng
 
 
-def save(step, weights, momentum, rng):
+def save(step: int, weights: Floats, momentum: Floats, rng: np.random.Generator) -> None:
     os.makedirs("ckpt", exist_ok=True)
     with open(SAVED + ".tmp", "wb") as file:
         np.savez(file, step=step, weights=weights, momentum=momentum, rng=json.dumps(rng.bit_generator.state))
     os.replace(SAVED + ".tmp", SAVED)
 
 
-def testify(*words):
+def testify(*words: object) -> None:
     with open(WITNESS, "a") as file:
         print(time.time(), os.getpid(), *words, file=file)
 

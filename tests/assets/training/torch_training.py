@@ -18,14 +18,14 @@ rng = torch.Generator().manual_seed(11)
 step = 0
 
 
-def save():
+def save() -> None:
     os.makedirs("ckpt", exist_ok=True)
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": rng.get_state(), "step": step}
     torch.save(state, SAVED + ".tmp")
     os.replace(SAVED + ".tmp", SAVED)
 
 
-def testify(*words):
+def testify(*words: object) -> None:
     with open(WITNESS, "a") as file:
         print(time.time(), os.getpid(), *words, file=file)
 

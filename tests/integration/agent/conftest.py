@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import TRAINER, World
 from aiohttp import web
 
 from autopilot.agent.artifact import agent_key, agent_source
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
+from tests.integration.agent.agent_world import TRAINER, World
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from agent_world import DAY, SPEED, World, eventually, verified
 
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
@@ -35,6 +34,7 @@ from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
+from tests.integration.agent.agent_world import DAY, SPEED, World, eventually, verified
 from tests.previous import Previous
 
 TICK_S = 15.0

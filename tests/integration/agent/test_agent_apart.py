@@ -7,12 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from agent_world import JOB, Host, World, eventually, verified
 
 from autopilot.agent.shipped.job_user import FIRST_UID, UIDS
 from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import JOB, Host, World, eventually, verified
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -88,9 +89,9 @@ async def test_the_command_is_another_user_and_sees_no_key(reachable: Path, worl
     ],
 )
 async def test_where_it_cannot_be_the_agent_says_so_and_the_job_runs(
-    reachable: Path, world: World, change: dict[str, object], why: str
+    reachable: Path, world: World, change: dict[str, Any], why: str
 ) -> None:
-    work = Work(**{"run": "id -u; echo done", **change})  # type: ignore[arg-type]
+    work = Work(**{"run": "id -u; echo done", **change})
     lease = await world.lease("a", work)
     host = on_that_disk(world.host(lease), reachable)
     if "workdir" in change:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agent_world import Lease, World, eventually, verified
 
 from autopilot.agent.pack import Packed, pack
 from autopilot.agent.shipped import chunks
@@ -15,6 +14,7 @@ from autopilot.code.select import Wanted, select
 from autopilot.domain.code import JobCode
 from autopilot.mailbox.keys import code_key
 from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import Lease, World, eventually, verified
 
 TRAIN = """\
 import pathlib, time

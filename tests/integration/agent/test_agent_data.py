@@ -6,7 +6,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from agent_world import JOB, Host, Lease, World, eventually
 from aiohttp import web
 
 from autopilot.agent.unpack import AgentUnpacker, unpack
@@ -17,6 +16,7 @@ from autopilot.mailbox.keys import verified_outputs_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import LeftRef
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest
+from tests.integration.agent.agent_world import JOB, Host, Lease, World, eventually
 
 
 async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world: World, tmp_path: Path) -> None:

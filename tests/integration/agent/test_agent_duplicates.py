@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from agent_world import INSTANCE, World, eventually
-
 from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import INSTANCE, World, eventually
 
 OTHER = "78"
 WORK = Work(run="echo ran > state; sleep 1000", checkpoint_path="state")

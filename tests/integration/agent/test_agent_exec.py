@@ -6,11 +6,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from agent_world import JOB, SPEED, Host, Lease, World, eventually
-
 from autopilot.mailbox.exec_answers import MAX_ANSWER_BYTES, ExecAnswer, parse_exec_answer
 from autopilot.mailbox.keys import exec_key
 from autopilot.mailbox.order_shapes import ExecOrder, Work
+from tests.integration.agent.agent_world import JOB, SPEED, Host, Lease, World, eventually
 
 WORK = Work(run='echo "$AUTOPILOT_PROGRESS_FILE" > told; echo run; sleep 1000', env={"WHO": "job"})
 WHERE = "pwd; echo $WHO; id -u; echo progress=$AUTOPILOT_PROGRESS_FILE"
@@ -52,7 +51,9 @@ async def test_a_command_runs_where_and_as_whom_the_job_runs(world: World) -> No
     await ask(lease, "echo again", "c2")
     assert (await answered(lease, "c2")).output == b"again\n"
     assert "again" not in lease.log() + host.console.read_text()
-    assert (await lease.heartbeat() or 0).state == "running"
+    beat = await lease.heartbeat()
+    assert beat is not None
+    assert beat.state == "running"
 
 
 async def test_after_a_restart_a_command_that_was_answered_does_not_run_again(world: World) -> None:

@@ -15,17 +15,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_world import JOB, Lease, World, eventually, processes_beneath, unchecked, verified
 
 from autopilot import checkpoint
 from autopilot.agent import shipped
 from autopilot.agent.unpack import AgentUnpacker, unpack
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import manifest_key, orders_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest
+from tests.integration.agent.agent_world import JOB, Lease, World, eventually, processes_beneath, unchecked, verified
 
 PRECIOUS = Work(run="cat state; echo more >> state; sleep 1000", checkpoint_path="state")
 MORTAL = Path(__file__).with_name("mortal_keeper.py")
@@ -142,7 +143,7 @@ def write_orders(store: LocalBlobStore, n: int, restore: CheckpointRef | None, p
         checkpoint_interval_s=600,
         work=Work("train", checkpoint_path="ckpt"),
         restore=restore,
-        heartbeat=Heartbeat(1, 1, 1, 1, "restoring", next_checkpoint=n),
+        heartbeat=Heartbeat(1, 1, 1, 1, AgentState.RESTORING, next_checkpoint=n),
     )
     path.write_bytes(built.to_json())
 

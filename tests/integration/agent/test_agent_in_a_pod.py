@@ -16,7 +16,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from agent_world import DAY, JOB, SPEED, Lease, World, eventually, processes_beneath
 
 from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
@@ -30,6 +29,7 @@ from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.providers.runpod import plugin
+from tests.integration.agent.agent_world import DAY, JOB, SPEED, Lease, World, eventually, processes_beneath
 
 QUERY = OfferQuery((("RTX 3090", 1),), Decimal(0), Decimal(20), verified_only=True, datacenter_only=False)
 BID = Decimal("0.25")

@@ -8,13 +8,13 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import part_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.report_shapes import Manifest, Part
+from tests.integration.agent.agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
 
 STEPS = 1500
 

@@ -6,11 +6,10 @@ import dataclasses
 import json
 from pathlib import Path
 
-from agent_world import DAY, Lease, World, eventually
-
 from autopilot.agent.shipped.workplace import Workplace
 from autopilot.mailbox.keys import manifest_key
 from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import DAY, Lease, World, eventually
 
 RUN = """ls -A | sort | tr '\\n' ' ' >> "$AUTOPILOT_ROOT/witness"; echo >> "$AUTOPILOT_ROOT/witness"
 test -e state && echo "goes on from $(cat state)"; echo "says $AUTOPILOT_TASK"

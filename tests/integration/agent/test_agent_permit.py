@@ -8,19 +8,20 @@ import subprocess
 import sys
 
 import pytest
-from agent_world import DAY, JOB, World, eventually
 
 from autopilot.agent.artifact import agent_key
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import DAY, JOB, World, eventually
 
+Call = tuple[str, str, str, dict[str, str]]
 WORK = Work(
     run="echo precious > state; trap 'echo told >> state; exit 0' TERM; sleep 1000 & wait", checkpoint_path="state"
 )
-DESTROY = ("DELETE", "/api/v0/instances/77/", "Bearer instance-key", {})
-STOP = ("PUT", "/api/v0/instances/77/", "Bearer instance-key", {"state": "stopped"})
+DESTROY: Call = ("DELETE", "/api/v0/instances/77/", "Bearer instance-key", {})
+STOP: Call = ("PUT", "/api/v0/instances/77/", "Bearer instance-key", {"state": "stopped"})
 
 
 async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: World) -> None:

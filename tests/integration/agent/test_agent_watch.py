@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from agent_world import Host, World, eventually, verified
 
 from autopilot.agent.shipped.room import run_id
 from autopilot.domain.job import JobStatus
@@ -17,6 +16,7 @@ from autopilot.engine.mailbox import Mail, mail_events
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.report_shapes import Heartbeat
 from tests.builders import START, a_job, a_lease
+from tests.integration.agent.agent_world import Host, World, eventually, verified
 
 
 def with_gpus(host: Host, *percent: int) -> Path:

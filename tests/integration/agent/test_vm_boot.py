@@ -6,14 +6,15 @@ import base64
 import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from agent_world import SPEED, World, training
-from vm_world import KEY, WITHIN_S, Vm, a_vm
 
 from autopilot.host.artifact import host_key, host_source
 from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.vm.machines import VirtualMachines
+from tests.integration.agent.agent_world import SPEED, World, training
+from tests.integration.agent.vm_world import KEY, WITHIN_S, Vm, a_vm
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +110,7 @@ async def test_a_registry_that_refuses_is_reported_and_the_machine_goes(
 async def test_what_fails_is_reported_and_the_machine_goes(
     world: World,
     machines: VirtualMachines,
-    faults: dict[str, str],
+    faults: dict[str, Any],
     terms: dict[str, int],
     fault: str,
     words: str,
@@ -123,7 +124,7 @@ async def test_what_fails_is_reported_and_the_machine_goes(
 
 
 @pytest.mark.parametrize("faults", [{"docker": "absent"}, {"docker": "inactive"}, {"pull": "unavailable"}])
-async def test_what_is_missing_is_mended(world: World, machines: VirtualMachines, faults: dict[str, str]) -> None:
+async def test_what_is_missing_is_mended(world: World, machines: VirtualMachines, faults: dict[str, Any]) -> None:
     vm = await a_vm(world, machines, training(2_000_000), speed=SPEED)
     vm.boot(**faults)
     await at_work(vm)

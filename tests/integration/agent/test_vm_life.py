@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from agent_world import JOB, SPEED, World, eventually, training, verified
-from vm_world import KEY, WITHIN_S, Vm, a_vm
 
 from autopilot.host.artifact import host_key, host_source
 from autopilot.lab.sandbox.vm.machines import VirtualMachines
 from autopilot.mailbox.report_shapes import Heartbeat
+from tests.integration.agent.agent_world import JOB, SPEED, World, eventually, training, verified
+from tests.integration.agent.vm_world import KEY, WITHIN_S, Vm, a_vm
 
 pytestmark = pytest.mark.slow
 
@@ -30,9 +30,9 @@ async def machines(tmp_path: Path, world: World) -> AsyncIterator[VirtualMachine
         await made.close()
 
 
-async def beat(vm: Vm, what: str, wanted: object) -> Heartbeat:
+async def beat(vm: Vm, what: str, wanted: Callable[[Heartbeat], bool]) -> Heartbeat:
     try:
-        return await vm.lease.until(what, wanted, WITHIN_S)  # type: ignore[arg-type]
+        return await vm.lease.until(what, wanted, WITHIN_S)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{vm.console()}\n{vm.agent_console()}") from None
 

@@ -11,8 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from agent_world import JOB, TRAINER, Lease, World, eventually
-
 from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
 from autopilot.host.artifact import host_key, host_sha256
@@ -26,6 +24,7 @@ from autopilot.mailbox.order_shapes import HostPlan, Work
 from autopilot.mailbox.reading import parse_host_report
 from autopilot.mailbox.report_shapes import HostReport
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
+from tests.integration.agent.agent_world import JOB, TRAINER, Lease, World, eventually
 
 KEY = "vm-1"
 DAY = timedelta(days=1)

@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_agents import ORDERS
-from engine_world import World
-from nebius_world import connect as connect_nebius
 
 from autopilot.api.certify import CertifyService
 from autopilot.api.render import plain
@@ -41,6 +38,9 @@ from autopilot.mailbox.wire import SSH_PORT
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin
+from tests.integration.engine.engine_agents import ORDERS
+from tests.integration.engine.engine_world import World
+from tests.integration.engine.nebius_world import connect as connect_nebius
 
 VERSION = "9.9"
 TICK_S = 30.0
@@ -75,7 +75,7 @@ class Machines:
         for instance in self._world.market.live():
             told = ORDERS.search(instance.order.onstart or "")
             if instance.container is Container.RUNNING and told is not None:
-                machine = self._machines.setdefault(str(instance.id), Machine(**told.groupdict()))
+                machine = self._machines.setdefault(str(instance.id), Machine(told["job_id"], told["lease_id"]))
                 await self._act(machine, instance.boots, self._world.sandbox.environment(instance), now)
 
     def _lose_disks(self) -> None:
@@ -134,7 +134,7 @@ class Pods(Machines):
             encoded = re.search(r"echo (\S+) ", pod.order.args)
             told = ORDERS.search(base64.b64decode(encoded[1]).decode()) if encoded else None
             if pod.container is PodContainer.RUNNING and told is not None:
-                machine = self._machines.setdefault(pod.id, Machine(**told.groupdict()))
+                machine = self._machines.setdefault(pod.id, Machine(told["job_id"], told["lease_id"]))
                 await self._act(machine, pod.boots, self._world.sandbox.pod_environment(pod), now)
 
     def _read_journal(self) -> None:
@@ -263,7 +263,7 @@ class MithrilMachines(Machines):
         for bid in market.bids.values():
             told = ORDERS.search(bid.order.startup_script)
             if bid.machine is not None and bid.machine.status in BILLED and told is not None:
-                machine = self._machines.setdefault(bid.id, Machine(**told.groupdict()))
+                machine = self._machines.setdefault(bid.id, Machine(told["job_id"], told["lease_id"]))
                 await self._act(machine, bid.boots, {}, now)
 
     def _identity(self, env: dict[str, str]) -> tuple[str, str]:
@@ -308,7 +308,7 @@ class NebiusMachines(Machines):
         for vm in list(market.vms.values()):
             told = ORDERS.search(vm.order.user_data)
             if vm.state is VmState.RUNNING and not vm.is_gone and told is not None:
-                machine = self._machines.setdefault(vm.id, Machine(**told.groupdict()))
+                machine = self._machines.setdefault(vm.id, Machine(told["job_id"], told["lease_id"]))
                 await self._act(machine, vm.boots, {"VM": vm.id}, now)
 
     def _identity(self, env: dict[str, str]) -> tuple[str, str]:

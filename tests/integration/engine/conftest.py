@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
+
+from tests.integration.engine.engine_world import World, a_world
 
 
 @pytest.fixture

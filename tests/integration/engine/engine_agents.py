@@ -61,7 +61,7 @@ class Agent:
             return
         orders = json.loads(data)
         if boot != self.boot:  # whatever ran was killed with the machine; its disk is still there
-            self.boot, self.seq, self.state, self.saved, self.step = boot, 0, "waiting", False, self.saved_step
+            self.boot, self.seq, self.state, self.saved, self.step = boot, 0, AgentState.WAITING, False, self.saved_step
         if orders["job"] != self.job_id and agents.can_take_next:
             assert self.state == "finished", "a task is handed over after its end"
             self.job_id, self.state, self.saved = orders["job"], AgentState.WAITING, False
@@ -84,26 +84,26 @@ class Agent:
             self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
         if role == "run" and self.state == "waiting":
             self.step = max(self.saved_step, await self._restored_step(orders))
-            self.run_epoch, self.state, self.saved_at = orders["run_epoch"], "running", now
+            self.run_epoch, self.state, self.saved_at = orders["run_epoch"], AgentState.RUNNING, now
         elif (
             role == "run" and self.state == "finished" and agents.can_run_again and self.run_epoch < orders["run_epoch"]
         ):
             # Its files are those of the end: the command begins with the last half of the work.
             self.step = total_steps // 2
-            self.run_epoch, self.state, self.saved_at = orders["run_epoch"], "running", now
+            self.run_epoch, self.state, self.saved_at = orders["run_epoch"], AgentState.RUNNING, now
         elif role == "save_and_stop" and not self.saved:
             if self.is_at_work:
                 await self._checkpoint(now)
-            self.state, self.saved = "waiting", True
+            self.state, self.saved = AgentState.WAITING, True
         elif role == "leave":
-            self.state = "left"
+            self.state = AgentState.LEFT
         if not self.is_at_work:
             return
         if self.step >= total_steps:
             await self._checkpoint(now)
             record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch, self.lease_id))
             await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
-            self.state = "finished"
+            self.state = AgentState.FINISHED
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
             await self._checkpoint(now)
 
@@ -191,7 +191,7 @@ class Agents:
             if instance.container is not Container.RUNNING or told is None or told["lease_id"] in self.deaf:
                 continue
             agent = self._by_instance.setdefault(
-                instance.id, Agent(self._store, **told.groupdict(), home_id=told["job_id"])
+                instance.id, Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"])
             )
             await agent.act(instance.boots, self, now)
         self._check_one_at_work()

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession
-from engine_agents import Agents
-from in_process import connect_in_process
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
@@ -50,6 +48,8 @@ from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
+from tests.integration.engine.engine_agents import Agents
+from tests.integration.engine.in_process import connect_in_process
 
 D = Decimal
 INSTALL_ID = "install2"

@@ -7,9 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from engine_agents import ORDERS, Agent, Agents
-from engine_world import OURS, World
-
 from autopilot.domain.lease import Lease
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.mithril.bids import BILLED, Bid
@@ -17,6 +14,8 @@ from autopilot.lab.sandbox.mithril.market import MithrilMarket
 from autopilot.lab.sandbox.units import NANO
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin
+from tests.integration.engine.engine_agents import ORDERS, Agent, Agents
+from tests.integration.engine.engine_world import OURS, World
 
 JOB = """
 name = "train"
@@ -54,7 +53,9 @@ class MithrilAgents(Agents):
                 continue
             if told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_bid.setdefault(bid.id, Agent(self._store, **told.groupdict(), home_id=told["job_id"]))
+            agent = self._by_bid.setdefault(
+                bid.id, Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"])
+            )
             await agent.act(bid.boots, self, now)
 
 

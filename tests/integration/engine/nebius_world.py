@@ -7,9 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from engine_agents import ORDERS, Agent, Agents
-from engine_world import World
-
 from autopilot.domain.lease import Lease
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
@@ -18,6 +15,8 @@ from autopilot.lab.sandbox.nebius.vms import BILLED, Vm
 from autopilot.lab.sandbox.units import NANO
 from autopilot.ports.provider import Provider
 from autopilot.providers.nebius import plugin
+from tests.integration.engine.engine_agents import ORDERS, Agent, Agents
+from tests.integration.engine.engine_world import World
 
 JOB = """
 name = "train"
@@ -54,7 +53,9 @@ class NebiusAgents(Agents):
             told = ORDERS.search(vm.order.user_data)
             if vm.state not in BILLED or vm.is_gone or told is None or told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_vm.setdefault(vm.id, Agent(self._store, **told.groupdict(), home_id=told["job_id"]))
+            agent = self._by_vm.setdefault(
+                vm.id, Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"])
+            )
             await agent.act(vm.boots, self, now)
 
 

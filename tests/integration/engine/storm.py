@@ -12,8 +12,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from engine_world import LIMITS, D, World
-
 from autopilot.clock import ManualClock
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
@@ -26,6 +24,7 @@ from autopilot.lab.sandbox.market.journal import JournalEntry
 from autopilot.lab.sandbox.market.machines import HostState, Machine, MachineSpec
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.units import NANO
+from tests.integration.engine.engine_world import LIMITS, D, World
 
 START = ManualClock().now()
 TICK_S = 45.0

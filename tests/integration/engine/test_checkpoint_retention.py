@@ -6,7 +6,6 @@ import asyncio
 import re
 
 import pytest
-from engine_world import World
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.domain.errors import UserError
@@ -18,6 +17,7 @@ from autopilot.mailbox.keys import manifest_key, part_key
 from autopilot.mailbox.report_shapes import Manifest
 from tests.builders import a_checkpoint
 from tests.checkpoint_data import a_part, an_index
+from tests.integration.engine.engine_world import World
 from tests.leases import change_lease
 from tests.store_records import a_job, a_lease
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_world import JOB, World, a_world
-from interrupted_store import InterruptedStore, Killed, Moment
-from test_engine_kills import Wrapper
 
 from autopilot.api.submissions import Sent
 from autopilot.domain.errors import UserError
@@ -20,6 +17,9 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.mailbox.keys import orders_key, verified_outputs_key
 from autopilot.mailbox.report_shapes import Manifest, Part
+from tests.integration.engine.engine_world import JOB, World, a_world
+from tests.integration.engine.interrupted_store import InterruptedStore, Killed, Moment
+from tests.integration.engine.test_engine_kills import Wrapper
 
 
 def named(name: str, *lines: str) -> str:
@@ -44,8 +44,9 @@ def taking(left_at: str) -> str:
 async def submit(world: World, *texts: str, **more: Any) -> dict[str, str]:
     """Ids by name."""
     sent = [Sent(text, f"{number}.toml") for number, text in enumerate(texts)]
-    made = await world.jobs.submissions.submit(sent, list, **{"dry_run": False, "owner": 1000} | more)  # type: ignore[arg-type]
-    return {each["job"]["name"]: each["job"]["id"] for each in made}
+    asked: dict[str, Any] = {"dry_run": False, "owner": 1000} | more
+    told = await world.jobs.submissions.submit(sent, lambda each: {"all": each}, **asked)
+    return {each["job"]["name"]: each["job"]["id"] for each in told["all"]}
 
 
 async def find(world: World, job_id: str) -> Job:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import itemgetter
+from typing import Any
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.api.submissions import Sent
 from autopilot.domain.instance import CostKind
@@ -17,6 +17,7 @@ from autopilot.domain.ledger import EntryType
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Scope, Token
 from autopilot.engine.accrue import entry
+from tests.integration.engine.engine_world import JOB, D, World
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
 SECOND = LONG_JOB.replace('name = "train"', 'name = "second"')
@@ -149,7 +150,8 @@ async def test_the_allowance_of_a_token_that_has_ended_renews_no_more(world: Wor
 async def test_nothing_begins_under_a_token_that_has_ended(world: World, how: str) -> None:
     await world.tick()
     token = await a_token(world, None)
-    await keep(world, replace(token, **{how: world.clock.now()}))
+    ended: Any = {how: world.clock.now()}
+    await keep(world, replace(token, **ended))
     job_id = await submit(world, token)
     job = await until_parked(world, job_id)
     assert (job.status, job.reason, world.creates()) == (JobStatus.PARKED, Reason.OVER_ALLOWANCE, 0)

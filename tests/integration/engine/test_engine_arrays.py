@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_world import JOB, LIMITS, World, a_world
-from interrupted_store import Killed, Moment
-from test_engine_kills import Wrapper
 
 from autopilot.api.budget import budget as read_budget
 from autopilot.api.models.jobs import ListQuery
@@ -23,6 +21,9 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from tests.integration.engine.engine_world import JOB, LIMITS, World, a_world
+from tests.integration.engine.interrupted_store import Killed, Moment
+from tests.integration.engine.test_engine_kills import Wrapper
 
 D = Decimal
 WIDE = replace(LIMITS, launches_per_hour=1000)
@@ -35,7 +36,7 @@ def an_array(*lines: str, total: str = "$9", more: str = "") -> str:
 
 async def submit(world: World, toml: str, *, table: str | None = None, **more: Any) -> Any:
     asked = {"dry_run": False, "owner": 1000} | more
-    (made,) = await world.jobs.submissions.submit([Sent(toml, "a.toml", table=table)], list, **asked)  # type: ignore[arg-type]
+    made: Any = await world.jobs.submissions.submit([Sent(toml, "a.toml", table=table)], itemgetter(0), **asked)
     world.job_id = made["job"] and made["job"]["id"]
     return made
 
@@ -140,7 +141,7 @@ async def test_too_many_failures_end_it_and_retry_begins_them_anew(world: World)
     job = await until_ended(world, JobStatus.FAILED)
     assert job.reason is Reason.TOO_MANY_FAILURES
     counted = Counter((await stands(world)).values())
-    assert counted["failed"] >= 2
+    assert counted[JobStatus.FAILED] >= 2
     assert len(await tasks_of(world)) < 6, "nothing new began"
     world.agents.exit_code = 0
     answer = await world.jobs.tasks.retry(world.job_id, failed=True)
@@ -257,17 +258,18 @@ async def test_after_an_array_waits_for_the_end_of_all(world: World) -> None:
     asked: Any = {"dry_run": False, "owner": 1000}
     then = JOB.replace('name = "train"', 'name = "then"\nafter = ["train"]', 1)
     sent = [Sent(an_array("count = 3", "parallel = 2"), "a.toml"), Sent(then, "b.toml")]
-    first, second = await world.jobs.submissions.submit(sent, list, **asked)  # type: ignore[arg-type, misc]
-    world.job_id = first["job"]["id"]  # type: ignore[index]
+    told = await world.jobs.submissions.submit(sent, lambda each: {"all": each}, **asked)
+    first, second = told["all"]
+    world.job_id = first["job"]["id"]
     while not (await world.job()).status.is_final:
         async with world.store.snapshot() as uow:
-            other = await uow.jobs.find(second["job"]["id"])  # type: ignore[index]
+            other = await uow.jobs.find(second["job"]["id"])
         assert other is not None
         assert other.waits_for_jobs
         await world.tick()
     await world.tick(2)
     async with world.store.snapshot() as uow:
-        other = await uow.jobs.find(second["job"]["id"])  # type: ignore[index]
+        other = await uow.jobs.find(second["job"]["id"])
     assert other is not None
     assert other.launches == 1
 

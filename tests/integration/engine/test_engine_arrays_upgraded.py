@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
-from test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.store.schema import REVISION
+from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
 
 BEFORE = "0025"
 """The last revision under which each task had a machine of its own."""

@@ -8,8 +8,6 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from engine_world import JOB, D, World
-
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import Offer
@@ -19,6 +17,7 @@ from autopilot.engine.history import observation
 from autopilot.lab.backtest.replay import replay
 from autopilot.pricing.rule.bidding import first_bid
 from autopilot.service.recording import FileRecorder
+from tests.integration.engine.engine_world import JOB, D, World
 
 DUE = JOB.replace('estimate = "10m"', 'estimate = "2h"\n[deadline]\nwithin = "3h"')
 LONG_AGO = timedelta(days=5)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Any
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
+from tests.integration.engine.engine_world import JOB, D, World
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
 
@@ -72,7 +73,7 @@ async def test_a_parked_job_says_what_is_held_back_for_what_and_which_budget_wou
     await until_parked(world)
     async with world.store.snapshot() as uow:
         (parked,) = [event for event in await uow.events.list_after() if event.name == "job.parked"]
-    fields = dict(parked.fields)
+    fields: dict[str, Any] = dict(parked.fields)
     held = {key: amount for key, amount in fields.items() if key.startswith("held_for_")}
     assert held.keys() == {"held_for_safe_stop", "held_for_disk", "held_for_traffic"}
     assert fields["budget"] == fields["spent"] + sum(held.values()) + fields["left"] == D("0.50")

@@ -8,8 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certify_world import VERSION, CertifyWorld, note_row, verdicts, with_one_fast
-from engine_world import JOB, D, a_world
 
 from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import Certificate, ClaimVerdict
@@ -18,6 +16,8 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Role
 from autopilot.engine.certification import end_certificate
 from autopilot.lab.sandbox.market.metering import GPU
+from tests.integration.engine.certify_world import VERSION, CertifyWorld, note_row, verdicts, with_one_fast
+from tests.integration.engine.engine_world import JOB, D, a_world
 
 SETTLED = tuple(claim.id for claim in claims_of("vastai") if claim.step is not None)
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from certify_world import NebiusCertifyWorld, note_row, verdicts, with_one_fast
-from engine_world import D, a_world
 
 from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import ClaimVerdict
+from tests.integration.engine.certify_world import NebiusCertifyWorld, note_row, verdicts, with_one_fast
+from tests.integration.engine.engine_world import D, a_world
 
 SETTLED = tuple(claim.id for claim in claims_of("nebius") if claim.step is not None)
 BUDGET = "3.00"

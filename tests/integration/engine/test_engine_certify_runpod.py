@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from certify_world import RunpodCertifyWorld, note_row, verdicts, with_one_fast
-from engine_world import D, a_world
 
 from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import ClaimVerdict
 from autopilot.lab.sandbox.runpod.exchange import Mode
+from tests.integration.engine.certify_world import RunpodCertifyWorld, note_row, verdicts, with_one_fast
+from tests.integration.engine.engine_world import D, a_world
 
 SETTLED = tuple(claim.id for claim in claims_of("runpod") if claim.step is not None)
 ON_SPOT = {"spot-is-rented", "losing-bid-refused", "graphql-limits", "probe-is-a-request", "login-made-through-rest"}

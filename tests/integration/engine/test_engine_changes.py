@@ -5,13 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.api.plan import OverBudget
 from autopilot.api.prospects import Unlikely
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
+from tests.integration.engine.engine_world import JOB, D, World
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
 

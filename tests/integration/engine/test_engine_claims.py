@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, counted_bytes
@@ -14,6 +13,7 @@ from autopilot.engine.claims import SMALL_MESSAGES_BYTES
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, part_key
 from autopilot.mailbox.report_shapes import ExitRecord, Manifest
 from tests.checkpoint_data import a_part, an_index
+from tests.integration.engine.engine_world import JOB, D, World
 
 DATA = an_index("a model")
 
@@ -179,7 +179,7 @@ async def test_jobs_that_a_claim_parked_go_on_once_the_bill_takes_it_back(world:
 async def test_a_bill_counts_everywhere_at_once(world: World) -> None:
     """No agent said a word of it: the market's first line is enough, long before the bill is complete."""
     silent, _ = await both_running(world, LONG_JOB, OTHER_JOB)
-    world.market.transfer(world.instance(silent).id, down_gb=0, up_gb=30_000)
+    world.market.transfer(world.instance(silent).id, down_gb=D(0), up_gb=D(30_000))
     await world.jobs.cancel("train")
     for _ in range(8):
         await world.tick()

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from engine_world import QuickClock, World, a_world
 
 from autopilot.clock import SystemClock
+from tests.integration.engine.engine_world import QuickClock, World, a_world
 
 
 class Astray(QuickClock):

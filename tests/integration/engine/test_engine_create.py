@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.engine.reconcile import SETTLE
+from tests.integration.engine.engine_world import JOB, D, World
 
 
 @pytest.mark.parametrize("kind", ["effect_then_500", "effect_then_reset", "html", "empty", "bad_json"])

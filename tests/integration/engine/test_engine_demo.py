@@ -12,11 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from engine_agents import Agents
-from engine_world import D, World, a_world
-from mithril_world import MithrilAgents
-from nebius_world import NebiusAgents
-from nebius_world import connect as connect_nebius
 
 from autopilot.config.paths import packaged_config
 from autopilot.lab.demo.all_markets import ALL_MARKETS
@@ -25,6 +20,11 @@ from autopilot.lab.demo.theatre import KEYS, Theatre
 from autopilot.lab.demo.two_markets import TWO_MARKETS
 from autopilot.ports.provider import Provider
 from autopilot.providers import registry
+from tests.integration.engine.engine_agents import Agents
+from tests.integration.engine.engine_world import D, World, a_world
+from tests.integration.engine.mithril_world import MithrilAgents
+from tests.integration.engine.nebius_world import NebiusAgents
+from tests.integration.engine.nebius_world import connect as connect_nebius
 
 MOST_TICKS = 240
 """An hour of market time: the acts take half of it."""

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from engine_world import JOB, World
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
@@ -17,6 +16,7 @@ from autopilot.domain.lease import Lease
 from autopilot.engine.execs import ExecBusy, NoAnswer
 from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import orders_key
+from tests.integration.engine.engine_world import JOB, World
 
 ME = os.getuid()
 SAID = ExecAnswer(3, b"GPU 0: busy\xff\n", True, "exited")

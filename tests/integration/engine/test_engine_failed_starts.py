@@ -7,12 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.ports.provider import Provider
 from autopilot.providers.runpod import plugin
+from tests.integration.engine.engine_world import World, a_world
 
 
 class RunpodWorld(World):

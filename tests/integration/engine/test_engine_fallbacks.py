@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine_world import INSTALL_ID, D, World, a_world
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.policy.scene import Scene
+from tests.integration.engine.engine_world import INSTALL_ID, D, World, a_world
 
 
 async def released(world: World) -> Contract:

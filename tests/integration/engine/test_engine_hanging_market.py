@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
-from engine_world import World
 
 from autopilot.engine import observe
+from tests.integration.engine.engine_world import World, a_world
+
+FOR_EVER_S = 900.0
+"""Longer than any test may take: whoever waits for the market's answer fails."""
+
+
+class WorldOverHttp(World):
+    over_http = True
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path, kind=WorldOverHttp) as made:
+        made.timeout_s = FOR_EVER_S
+        await made.restart()
+        await made.tick()
+        yield made
 
 
 async def test_a_market_that_does_not_answer_is_unknown_and_does_not_hold_the_tick(
@@ -16,10 +33,8 @@ async def test_a_market_that_does_not_answer_is_unknown_and_does_not_hold_the_ti
     world.agents.total_steps = 100_000
     lease = await world.running()
     monkeypatch.setattr(observe, "READ_WAIT_REAL_S", 0.3)
-    await world.fault("list", "effect_then_timeout", times=None, hang_s=1.5)
-    began = time.monotonic()
+    await world.fault("list", "effect_then_timeout", times=None, hang_s=FOR_EVER_S)
     await world.tick()
-    assert time.monotonic() - began < 3
     (watch,) = world.engine.watches.values()
     assert not watch.last.known
     assert "0.3 s" in watch.last.reason

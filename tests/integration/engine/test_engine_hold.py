@@ -8,7 +8,6 @@ import os
 from datetime import timedelta
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.api.models.jobs import ListQuery
 from autopilot.domain.errors import UserError
@@ -17,6 +16,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
 from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import orders_key
+from tests.integration.engine.engine_world import JOB, D, World
 
 HELD = JOB + '[retry]\nmax_attempts = 1\n[debug]\nhold = "30m"\n'
 MINUTES_30 = timedelta(minutes=30)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
-from interrupted_store import InterruptedStore, Killed, Moment
-from test_engine_migration import moving
 
 from autopilot.domain.job import JobStatus
 from autopilot.mailbox.keys import exit_key, orders_key
 from autopilot.ports.store import Store, StoreUnavailable
+from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.interrupted_store import InterruptedStore, Killed, Moment
+from tests.integration.engine.test_engine_migration import moving
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.lab.sandbox.market.machines import HostState, Machine
+from tests.integration.engine.engine_world import JOB, D, World
 
 SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'
 
@@ -109,7 +109,7 @@ async def test_why_shows_the_lost_bid(world: World) -> None:
     notes = [dict(note.numbers) for decision in decisions for note in decision.notes if note.topic == "lost_bid"]
     assert notes
     assert {note["machine_id"] for note in notes} == {str(machine.spec.machine_id)}
-    assert min(note["bid"] for note in notes) == D("0.126")  # type: ignore[type-var]
+    assert min(D(str(note["bid"])) for note in notes) == D("0.126")
 
 
 async def test_a_host_that_is_full_and_stays_listed_is_asked_less_and_less_often(world: World) -> None:

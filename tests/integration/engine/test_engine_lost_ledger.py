@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_world import World, a_world
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
@@ -16,6 +15,7 @@ from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.ports.store import CommitUnknown, StoreUnavailable
 from autopilot.service.leadership import FencedProvider
+from tests.integration.engine.engine_world import World, a_world
 from tests.pg import PostgresServer
 from tests.pg_wire import Cut, wire
 
@@ -49,7 +49,7 @@ async def test_no_create_is_sent_when_nobody_knows_whether_the_intent_was_commit
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 async def test_a_create_whose_outcome_may_not_be_recorded_is_made_only_once(
-    postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, cut: Cut
+    postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: Cut
 ) -> None:
     async with wire(postgres_server.socket_dir) as way, a_world(tmp_path, ledger_url=way.url(postgres_url)) as world:
         await world.tick()
@@ -60,9 +60,9 @@ async def test_a_create_whose_outcome_may_not_be_recorded_is_made_only_once(
             way.cut_at_next_commit = cut
             create(spec, lease)
 
-        world.engine.calls.create = cut_the_next_commit_and_create  # type: ignore[method-assign]
-        await world.tick()
-        world.engine.calls.create = create  # type: ignore[method-assign]
+        with monkeypatch.context() as patch:
+            patch.setattr(world.engine.calls, "create", cut_the_next_commit_and_create)
+            await world.tick()
         assert (way.cuts, world.creates()) == (1, 1)
         await world.until_over()
         assert world.creates() == 1

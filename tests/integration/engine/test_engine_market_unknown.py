@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
+from tests.integration.engine.engine_world import World, a_world
 
 UNREADABLE = ["http_503", "bad_json", "success_false", "truncated_page", "http_429"]
 

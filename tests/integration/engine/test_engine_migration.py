@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from engine_world import D, World
 
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.reasons import Reason
 from autopilot.lab.sandbox.market.machines import HostState
+from tests.integration.engine.engine_world import D, World
 
 LONG_JOB = """
 name = "train"

@@ -7,12 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from engine_world import a_world
-from mithril_world import JOB, MithrilWorld
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.lab.sandbox.mithril.bids import BidStatus
+from tests.integration.engine.engine_world import a_world
+from tests.integration.engine.mithril_world import JOB, MithrilWorld
 
 D = Decimal
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from engine_world import a_world
-from nebius_world import JOB, NebiusWorld
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
+from tests.integration.engine.engine_world import a_world
+from tests.integration.engine.nebius_world import JOB, NebiusWorld
 
 D = Decimal
 

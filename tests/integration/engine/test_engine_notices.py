@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from engine_world import JOB, OURS, TICK_S, D, World, a_world
 
 from autopilot.domain.job import JobStatus
 from autopilot.engine.conditions import AGAIN_AFTER
@@ -15,6 +14,7 @@ from autopilot.ids import UlidIds
 from autopilot.notices.kinds import NAMES
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import PendingNotice, Store
+from tests.integration.engine.engine_world import JOB, OURS, TICK_S, D, World, a_world
 
 ALL = {"ops": Subscription(frozenset(NAMES)), "team": Subscription(is_default=False)}
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')

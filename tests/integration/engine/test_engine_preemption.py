@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from engine_world import D, World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.lab.sandbox.market.machines import HostState
+from tests.integration.engine.engine_world import D, World
 
 
 async def test_outbid_is_answered_by_a_re_bid_and_the_machine_resumes(world: World) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from engine_world import World
 
 from autopilot.domain.instance import Instance
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.lab.memory_store.jobs import MemoryJobs
+from tests.integration.engine.engine_world import World
 
 
 async def test_a_quiet_tick_reads_open_jobs_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

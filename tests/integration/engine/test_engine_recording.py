@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine_world import JOB, World
-
 from autopilot.lab.backtest.replay import replay
 from autopilot.service.recording import FileRecorder
+from tests.integration.engine.engine_world import JOB, World
 
 WITH_DEADLINE = JOB.replace('estimate = "10m"', 'estimate = "10m"\n[deadline]\nwithin = "1h"')
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from engine_world import INSTALL_ID, D, World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
@@ -14,6 +13,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.observe import Reading
 from autopilot.lab.sandbox.market.machines import HostState
+from tests.integration.engine.engine_world import INSTALL_ID, D, World
 
 
 async def test_a_destroy_that_does_nothing_is_asked_for_again_until_it_takes(world: World) -> None:

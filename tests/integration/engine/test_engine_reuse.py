@@ -10,11 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
-from interrupted_store import Killed, Moment
-from test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
-from test_engine_kills import Wrapper
 
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
@@ -24,6 +21,10 @@ from autopilot.engine import engine
 from autopilot.mailbox.keys import exit_key, heartbeat_key
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat
 from autopilot.ports.provider import Done
+from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.interrupted_store import Killed, Moment
+from tests.integration.engine.test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
+from tests.integration.engine.test_engine_kills import Wrapper
 
 D = Decimal
 ONE_ATTEMPT = "[retry]\nmax_attempts = 1\n"
@@ -138,7 +139,7 @@ async def test_what_the_task_before_could_write_is_refused_and_what_it_says_is_n
     assert list(admitted) == [f"jobs/{second.id}/{lease_id}"], "what is signed for the first is refused"
     agent = world.agents.of(second.main.instance_id)
     old_epoch = first.run_epoch
-    said = Heartbeat(agent.boot, agent.seq + 5, old_epoch, 1, "finished", step=99, progress=1.0)  # type: ignore[arg-type]
+    said = Heartbeat(agent.boot, agent.seq + 5, old_epoch, 1, AgentState.FINISHED, step=99, progress=1.0)
     for job_id in (first.id, second.id):
         await world.blobs.put(exit_key(job_id, lease_id), ExitRecord(old_epoch, 1).to_json())
         await world.blobs.put(heartbeat_key(job_id, lease_id), said.to_json())

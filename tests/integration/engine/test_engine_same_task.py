@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine_world import World, a_world
-from interrupted_store import Killed, Moment
-from test_engine_after import find, leases_of, named, submit
-from test_engine_arrays import WIDE
-from test_engine_kills import Wrapper
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.mailbox.keys import orders_key, verified_outputs_key
 from autopilot.mailbox.report_shapes import Manifest, Part
+from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.interrupted_store import Killed, Moment
+from tests.integration.engine.test_engine_after import find, leases_of, named, submit
+from tests.integration.engine.test_engine_arrays import WIDE
+from tests.integration.engine.test_engine_kills import Wrapper
 
 FOLLOWS = 'after = [{ job = "first", on = "same task" }]'
 ONCE = "[retry]\nmax_attempts = 1\n"

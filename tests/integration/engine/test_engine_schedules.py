@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_world import JOB, World, a_world
-from interrupted_store import Killed, Moment
-from test_engine_allowance import billed, until_parked
-from test_engine_kills import Wrapper
 
 from autopilot.api.access import ApiCaller, NotAllowed
 from autopilot.api.confirmations import ConfirmFirst
@@ -23,6 +19,10 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import MOST_SCHEDULES, Schedule, ScheduleReason, ScheduleStatus
 from autopilot.domain.token import Scope, Token
+from tests.integration.engine.engine_world import JOB, World, a_world
+from tests.integration.engine.interrupted_store import Killed, Moment
+from tests.integration.engine.test_engine_allowance import billed, until_parked
+from tests.integration.engine.test_engine_kills import Wrapper
 
 HOURLY = JOB.replace('total = "$9"', 'total = "$1"\nall = "$60/month"') + '[schedule]\ncron = "0 * * * *"\n'
 QUEUED = HOURLY + 'overlap = "queue"\n'

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from engine_world import JOB, World
 
 from autopilot.domain.errors import UserError
 from autopilot.mailbox.report_shapes import SshLogin
+from tests.integration.engine.engine_world import JOB, World
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBdTvTnGDZKJkcFNbe1LPJ7fnTkzFf0NJGQFvY4H3EwQ"
 WITH_KEY = f'{JOB}\n[ssh]\nkey = "{KEY}"\n'

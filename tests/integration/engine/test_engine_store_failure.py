@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_world import World, a_world
-from interrupted_store import InterruptedStore
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
@@ -22,6 +20,8 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.ports.store import StoreUnavailable
+from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.interrupted_store import InterruptedStore
 
 
 @pytest.fixture

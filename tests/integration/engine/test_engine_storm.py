@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_world import D, a_world
-from storm import Storm, check, hosts
+
+from tests.integration.engine.engine_world import D, a_world
+from tests.integration.engine.storm import Storm, check, hosts
 
 
 async def weather(root: Path, seed: int) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from engine_world import JOB, World
-
 from autopilot.cli.reasons import tell
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation
 from autopilot.engine.watching import Watching, watch_queries
+from tests.integration.engine.engine_world import JOB, World
 
 WATCHED = (GpuChoice("RTX 4090"),)
 DUE = JOB.replace('estimate = "10m"', 'estimate = "2h"\n[deadline]\nwithin = "3h"')

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_world import JOB, D, World
 
 from autopilot.api.models.jobs import ListQuery
 from autopilot.cli import reasons
 from autopilot.policy.wait import REMOVED
+from tests.integration.engine.engine_world import JOB, D, World
 
 BELOW_ALL = JOB + '[spot]\npolicy = "spot"\nmax_price = "$0.05"\n'
 SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'

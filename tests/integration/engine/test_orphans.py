@@ -7,16 +7,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from engine_world import INSTALL_ID, D, World
 
 from autopilot.clock import ManualClock
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.labels import label_for
 from autopilot.ids import UlidIds
-from autopilot.providers.vastai.adapter import VastaiProvider
+from autopilot.ports.provider import Provider
 from autopilot.service.far_sweep import OVERDUE, sweep
 from autopilot.service.orphans import Kind, census
+from tests.integration.engine.engine_world import INSTALL_ID, D, World
 
 STRANGE = label_for("another8", "01KDVDNRY4R11887CN5CG1S8J6")
 
@@ -42,7 +42,7 @@ def settings(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 @pytest.fixture
-async def far_away(world: World) -> AsyncIterator[VastaiProvider]:
+async def far_away(world: World) -> AsyncIterator[Provider]:
     """The same account, from a host that has nothing else of ours."""
     provider = world.connect()
     yield provider
@@ -86,7 +86,7 @@ async def test_what_is_wanted_unwanted_unknown_and_not_ours_with_prices(world: W
     assert now.bills(Kind.UNWANTED) > now.bills(Kind.UNKNOWN) > 0
 
 
-async def test_looking_changes_nothing(world: World, settings: Settings, far_away: VastaiProvider) -> None:
+async def test_looking_changes_nothing(world: World, settings: Settings, far_away: Provider) -> None:
     await world.running()
     await world.rent_by_hand(a_label(world, timedelta(days=9)))
     before = {kind: len(world.sent(kind)) for kind in ("instance.destroyed", "bid.changed")}, await world.entries()
@@ -97,7 +97,7 @@ async def test_looking_changes_nothing(world: World, settings: Settings, far_awa
     assert after == before
 
 
-async def test_an_unreadable_market_is_named(world: World, settings: Settings, far_away: VastaiProvider) -> None:
+async def test_an_unreadable_market_is_named(world: World, settings: Settings, far_away: Provider) -> None:
     await world.rent_by_hand(a_label(world, timedelta(days=9)))
     await world.fault("list", "http_503", times=None)
     told = await census(settings, world.clock)
@@ -108,9 +108,7 @@ async def test_an_unreadable_market_is_named(world: World, settings: Settings, f
     assert not world.sent("instance.destroyed")
 
 
-async def test_from_elsewhere_only_what_nobody_can_want_any_more_is_destroyed(
-    world: World, far_away: VastaiProvider
-) -> None:
+async def test_from_elsewhere_only_what_nobody_can_want_any_more_is_destroyed(world: World, far_away: Provider) -> None:
     live = world.instance(await world.running())
     old = await world.rent_by_hand(a_label(world, timedelta(hours=74)))
     young = await world.rent_by_hand(a_label(world, timedelta(hours=71)))
@@ -129,7 +127,7 @@ async def test_from_elsewhere_only_what_nobody_can_want_any_more_is_destroyed(
     assert [i.destroyed_at for i in (live, young, others, own)] == [None] * 4
 
 
-async def test_from_elsewhere_a_destroy_is_verified_and_asked_for_again(world: World, far_away: VastaiProvider) -> None:
+async def test_from_elsewhere_a_destroy_is_verified_and_asked_for_again(world: World, far_away: Provider) -> None:
     first = await world.rent_by_hand(a_label(world, timedelta(hours=74)))
     second = await world.rent_by_hand(a_label(world, timedelta(hours=1)))
     await world.fault("destroy", "no_effect_success", times=5)
@@ -138,7 +136,7 @@ async def test_from_elsewhere_a_destroy_is_verified_and_asked_for_again(world: W
     assert None not in (first.destroyed_at, second.destroyed_at)
 
 
-async def test_from_elsewhere_what_stays_is_stopped_and_said_to_be_left(world: World, far_away: VastaiProvider) -> None:
+async def test_from_elsewhere_what_stays_is_stopped_and_said_to_be_left(world: World, far_away: Provider) -> None:
     kept = await world.rent_by_hand(a_label(world, timedelta(hours=74)))
     await world.fault("destroy", "http_500", times=None)
     swept = await sweep([far_away], world.clock, INSTALL_ID, kill=True, older_than=OVERDUE)

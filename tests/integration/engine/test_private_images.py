@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from engine_world import LIMITS
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
@@ -37,12 +36,14 @@ from autopilot.lab.sandbox.private_images import Login, PrivateImage
 from autopilot.lab.sandbox.runpod import registries
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.lab.sandbox.vastai import offers
+from autopilot.ports.provider import Plugin
 from autopilot.ports.store import EventRecord, Store
 from autopilot.providers import runpod, vastai
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
 from tests.builders import START
 from tests.contract.harness import QuickClock
+from tests.integration.engine.engine_world import LIMITS
 
 INSTALL_ID = "install1"
 KEY = b"k" * 32
@@ -57,7 +58,10 @@ gpu = "4090"
 estimate = "10m"
 """
 LOGIN = '[registry]\nserver = "ghcr.io"\nuser = "me"\npassword = "ghcr"\n'
-MARKETS = {"vastai": (vastai.plugin, "sandbox-key"), "runpod": (runpod.plugin, "runpod-sandbox-key")}
+MARKETS: dict[str, tuple[Plugin, str]] = {
+    "vastai": (vastai.plugin, "sandbox-key"),
+    "runpod": (runpod.plugin, "runpod-sandbox-key"),
+}
 
 
 @dataclass
@@ -234,7 +238,9 @@ async def test_the_password_is_in_no_row_and_no_file(place: Place) -> None:
             assert PASSWORD.encode() not in path.read_bytes(), path
 
 
-async def test_a_kept_login_is_noted_before_it_is_made_and_deleted_when_no_job_uses_it(keeper: Place) -> None:
+async def test_a_kept_login_is_noted_before_it_is_made_and_deleted_when_no_job_uses_it(
+    keeper: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = RegistryLogin("ghcr.io", "me", PASSWORD).name(INSTALL_ID, KEY)
     assert name.startswith(f"ap1.{INSTALL_ID}.")
     noted: list[Any] = []
@@ -246,7 +252,7 @@ async def test_a_kept_login_is_noted_before_it_is_made_and_deleted_when_no_job_u
         noted.append([json.loads(value) for (value,) in rows])
         return save(*given)
 
-    keeper.sandbox.runpod.registries.save = look_first  # type: ignore[method-assign]
+    monkeypatch.setattr(keeper.sandbox.runpod.registries, "save", look_first)
     first, second = await keeper.submit(), await keeper.submit()
     await keeper.tick(3)
     assert noted == [[{name: None}]], "made once, for both jobs, after its intent"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_private_images import LOGIN, PASSWORD, Place, a_place
 
 from autopilot.api.market_notes import tell_market
 from autopilot.api.submissions import Sent
@@ -26,6 +25,7 @@ from autopilot.mailbox.keys import heartbeat_key, host_key, orders_key, registry
 from autopilot.mailbox.report_shapes import HostReport
 from autopilot.policy import budget
 from tests.builders import capabilities
+from tests.integration.engine.test_private_images import LOGIN, PASSWORD, Place, a_place
 
 JOB = """
 name = "train"

@@ -87,7 +87,7 @@ async def rent(market: str, url: str, key: str) -> list[str]:
 def main() -> None:
     for name in [loaded for loaded in sys.modules if not is_allowed(loaded)]:
         del sys.modules[name]
-    sys.meta_path.insert(0, OnlyLocked())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, OnlyLocked())
     for name in ("borb", "pytest"):
         try:
             import_module(name)

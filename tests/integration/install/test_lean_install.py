@@ -31,7 +31,8 @@ MISSING = 'raise ModuleNotFoundError("No module named \'graphql\'", name="graphq
 
 def reach(roots: list[Requirement], left_out: set[str]) -> set[str]:
     """Canonical names of everything that the roots ask for on this Python, by the metadata of what is installed."""
-    reached, asked = set(), set()
+    reached: set[str] = set()
+    asked = set()
     waiting = [(root, "") for root in roots]
     while waiting:
         requirement, extra = waiting.pop()

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from listener_world import Remote, a_remote
+
+from tests.integration.listener.listener_world import Remote, a_remote
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import aiohttp
 
 from autopilot.blobs.place import MailboxPlace
 from autopilot.clock import SystemClock
-from autopilot.config.settings import Settings
+from autopilot.config.http import HttpSettings
+from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import Daemon, daemon
 
@@ -56,9 +57,9 @@ async def a_remote(root: Path, **http: Any) -> AsyncIterator[Remote]:
         sandbox = await stack.enter_async_context(running_sandbox(config, SystemClock()))
         settings = Settings(
             state_dir=root / "state",
-            api={"socket": root / "run" / "s"},
-            http={"listen": "127.0.0.1:0"} | http,
-            providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
+            api=ApiSettings(socket=root / "run" / "s"),
+            http=HttpSettings(**{"listen": "127.0.0.1:0"} | http),
+            providers={"vastai": ProviderSettings(base_url=sandbox.url, api_key_file=key)},
         )
         joined = await stack.enter_async_context(daemon(settings))
         await joined.engine.tick()

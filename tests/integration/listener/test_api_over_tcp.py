@@ -13,7 +13,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from listener_world import Remote, a_remote
 from structlog.testing import capture_logs
 
 from autopilot.agent.pack import pack
@@ -22,6 +21,7 @@ from autopilot.api.of_listener import FROM_LISTENER
 from autopilot.code.select import Wanted, select
 from tests.acceptance.stage import job_text
 from tests.certificates import make_certificate
+from tests.integration.listener.listener_world import Remote, a_remote
 
 GOOD = job_text(300, total='total = "$2"')
 

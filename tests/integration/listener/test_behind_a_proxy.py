@@ -14,7 +14,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
-from test_proxy_port import NAME, PUBLIC, SECRET, a_proxy
+
+from tests.integration.listener.test_proxy_port import NAME, PUBLIC, SECRET, a_proxy
 
 _PLACES = "/usr/sbin:/usr/bin:/sbin:/bin"
 DOCS = Path(__file__).parents[3] / "docs/how-to/reach-it-over-the-network.md"

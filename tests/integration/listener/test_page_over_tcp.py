@@ -13,13 +13,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from listener_world import Remote, a_remote
 
 from autopilot.blobs.place import PAGE, MailboxPlace
 from autopilot.listener.pages import ADDRESSES, SERVED_BY
 from autopilot.web.served import DaemonPages
 from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
+from tests.integration.listener.listener_world import Remote, a_remote
 
 GOOD = job_text(300, total='total = "$2"')
 _TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
@@ -146,7 +146,7 @@ async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote
             assert (await browser.post(f"/jobs/{job_id}/do/cancel", {"form_token": form_token}))[0] == 403
             assert (await browser.post("/zone", {"form_token": form_token, "zone": "Asia/Tokyo"}))[0] == 403
         for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
-            assert (await browser.post(f"/jobs/{job_id}/do/cancel", **headers))[0] == 403
+            assert (await browser.post(f"/jobs/{job_id}/do/cancel", None, **headers))[0] == 403
         assert (await browser.get("/", Host="evil.example"))[0] == 421
         _, shown = await remote.ask("GET", f"/v1/jobs/{job_id}", await remote.token("all", scope="admin"))
         assert shown["job"]["status"] not in ("cancelling", "cancelled")

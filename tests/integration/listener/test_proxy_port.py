@@ -17,7 +17,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from listener_world import Remote, a_remote
 
 from autopilot.api.access import RULES, Others, Rule
 from autopilot.api.of_listener import PROXY_SECRET, PROXY_USER
@@ -25,6 +24,7 @@ from autopilot.blobs.place import MAILBOX, PAGE, PROXY
 from autopilot.domain.token import Scope
 from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
+from tests.integration.listener.listener_world import Remote, a_remote
 
 GOOD = job_text(300, total='total = "$2"')
 SECRET = "s" * 43

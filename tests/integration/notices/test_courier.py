@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sink_server import SECRET, SinkServer, a_sink_server
 
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
@@ -20,6 +19,7 @@ from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.notices.webhook import WebhookSink, read_keys
 from autopilot.ports.store import EventRecord, Store
 from autopilot.store.database import open_store
+from tests.integration.notices.sink_server import SECRET, SinkServer, a_sink_server
 from tests.store_records import a_job
 
 STEP_S = 15

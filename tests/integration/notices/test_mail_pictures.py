@@ -7,8 +7,6 @@ from dataclasses import replace
 from email.message import EmailMessage
 from xml.etree import ElementTree
 
-from test_mail import NOTICE, Letters, a_mail_server, a_sink
-
 from autopilot.clock import ManualClock
 from autopilot.domain.params import Params
 from autopilot.lab.memory_store.store import MemoryStore
@@ -16,6 +14,7 @@ from autopilot.notices.mail import LARGEST_PICTURE, MOST_PICTURES
 from autopilot.notices.message import message_of
 from autopilot.ports.store import PendingNotice, StoreUnavailable
 from autopilot.service.job_pictures import JobPictures
+from tests.integration.notices.test_mail import NOTICE, Letters, a_mail_server, a_sink
 from tests.unit.web.web_ledger import JOB, LIMITS, NOW, fill
 
 ABOUT_A_JOB = replace(NOTICE, job_id=JOB)

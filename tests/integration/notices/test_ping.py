@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from sink_server import SinkServer, a_sink_server
 
 from autopilot.notices.ping import DeadManSwitch
+from tests.integration.notices.sink_server import SinkServer, a_sink_server
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ def test_every_query_of_the_dashboard_is_answered_by_a_prometheus_that_scraped_a
             except (URLError, ConnectionError):
                 return False
 
-        until(is_scraped, (tmp_path / "log").read_text, within_s=60)
+        until(is_scraped, f"two scrapes; {tmp_path / 'log'} says more", within_s=60)
         empty = {expression for expression in queries() if not query(url, expression)}
         later = ("invoice_difference", "spend_month", "progress_ratio")
         assert not {expression for expression in empty if not any(word in expression for word in later)}

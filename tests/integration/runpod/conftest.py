@@ -7,10 +7,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from runpod_bench import SPEED, Bench
 
 from autopilot.clock import ScaledClock
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from tests.integration.runpod.runpod_bench import SPEED, Bench
 
 
 @pytest.fixture
@@ -25,7 +25,6 @@ async def bench(tmp_path: Path, sandbox_options: dict[str, Any]) -> AsyncIterato
     options = {"real_processes": False, "runpod_billing_lag_s": 0.0, **sandbox_options}
     config = SandboxConfig(state_dir=tmp_path / "sandbox", **options)
     async with running_sandbox(config, clock) as sandbox, aiohttp.ClientSession() as http:
-        made = Bench(sandbox, clock, http, provider=None)  # type: ignore[arg-type]
-        made.provider = made.connect()
+        made = Bench(sandbox, clock, http)
         yield made
         await made.provider.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -34,7 +34,10 @@ class Bench:
     sandbox: Sandbox
     clock: ScaledClock
     http: aiohttp.ClientSession
-    provider: RunpodProvider
+    provider: RunpodProvider = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.provider = self.connect()
 
     def connect(self, **settings: Any) -> RunpodProvider:
         merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 20, **settings}

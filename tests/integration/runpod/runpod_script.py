@@ -74,7 +74,8 @@ class Script:
             text = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
             return web.Response(status=answer.status, text=text, headers=answer.headers)
         if callable(answer):
-            return await answer(request)  # type: ignore[no-any-return]
+            made: web.StreamResponse = await answer(request)
+            return made
         return web.json_response(answer)
 
     def count(self, name: str) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from runpod_script import KEY, Http, Script, failed, one, pod, sample, serving, sweep
 
 from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
@@ -21,6 +20,7 @@ from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.runpod.transport import USER_AGENT
+from tests.integration.runpod.runpod_script import KEY, Http, Script, failed, one, pod, sample, serving, sweep
 
 POD = "fkjbybgpwuvmhk"
 EXITED = pod(desiredStatus="EXITED", runtime=None)

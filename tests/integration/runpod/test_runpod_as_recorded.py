@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from runpod_bench import QUERY, Bench
 
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Done, Refused
+from tests.integration.runpod.runpod_bench import QUERY, Bench
 
 
 @pytest.mark.parametrize("mode", ["normal", "mutation_removed", "graphql_gone"])

@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from runpod_bench import KEY, SPEED, Bench
 
 from autopilot.cli.main import run
 from autopilot.clock import ManualClock
@@ -24,6 +23,7 @@ from autopilot.service.far_sweep import OVERDUE, Swept, sweep
 from autopilot.service.orphans import Census, Kind, census
 from autopilot.store.database import open_store
 from tests.builders import START, a_spec
+from tests.integration.runpod.runpod_bench import KEY, SPEED, Bench
 
 OURS, ANOTHER = "install1", "another8"
 LOGIN = RegistryLogin("ghcr.io", "me", "sentinel-password")
@@ -175,7 +175,7 @@ async def test_from_elsewhere_none_is_deleted_while_machines_cannot_be_read(benc
 
 @pytest.mark.parametrize(("ignored", "is_left"), [(2, False), (9, True)])
 async def test_from_elsewhere_a_delete_that_does_nothing_is_asked_for_again(
-    bench: Bench, ignored: int, is_left: bool
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, ignored: int, is_left: bool
 ) -> None:
     await keep(bench, a_name(OURS))
     registries, asked = bench.sandbox.runpod.registries, list[str]()
@@ -186,7 +186,7 @@ async def test_from_elsewhere_a_delete_that_does_nothing_is_asked_for_again(
         if len(asked) > ignored:
             delete(credential_id, team)
 
-    registries.delete = ignore  # type: ignore[method-assign]
+    monkeypatch.setattr(registries, "delete", ignore)
     done = await swept(bench)
     assert (len(done.logins_left), len(done.logins_gone)) == (is_left, not is_left)
     assert len(asked) == 3

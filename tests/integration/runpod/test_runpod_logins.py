@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from runpod_bench import Bench
 
 from autopilot.domain.registry import RegistryLogin
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused, Unknown
+from tests.integration.runpod.runpod_bench import Bench
 
 LOGIN = RegistryLogin("ghcr.io", "me", "sentinel-password")
 

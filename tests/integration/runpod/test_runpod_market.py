@@ -8,14 +8,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from runpod_bench import KEY, QUERY, Bench
 
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused, Unknown
+from tests.integration.runpod.runpod_bench import KEY, QUERY, Bench
 
-ON_DEMAND = {"capacity_type": CapacityType.ON_DEMAND}
+ON_DEMAND: dict[str, Any] = {"capacity_type": CapacityType.ON_DEMAND}
 
 
 # -- spot as it should be

@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 import pytest
-from runpod_script import KEY, Http, Script, sample, serving
 
 from autopilot.providers.reading import NoReply
 from autopilot.providers.runpod.reply import Fault
 from autopilot.providers.runpod.sdk import Sdk, SdkRefused
+from tests.integration.runpod.runpod_script import KEY, Http, Script, sample, serving
 
 POD = "fkjbybgpwuvmhk"
 ERROR = {"errors": [{"message": "Something else"}], "data": None}

@@ -9,16 +9,17 @@ import os
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
-from keepers import JOB, Machine, content, until
 
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.transfer import Abandoned
 from autopilot.agent.shipped.tree import Corrupt
 from autopilot.mailbox import orders
 from autopilot.mailbox.checkpoints import kept_manifest
+from tests.integration.s3.keepers import JOB, Machine, content, until
 from tests.s3_server import BUCKET, S3Server
 
 PART = SMALLEST_PART_BYTES
@@ -144,13 +145,17 @@ async def test_a_full_store_is_said_and_what_was_sent_is_not_sent_again(s3: S3Se
 
 async def test_killed_at_any_request_the_next_boot_completes_it(s3: S3Server, machine: Machine) -> None:
     """A machine that dies sends nothing more: here the store takes nothing more from it."""
+
+    def is_cut(seen: int, checkpoint: asyncio.Task[int]) -> bool:
+        return len(s3.trouble.seen) >= seen or checkpoint.done()
+
     for answered in range(0, 8, 2):
         machine.reboot()
         (machine.files / "weights").write_bytes(os.urandom(PART))
         (machine.files / "state.json").write_text(f'{{"step": {answered}}}')
         expected, seen = content(machine.files), len(s3.trouble.seen)
         cut = asyncio.create_task(machine.checkpoint())
-        await until(lambda seen=seen + answered, cut=cut: len(s3.trouble.seen) >= seen or cut.done())
+        await until(partial(is_cut, seen + answered, cut))
         s3.trouble.refuse = {500: 1000}
         with contextlib.suppress(OSError):  # the last one may be through by now
             await cut

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keepers import JOB, Machine, content
 
 from autopilot.agent.shipped import compress, transfer
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
@@ -20,6 +19,7 @@ from autopilot.agent.shipped.tree import Corrupt
 from autopilot.agent.shipped.web import Web
 from autopilot.agent.unpack import unpack
 from autopilot.mailbox.checkpoints import keep_verified
+from tests.integration.s3.keepers import JOB, Machine, content
 from tests.s3_server import BUCKET, S3Server
 
 PART = SMALLEST_PART_BYTES

@@ -21,7 +21,6 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from keepers import Machine, content
 
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
@@ -29,6 +28,7 @@ from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.config.keys import store_private
 from autopilot.config.settings import BlobsSettings, Settings
 from autopilot.domain.errors import UserError
+from tests.integration.s3.keepers import Machine, content
 
 AZURITE = os.environ.get("AZURITE_BLOB") or shutil.which("azurite-blob")
 ACCOUNT = "devstoreaccount1"

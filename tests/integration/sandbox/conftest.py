@@ -86,12 +86,12 @@ async def open_desk(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Callabl
     async with AsyncExitStack() as stack:
 
         async def build(own_clock: Clock | None = None, **options: Any) -> Desk:
-            options = {
+            chosen: dict[str, Any] = {
                 "state_dir": tmp_path / "sandbox",
                 "enforce_rate_limits": False,
                 "real_processes": False,
             } | options
-            sandbox = await stack.enter_async_context(running_sandbox(SandboxConfig(**options), own_clock or clock))
+            sandbox = await stack.enter_async_context(running_sandbox(SandboxConfig(**chosen), own_clock or clock))
             http = await stack.enter_async_context(aiohttp.ClientSession())
             return Desk(sandbox, http)
 

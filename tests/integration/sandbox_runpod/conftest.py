@@ -5,11 +5,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from runpod_desk import START, Desk
 
 from autopilot.clock import ManualClock
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.clock import Clock
+from tests.integration.sandbox_runpod.runpod_desk import START, Desk
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ async def open_desk(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Callabl
     async with AsyncExitStack() as stack:
 
         async def build(own_clock: Clock | None = None, **options: Any) -> Desk:
-            options = {
+            chosen: dict[str, Any] = {
                 "state_dir": tmp_path / "sandbox",
                 "enforce_rate_limits": False,
                 "real_processes": False,
                 "runpod_billing_lag_s": 0.0,
             } | options
-            sandbox = await stack.enter_async_context(running_sandbox(SandboxConfig(**options), own_clock or clock))
+            sandbox = await stack.enter_async_context(running_sandbox(SandboxConfig(**chosen), own_clock or clock))
             http = await stack.enter_async_context(aiohttp.ClientSession())
             return Desk(sandbox, http)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from runpod_desk import AGENT, RENT, Refusal, sample
 
 from autopilot.lab.sandbox.runpod import injected_faults
+from tests.integration.sandbox_runpod.runpod_desk import AGENT, RENT, Refusal, sample
 
 WISH = {"bidPerGpu": 0.25, "gpuTypeId": "NVIDIA GeForce RTX 3090", "imageName": "x", "name": "n"}
 
@@ -20,7 +20,8 @@ async def raw_rent(desk: Any) -> tuple[int, str, str]:
 
 
 async def rented(desk: Any) -> int:
-    return (await desk.kinds()).count("pod.rented")
+    kinds: list[str] = await desk.kinds()
+    return kinds.count("pod.rented")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runpod_desk import START
 
 from autopilot.clock import ScaledClock
 from autopilot.lab.sandbox.runpod.pods import NetworkVolume
+from tests.integration.sandbox_runpod.runpod_desk import START
 
 STUBBORN = "trap 'echo warned >> workspace/warned' TERM; echo $$ > worker.pid; while :; do sleep 0.05; done"
 """Hears SIGTERM and goes on."""

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from requests.exceptions import ConnectionError, JSONDecodeError, ReadTimeout
-from runpod_desk import SAMPLES, sample
+
+from tests.integration.sandbox_runpod.runpod_desk import SAMPLES, sample
 
 GPU = "NVIDIA GeForce RTX 3090"
 
@@ -165,7 +166,7 @@ async def captured_requests(runpod: Any, monkeypatch: pytest.MonkeyPatch) -> lis
     async def record(request: web.Request) -> web.Response:
         query = " ".join((await request.json())["query"].split())
         found.append({"method": request.method, "path": request.path, "query": query})
-        data = {"myself": {"pods": [], "networkVolumes": []}, "gpuTypes": [{}], "pod": None}
+        data: dict[str, Any] = {"myself": {"pods": [], "networkVolumes": []}, "gpuTypes": [{}], "pod": None}
         return web.json_response({"data": data | dict.fromkeys(("podFindAndDeployOnDemand", "podStop", "podResume"))})
 
     app = web.Application()

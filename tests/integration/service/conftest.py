@@ -9,12 +9,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 import structlog
-from service_world import Served, a_key
 
 from autopilot.clock import SystemClock
-from autopilot.config.settings import Settings
+from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
+from tests.integration.service.service_world import Served, a_key
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +34,8 @@ async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
         async with running_sandbox(config, SystemClock()) as sandbox:
             settings = Settings(
                 state_dir=root / "state",
-                api={"socket": root / "run" / "s"},
-                providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
+                api=ApiSettings(socket=root / "run" / "s"),
+                providers={"vastai": ProviderSettings(base_url=sandbox.url, api_key_file=key)},
                 **getattr(request, "param", {}),
             )
             async with daemon(settings) as joined:

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_world import Served, a_key
 from structlog.testing import capture_logs
 
-from autopilot.config.settings import Settings
+from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.domain.errors import UserError
 from autopilot.ports.store import EventRecord
 from autopilot.service.leadership import INSTALL_ID_NOTE
 from autopilot.service.wiring import daemon
 from autopilot.store.database import open_store
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served, a_key
 
 GOOD = job_text(300)
 
@@ -48,8 +48,8 @@ async def test_a_ledger_that_was_on_a_server_keeps_the_id_of_its_machines_labels
         root = Path(name)
         settings = Settings(
             state_dir=root / "state",
-            api={"socket": root / "run" / "s"},
-            providers={"vastai": {"base_url": "http://127.0.0.1:9", "api_key_file": a_key(root)}},
+            api=ApiSettings(socket=root / "run" / "s"),
+            providers={"vastai": ProviderSettings(base_url="http://127.0.0.1:9", api_key_file=a_key(root))},
         )
         store = await open_store(settings.ledger_url)
         if noted is not None:
@@ -69,6 +69,7 @@ async def test_a_market_that_goes_dark_keeps_the_instant_of_its_last_good_read(
     (market,) = (await served.call("GET", "/v1/status"))[1]["providers"]
     assert market["known"]
     read_at, watch = market["read_at"], served.daemon.engine.watches["vastai"]
+    assert watch.known_at is not None
     assert read_at == watch.known_at.isoformat()
     monkeypatch.setattr("autopilot.engine.observe.READ_WAIT_REAL_S", 0.0)
     await served.daemon.engine.tick()

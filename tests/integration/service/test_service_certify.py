@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.config.settings import ProviderSettings, Settings
+from autopilot.config.settings import LedgerSettings, ProviderSettings, Settings
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.service.certificates import examine_certificates, minor_version
 from autopilot.store.database import open_store
@@ -16,7 +16,7 @@ from tests.store_records import a_job
 
 def settings(tmp_path: Path) -> Settings:
     markets = {"vastai": ProviderSettings(), "runpod": ProviderSettings(base_url="http://127.0.0.1:1")}
-    return Settings(state_dir=tmp_path, ledger={"url": str(tmp_path / "ledger.db")}, providers=markets)
+    return Settings(state_dir=tmp_path, ledger=LedgerSettings(url=str(tmp_path / "ledger.db")), providers=markets)
 
 
 async def issue(tmp_path: Path, ends_in: timedelta, *, version: str = "", verdict: ClaimVerdict | None = None) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from service_world import Served
 
 from autopilot.client import ApiError, AsyncClient, Client, JobEnded, Unreachable, http
 from autopilot.domain.errors import UserError
@@ -23,6 +22,7 @@ from autopilot.domain.schedule import ScheduleStatus
 from autopilot.mailbox.keys import log_key
 from autopilot.ports.store import EventRecord
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 from tests.store_records import a_lease
 
 GOOD = job_text(300, total='total = "$2"')
@@ -47,7 +47,11 @@ async def test_jobs_are_submitted_changed_and_ended(served: Served, client: Asyn
     plan = await client.plan(GOOD)
     assert plan.budget == 2
     job = await client.submit(GOOD)
-    assert (job.data.status, job.data.budget, job.plan and job.plan.budget) == (JobStatus.PENDING, Decimal(2), 2)
+    assert (job.data.status, job.data.budget, job.plan and job.plan.budget) == (
+        JobStatus.PENDING,
+        Decimal(2),
+        Decimal(2),
+    )
     assert (await client.job(job.data.name)).id == job.id
     assert (await job.change(budget="$3")).budget == 3
     assert (await job.stop()).status is JobStatus.STOPPING
@@ -207,7 +211,9 @@ def a_project(tmp_path: Path) -> Path:
     return tmp_path / "job.toml"
 
 
-async def test_code_is_packed_sent_once_and_taken(client: AsyncClient, tmp_path: Path) -> None:
+async def test_code_is_packed_sent_once_and_taken(
+    client: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job_file = a_project(tmp_path)
     assert (await client.plan(job_file)).budget == 2
     job = await client.submit(job_file)
@@ -220,7 +226,7 @@ async def test_code_is_packed_sent_once_and_taken(client: AsyncClient, tmp_path:
         sent.append(method)
         return await ask(method, *rest)
 
-    client._http._ask = watch  # type: ignore[method-assign]
+    monkeypatch.setattr(client._http, "_ask", watch)
     assert (await client.submit(job_file, again=True)).data.code == job.data.code
     assert "PUT" not in sent, "the daemon has it"
 

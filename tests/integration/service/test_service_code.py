@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_world import Served
 
 from autopilot.agent.pack import Packed, pack
 from autopilot.agent.shipped import chunks
@@ -21,6 +20,7 @@ from autopilot.domain.code import CodeCopy
 from autopilot.engine.code_retention import CodeRetention
 from autopilot.mailbox.keys import code_prefix
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 
 JOB = job_text(300) + '[code]\npath = "."\n'
 NOBODY_ELSE = 65_432

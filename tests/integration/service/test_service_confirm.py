@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from service_world import Served
 
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 
 DEAR, CHEAP = job_text(300, total='total = "$2"'), job_text(300, "cheap", total='total = "$1"')
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
 import aiohttp
 import pytest
-from service_world import Served
 
 from autopilot.api import event_feed
 from autopilot.ports.store import EventRecord
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 
 GOOD = job_text(300, total='total = "$2"')
 
@@ -45,7 +45,7 @@ async def page(served: Served, query: str, login: dict[str, str] | None = None) 
         return await answer.json()
 
 
-async def stream(served: Served, after: int, **headers: str) -> AsyncIterator[tuple[int, str, Any]]:
+async def stream(served: Served, after: int, **headers: str) -> AsyncGenerator[tuple[int, str, Any], None]:
     """(id, name, the event) of each."""
     wanted = {"Accept": "text/event-stream"} | headers
     async with served.http.get(f"http://localhost/v1/events?after={after}", headers=wanted) as answer:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from service_world import Served
 
 from autopilot.engine.execs import ExecBusy, NoAnswer
 from autopilot.mailbox.exec_answers import ExecAnswer, parse_exec_answer
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from autopilot.clock import SystemClock
-from autopilot.config.settings import Settings
+from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
 from tests.acceptance.stage import job_text, ledger_rows
@@ -88,8 +88,8 @@ async def _serve(root: Path, made: Daemon, ready: threading.Event, stop: threadi
     async with running_sandbox(config, SystemClock()) as sandbox:
         joined = Settings(
             state_dir=root / "state",
-            api={"socket": made.socket_path},
-            providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
+            api=ApiSettings(socket=made.socket_path),
+            providers={"vastai": ProviderSettings(base_url=sandbox.url, api_key_file=key)},
         )
         async with daemon(joined) as running:
             await running.engine.tick()

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -186,8 +187,8 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
         until(standby.is_standby, "the next stands by")
         assert answers_as(leader)
         leader.process.kill()
-        until(lambda standby=standby: answers_as(standby), "it has the socket, and ticks", within_s=TAKEOVER_S)
-        until(lambda standby=standby: serves(standby), "its listener has the port", within_s=TAKEOVER_S)
+        until(partial(answers_as, standby), "it has the socket, and ticks", within_s=TAKEOVER_S)
+        until(partial(serves, standby), "its listener has the port", within_s=TAKEOVER_S)
         place.keep_port(port)  # no daemon notes one that is set; the next line looks there
         assert put(place, key, b"{}") == 201
         assert ledger.epoch() == epoch

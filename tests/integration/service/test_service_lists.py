@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from service_world import Served
 
 from autopilot.api import callers, event_feed, log_feed
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.mailbox.keys import log_key
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 from tests.store_records import a_lease
 
 GOOD = job_text(300, total='total = "$2"')
@@ -127,7 +127,7 @@ async def end(served: Served, job_id: str) -> None:
         await uow.jobs.save(replace(job, status=JobStatus.SUCCEEDED, reason=Reason.COMPLETED))
 
 
-async def stream(served: Served, path: str, **headers: str) -> AsyncIterator[tuple[str, str, Any]]:
+async def stream(served: Served, path: str, **headers: str) -> AsyncGenerator[tuple[str, str, Any], None]:
     """(id, name, body) of each."""
     wanted = {"Accept": "text/event-stream"} | headers
     async with served.http.get(f"http://localhost{path}", headers=wanted) as answer:

@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from service_world import Served
 
 from autopilot.api.once import Once
 from tests.acceptance.stage import job_text
+from tests.integration.service.service_world import Served
 
 KEY = {"Idempotency-Key": "k1"}
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from service_world import Served
-from test_service_access import DENIED, GOOD, HIDDEN, NO_CODE, expected, submit
 
 from autopilot.api import requests
 from autopilot.api.access import RULES
 from autopilot.domain.token import Scope
+from tests.integration.service.service_world import Served
+from tests.integration.service.test_service_access import DENIED, GOOD, HIDDEN, NO_CODE, expected, submit
 
 LIMITED = "nobody"
 UID = pwd.getpwnam(LIMITED).pw_uid
@@ -78,7 +78,7 @@ async def test_a_limited_user_has_secrets_an_allowance_and_plans(
     assert (status, body["job"]["owner"]) == (201, UID)
     (row,) = (await served.call("GET", "/v1/budget"))[1]["tokens"]
     assert (row["name"], row["limit"], row["is_monthly"]) == (LIMITED, "3", True)
-    assert await served.daemon.engine.tick() is None
+    await served.daemon.engine.tick()
 
 
 @pytest.mark.parametrize("served", [limits(scope="read")], indirect=True)

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sqlite3
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -137,7 +136,7 @@ def without_jobs_table(ledger: Path) -> Iterator[None]:
 def test_the_watchdog_is_fed_by_completed_ticks_only(market: Theatre, monkeypatch: pytest.MonkeyPatch) -> None:
     notify = NotifySocket(market.root / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", str(market.root / "notify"))
-    daemon: subprocess.Popen[bytes] = market.launch_daemon()
+    daemon = market.launch_daemon()
     assert notify.heard_within("READY=1", 30)
     assert notify.heard_within("WATCHDOG=1", 10)
     assert notify.heard_within("WATCHDOG=1", 10)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service_world import Served
-from test_service_access import GOOD, make
-from test_service_once import KEY, send
+from tests.integration.service.service_world import Served
+from tests.integration.service.test_service_access import GOOD, make
+from tests.integration.service.test_service_once import KEY, send
 
 NIGHTLY = GOOD + '[schedule]\ncron = "0 2 * * *"\nzone = "Europe/Berlin"\n'
 BOUNDED = NIGHTLY.replace("[budget]\n", '[budget]\nall = "$60/month"\n')

@@ -11,7 +11,7 @@ import pytest
 
 from autopilot.cli.main import run
 from autopilot.clock import SystemClock
-from autopilot.config.settings import Settings
+from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
 from tests.acceptance.stage import job_text
@@ -29,8 +29,8 @@ async def test_only_offers_above_max_price(capsys: pytest.CaptureFixture[str], m
         async with running_sandbox(config, SystemClock()) as sandbox:
             settings = Settings(
                 state_dir=root / "state",
-                api={"socket": root / "run" / "s"},
-                providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
+                api=ApiSettings(socket=root / "run" / "s"),
+                providers={"vastai": ProviderSettings(base_url=sandbox.url, api_key_file=key)},
             )
             async with daemon(settings) as joined:
                 await joined.engine.tick()

@@ -32,6 +32,7 @@ from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.policy.guard import Limits
+from autopilot.ports.provider import Plugin
 from autopilot.ports.store import Store
 from autopilot.providers import runpod, vastai
 from autopilot.service.wiring import AgentBootstrap
@@ -84,7 +85,10 @@ def _text(changes: dict[str, str]) -> str:
     return JOB.format(**({"gpu": "4090", "disk": "20GB", "more": ""} | changes))
 
 
-MARKETS = {"vastai": (vastai.plugin, "sandbox-key"), "runpod": (runpod.plugin, "runpod-sandbox-key")}
+MARKETS: dict[str, tuple[Plugin, str]] = {
+    "vastai": (vastai.plugin, "sandbox-key"),
+    "runpod": (runpod.plugin, "runpod-sandbox-key"),
+}
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ async def connection(tmp_path: Path) -> AsyncIterator[SqliteConnection]:
 
 async def count_turns(connection: SqliteConnection, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     turns: list[int] = []
-    execute = SqliteConnection._execute
+    execute: Callable[..., Awaitable[object]] = SqliteConnection._execute
 
     async def counted(self: SqliteConnection, *arguments: object) -> object:
         turns.append(1)

@@ -97,8 +97,10 @@ async def fill(url: str) -> None:
         await work.machine_readings.add([MachineReading("lease-1", START, 0.97, 0.875, 12 << 30, 3.1, 0.5)])
         drift = Drift("vastai", "instance", "dph_base", DriftKind.TYPE, True, True, 3, START, START, "text")
         await work.drifts.save([drift])
-        cents = [Decimal(cents) / 100 for cents in (50, 125, 100, 120, 150)]
-        await work.forecasts.save(JobForecast("job-000001", START, *cents, START, START, START, 0.9, 1.0, 0.0, 0.5))
+        spent, mean, p10, p50, p90 = (Decimal(cents) / 100 for cents in (50, 125, 100, 120, 150))
+        await work.forecasts.save(
+            JobForecast("job-000001", START, spent, mean, p10, p50, p90, START, START, START, 0.9, 1.0, 0.0, 0.5)
+        )
         await work.tokens.save(Token(1, "ci", "a" * 64, Scope.READ, False, ("hf",), START, None))
         await work.schedules.save(a_schedule())
         await work.schedules.keep_table("schedule-1", "LR\n0.1\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from alembic import command
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 
 from autopilot.domain.instance import CostKind
 from autopilot.store.database import SqlStore, open_store
@@ -114,8 +114,8 @@ async def test_a_ledger_without_a_rollup_gets_one(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def _insert(connection: object, table: str, rows: list[tuple[object, ...]]) -> None:
-    columns = connection.exec_driver_sql(f"PRAGMA table_info({table})").fetchall()  # type: ignore[attr-defined]
+def _insert(connection: Connection, table: str, rows: list[tuple[object, ...]]) -> None:
+    columns = connection.exec_driver_sql(f"PRAGMA table_info({table})").fetchall()
     marks = ", ".join("?" * len(columns))
     for row in rows:
-        connection.exec_driver_sql(f"INSERT INTO {table} VALUES ({marks})", row[: len(columns)])  # type: ignore[attr-defined]
+        connection.exec_driver_sql(f"INSERT INTO {table} VALUES ({marks})", row[: len(columns)])

@@ -7,10 +7,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from vastai_bench import SPEED, Bench
 
 from autopilot.clock import ScaledClock
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from tests.integration.vastai.vastai_bench import SPEED, Bench
 
 
 @pytest.fixture
@@ -24,7 +24,6 @@ async def bench(tmp_path: Path, sandbox_options: dict[str, Any]) -> AsyncIterato
     clock = ScaledClock(datetime.now(UTC), SPEED)
     config = SandboxConfig(state_dir=tmp_path / "sandbox", real_processes=False, **sandbox_options)
     async with running_sandbox(config, clock) as sandbox, aiohttp.ClientSession() as http:
-        made = Bench(sandbox, clock, http, provider=None)  # type: ignore[arg-type]
-        made.provider = made.connect()
+        made = Bench(sandbox, clock, http)
         yield made
         await made.provider.close()

@@ -55,7 +55,8 @@ class Script:
         if isinstance(answer, str):
             return web.Response(text=answer)
         if callable(answer):
-            return await answer(request)  # type: ignore[no-any-return]
+            made: web.StreamResponse = await answer(request)
+            return made
         return web.json_response(answer)
 
     def count(self, name: str) -> int:

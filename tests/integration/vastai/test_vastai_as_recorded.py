@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from vastai_bench import Bench, eventually
-
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Done, Refused
+from tests.integration.vastai.vastai_bench import Bench, eventually
 
 
 async def test_no_answer_differs_from_the_recorded_ones(bench: Bench) -> None:

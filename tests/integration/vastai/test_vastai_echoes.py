@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from decimal import Decimal
 
 import pytest
-from vastai_bench import QUERY, Bench
 
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.providers.vastai.echoes import ECHO_LASTS_S
+from tests.integration.vastai.vastai_bench import QUERY, Bench
 
 MANY = OfferQuery(
     gpus=(("A100 SXM4", 1), ("A100 SXM4", 4), ("A100 SXM4", 8)),

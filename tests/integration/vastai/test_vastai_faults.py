@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from vastai_bench import KEY, QUERY, Bench, eventually
 
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.providers.vastai.pacing import Family
+from tests.integration.vastai.vastai_bench import KEY, QUERY, Bench, eventually
 
 UNREADABLE = ["effect_then_500", "effect_then_reset", "html", "empty", "bad_json"]
 SHORT_S = 0.5
@@ -96,7 +97,7 @@ async def test_a_create_cancelled_before_its_turn_is_never_sent(bench: Bench) ->
 async def test_changes_with_an_open_fate_are_unknown(bench: Bench, kind: str) -> None:
     instance_id = await bench.rent()
     provider = bench.provider
-    changes = {
+    changes: dict[str, Callable[[], Awaitable[object]]] = {
         "bid": lambda: provider.change_bid(instance_id, bench.request_rate),
         "state": lambda: provider.stop(instance_id),
         "destroy": lambda: provider.destroy(instance_id),

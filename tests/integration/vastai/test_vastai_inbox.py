@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from vastai_bench import Bench, eventually
 
 from autopilot.domain.instance import Instance, InstanceStatus
+from tests.integration.vastai.vastai_bench import Bench, eventually
 
 
 async def outbid(bench: Bench) -> str:

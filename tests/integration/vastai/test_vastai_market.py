@@ -8,16 +8,21 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from vastai_bench import QUERY, Bench, eventually
 
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
 from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused
+from tests.integration.vastai.vastai_bench import QUERY, Bench, eventually
 
 
 def query(*gpus: tuple[str, int], **changes: Any) -> OfferQuery:
-    fields = {"min_vram_gb": Decimal(0), "disk_gb": Decimal(40), "verified_only": True, "datacenter_only": False}
+    fields: dict[str, Any] = {
+        "min_vram_gb": Decimal(0),
+        "disk_gb": Decimal(40),
+        "verified_only": True,
+        "datacenter_only": False,
+    }
     return OfferQuery(gpus=gpus, **(fields | changes))
 
 

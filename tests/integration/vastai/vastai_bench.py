@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -34,9 +34,12 @@ class Bench:
     sandbox: Sandbox
     clock: ScaledClock
     http: aiohttp.ClientSession
-    provider: VastaiProvider
+    provider: VastaiProvider = field(init=False)
     request_rate: Decimal = Decimal("0.5")
     rented: int = 0
+
+    def __post_init__(self) -> None:
+        self.provider = self.connect()
 
     def connect(self, **settings: Any) -> VastaiProvider:
         merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 20, "offers_max_age_s": 3600, **settings}
@@ -69,7 +72,7 @@ class Bench:
 
     def request(self, offer: Offer, label: str = "ap1.test.one", **changes: Any) -> CreateRequest:
         assert offer.floor is not None
-        fields = {
+        fields: dict[str, Any] = {
             "label": label,
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,

@@ -13,14 +13,14 @@ from typing import Any
 import aiohttp
 import pytest
 import structlog
-from recorded_market import RecordedMarket, recorded_market, vastai
 from structlog.testing import capture_logs
 
-from autopilot.config.settings import Settings
+from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.domain.drift import DriftKind
 from autopilot.providers.drift.counter import DriftCounter
 from autopilot.service import doctor
 from autopilot.service.wiring import Daemon, daemon
+from tests.integration.wire.recorded_market import RecordedMarket, recorded_market, vastai
 
 LIST = "GET /api/v1/instances/"
 
@@ -55,8 +55,8 @@ async def running(market: RecordedMarket, root: Path) -> AsyncIterator[World]:
     key.write_text("k" * 20)
     settings = Settings(
         state_dir=root / "state",
-        api={"socket": root / "run" / "s"},
-        providers={"vastai": {"base_url": market.url, "api_key_file": key}},
+        api=ApiSettings(socket=root / "run" / "s"),
+        providers={"vastai": ProviderSettings(base_url=market.url, api_key_file=key)},
     )
     async with daemon(settings) as joined:
         yield World(market, settings, joined)

@@ -11,18 +11,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from recorded_market import (
-    BID,
-    INSTANCE,
-    POD,
-    RecordedMarket,
-    mithril,
-    recorded,
-    recorded_market,
-    runpod,
-    runpod_rest,
-    vastai,
-)
 
 from autopilot.clock import ScaledClock
 from autopilot.domain.offer import CapacityType, OfferQuery
@@ -36,6 +24,18 @@ from autopilot.providers.runpod import plugin as runpod_plugin
 from autopilot.providers.runpod import shapes as runpod_shapes
 from autopilot.providers.vastai import plugin as vastai_plugin
 from autopilot.providers.vastai import shapes as vastai_shapes
+from tests.integration.wire.recorded_market import (
+    BID,
+    INSTANCE,
+    POD,
+    RecordedMarket,
+    mithril,
+    recorded,
+    recorded_market,
+    runpod,
+    runpod_rest,
+    vastai,
+)
 
 DAY = dt.date(2026, 11, 19)
 NOON = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)

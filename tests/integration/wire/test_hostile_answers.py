@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_server import hostile_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin,
 from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin as runpod
 from autopilot.providers.vastai import plugin as vastai
+from tests.integration.wire.hostile_server import hostile_server
 
 ASSETS = Path(__file__).parents[2] / "assets"
 KEY = "sentinel-account-key"

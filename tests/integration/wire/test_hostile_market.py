@@ -17,7 +17,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from hostile_server import (
+
+from autopilot.clock import ScaledClock
+from autopilot.domain.offer import CapacityType
+from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
+from autopilot.providers.mithril import plugin as mithril
+from autopilot.providers.runpod import plugin as runpod
+from autopilot.providers.vastai import plugin as vastai
+from tests.integration.wire.hostile_server import (
     Act,
     deep_json,
     dripping_body,
@@ -32,19 +39,12 @@ from hostile_server import (
     silence,
 )
 
-from autopilot.clock import ScaledClock
-from autopilot.domain.offer import CapacityType
-from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
-from autopilot.providers.mithril import plugin as mithril
-from autopilot.providers.runpod import plugin as runpod
-from autopilot.providers.vastai import plugin as vastai
-
 KEY = "sentinel-account-key"
 TIMEOUT_S = 0.15
 LONGEST_S = 15.0
 """For one call: an SDK's import, and at most three exchanges, on a machine with other things to do. A server that is
 waited for to its end takes a minute."""
-MARKETS = {
+MARKETS: dict[str, tuple[Plugin, str, str]] = {
     "vastai": (vastai, "77", "1234"),
     "runpod": (runpod, "abc123xyz", "NVIDIA GeForce RTX 4090:1:COMMUNITY"),
     "mithril": (mithril, "bid_1", "us-central5-a/it_h100x8"),
@@ -73,7 +73,7 @@ async def connect(market: str) -> AsyncIterator[Callable[[str], Provider]]:
     made: list[Provider] = []
 
     def to(url: str) -> Provider:
-        plugin: Plugin = MARKETS[market][0]
+        plugin = MARKETS[market][0]
         settings: dict[str, Any] = {"base_url": url, "api_key": KEY, "timeout_s": TIMEOUT_S}
         made.append(plugin.connect(settings, ScaledClock(dt.datetime.now(dt.UTC), 600)))
         return made[-1]

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from autopilot.domain.job import Checkpoint, JobStatus
+from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import to_nano
 from autopilot.lab.memory_store.tables import MemoryTables
 from tests.simulation.checks.allowances import Allowances
@@ -257,35 +258,40 @@ class Invariants:
                 self._holds.change(before, lease, tables)
                 self._dependants.change_lease(before, lease, tables)
                 self._arrays.change_lease(before, lease, tables)
-        for job_id, job in tables.jobs.changes.items():
+        for job in tables.jobs.changes.values():
             if job is not None:
-                known_job = self.ground.committed.get("jobs", {}).get(job_id)
-                self._conduct.change_job(known_job, job)
-                self._dependants.change_job(known_job, job, tables)
-                self._firings.change_job(known_job, job, tables)
-                self._arrays.change_job(known_job, job, tables)
-            if job is not None and job.status is JobStatus.SUCCEEDED and not self._arrays.is_finished(job):
-                self.add_violation("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
-            if job is not None and not self.is_ledger_old:
-                reported = sum(1 for known, _ in self.ground.failed_runs if known == job_id)
-                if job.failures > reported:
-                    self.add_violation("S14", f"{job.failures} failures of job {job_id[-1]}, {reported} runs failed")
+                self._job_changed(job, tables)
         for entry_id, entry in tables.entries.changes.items():
-            known = self.ground.committed.get("entries", {}).get(entry_id)
-            if entry is None or (known is not None and known != entry):
-                self.add_violation("S6", f"entry {entry_id} was changed")
-                continue
-            try:
-                assert isinstance(entry.amount, Decimal), "a float"
-                to_nano(entry.amount)
-            except (AssertionError, ValueError) as problem:
-                self.add_violation("S6", f"entry {entry_id}: {problem}")
+            self._entry_written(entry_id, entry)
         for checkpoint in tables.checkpoints.changes.values():
             if checkpoint is not None:
                 self._checkpoint_named(checkpoint, tables)
         for key, kept in tables.checkpoints.changes.items():
             if kept is None:
                 self._removed(key)
+
+    def _job_changed(self, job: Job, tables: MemoryTables) -> None:
+        before = self.ground.committed.get("jobs", {}).get(job.id)
+        self._conduct.change_job(before, job)
+        self._dependants.change_job(before, job, tables)
+        self._firings.change_job(before, job, tables)
+        self._arrays.change_job(before, job, tables)
+        if job.status is JobStatus.SUCCEEDED and not self._arrays.is_finished(job):
+            self.add_violation("S14", f"job {job.id[-1]} is a success, but nobody has finished it")
+        reported = sum(1 for known, _ in self.ground.failed_runs if known == job.id)
+        if not self.is_ledger_old and job.failures > reported:
+            self.add_violation("S14", f"{job.failures} failures of job {job.id[-1]}, {reported} runs failed")
+
+    def _entry_written(self, entry_id: str, entry: LedgerEntry | None) -> None:
+        known = self.ground.committed.get("entries", {}).get(entry_id)
+        if entry is None or (known is not None and known != entry):
+            self.add_violation("S6", f"entry {entry_id} was changed")
+            return
+        try:
+            assert isinstance(entry.amount, Decimal), "a float"
+            to_nano(entry.amount)
+        except (AssertionError, ValueError) as problem:
+            self.add_violation("S6", f"entry {entry_id}: {problem}")
 
     def _lease_changed(self, before: Lease | None, after: Lease) -> None:
         was = before.state if before is not None else None
@@ -447,6 +453,13 @@ class Invariants:
                     self.add_violation("S2", f"{box.key} computes for nobody since {unwanted[box.key]:.0f} s")
                     unwanted[box.key] = 0.0
         self._unwanted_s = unwanted
+        self._find_doubled(at_work)
+        for job_id, number in wanted_at_work.items():
+            if number > 1:
+                self.add_violation("S2", f"both machines of job {job_id[-1]} are at work")
+
+    def _find_doubled(self, at_work: Counter[tuple[str, int]]) -> None:
+        """``at_work``: machines by job and epoch of its run."""
         doubled = {
             run: self._doubled_s.get(run, 0.0) + CHECKED_EVERY_S for run, number in at_work.items() if number > 1
         }
@@ -455,10 +468,6 @@ class Invariants:
             if not self.is_ledger_old or for_s > QUARANTINE_S:
                 self.add_violation("S2", f"{at_work[job_id, epoch]} machines run epoch {epoch} of job {job_id[-1]}")
         self._doubled_s = doubled
-
-        for job_id, number in wanted_at_work.items():
-            if number > 1:
-                self.add_violation("S2", f"both machines of job {job_id[-1]} are at work")
 
     def _unready(self) -> None:
         """Machines that we hold and whose agents are busy getting ready all the time."""

@@ -247,13 +247,7 @@ class Play:
         world, found = self.world, list[str]()
         if world.check.is_ledger_old:
             return found
-        posted: dict[tuple[str, str], Decimal] = {}
-        by_id = world.committed.get("leases", {})
-        for entry in world.committed.get("entries", {}).values():
-            if entry.type in SPEND_TYPES:
-                lease = by_id[entry.lease_id]
-                key = lease.provider, lease.instance_id or ""
-                posted[key] = posted.get(key, ZERO) + entry.amount
+        posted = self._posted()
         for market in world.markets.values():
             for box in market.past.values():
                 if box.lease_id is None or not box.label.startswith("ap1."):
@@ -270,6 +264,17 @@ class Play:
                 if abs(billed - ours) > max(TOLERANCE, billed * TOLERANCE_SHARE):
                     found.append(f"{box.key}: billed {billed:.6f}, posted {ours:.6f}")
         return found
+
+    def _posted(self) -> dict[tuple[str, str], Decimal]:
+        """Dollars of each machine, by its market and the id that it has there."""
+        posted: dict[tuple[str, str], Decimal] = {}
+        by_id = self.world.committed.get("leases", {})
+        for entry in self.world.committed.get("entries", {}).values():
+            if entry.type in SPEND_TYPES:
+                lease = by_id[entry.lease_id]
+                key = lease.provider, lease.instance_id or ""
+                posted[key] = posted.get(key, ZERO) + entry.amount
+        return posted
 
 
 def _age_s(lease: Any, world: World) -> float:

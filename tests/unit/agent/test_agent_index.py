@@ -105,7 +105,12 @@ def test_a_shut_directory_is_shut_last(tmp_path: Path) -> None:
     order: list[str] = []
     finish_modes = {"checkpoint/shut/file": 1, "checkpoint/shut": 2, "checkpoint": 3}
     lay_out(entries, str(tmp_path))
-    finish(entries, str(tmp_path), lambda entry: order.append(entry.name) or 0o755)  # type: ignore[func-returns-value]
+
+    def mode_of(entry: Entry) -> int:
+        order.append(entry.name)
+        return 0o755
+
+    finish(entries, str(tmp_path), mode_of)
     assert order == sorted(finish_modes, key=lambda name: finish_modes[name])
 
 

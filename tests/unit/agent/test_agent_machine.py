@@ -16,7 +16,7 @@ from autopilot.agent.shipped.orders import parse_orders
 from autopilot.agent.shipped.states import ENDED
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.code import NO_CODE, JobCode
-from autopilot.mailbox.order_shapes import Work
+from autopilot.mailbox.order_shapes import Role, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 
 MEMORY: dict[str, Any] = {
@@ -30,7 +30,7 @@ MEMORY: dict[str, Any] = {
 
 
 def orders(
-    role: str = "run",
+    role: Role = "run",
     seq: int = 1,
     run_epoch: int = 1,
     setup: str = "",
@@ -47,7 +47,7 @@ def orders(
         run_epoch=run_epoch,
         seq=seq,
         permit_ttl_s=900,
-        role=role,  # type: ignore[arg-type]
+        role=role,
         checkpoint_interval_s=300,
         work=Work(run="train", setup=setup, checkpoint_path="out", inputs=inputs or {}),
         restore=None if restore is None else CheckpointRef("l", restore, "m", ("a", "b")),
@@ -82,7 +82,8 @@ def test_commands_beside_the_job_may_run_for_as_long_as_it_is_to_run_here() -> N
     m.take_orders(orders(seq=2), 60)
     assert m.may_exec(959)
     assert not m.may_exec(960)
-    for seq, role in enumerate(("save_and_stop", "wait", "leave"), start=3):
+    roles: tuple[Role, ...] = ("save_and_stop", "wait", "leave")
+    for seq, role in enumerate(roles, start=3):
         m.take_orders(orders(role, seq), 100)
         assert not m.may_exec(100)
     m.take_orders(orders(seq=6), 100)
@@ -431,7 +432,7 @@ def test_after_a_restart_the_next_attempt_begins_at_the_newest_checkpoint(dirty:
 
 
 @pytest.mark.parametrize("role", ["wait", "save_and_stop", "leave"])
-def test_only_orders_to_run_start_it_over(role: str) -> None:
+def test_only_orders_to_run_start_it_over(role: Role) -> None:
     m = failed()
     m.take_orders(orders(role, seq=2, run_epoch=2, setup="make", restore=4), 20)
     assert m.decide(20) not in ("run", "restore")
@@ -494,7 +495,7 @@ def test_a_checkpoint_that_was_under_way_is_no_answer_to_a_notice() -> None:
     st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["wait", "run", "save_and_stop", "leave"])), max_size=30)
 )
 def test_whatever_the_orders_the_job_runs_only_when_ordered_and_the_end_of_the_permit_is_bounded(
-    steps: list[tuple[int, str]],
+    steps: list[tuple[int, Role]],
 ) -> None:
     """A world in which every command succeeds at once, and a permit that is never renewed after the last orders."""
     m, now, seq = machine(), 0.0, 0
@@ -569,7 +570,7 @@ def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(tas
     for epoch in (1, 2):
         began = now
         for seq in range(10):
-            m.take_orders(orders(seq=100 * epoch + seq, run_epoch=epoch, **given(task)), now)
+            m.take_orders(orders(seq=100 * epoch + seq, run_epoch=epoch, **asked_for(task)), now)
             assert m.decide(now) == task
             assert m.exit is None or m.exit.run_epoch < epoch
             m.finish_task(task, False, now)
@@ -582,8 +583,11 @@ def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(tas
         assert (m.decide(now), m.state()) == (None, "finished")
 
 
-def given(task: str) -> dict[str, Any]:
-    asked: dict[str, Any] = {"inputs": {"inputs": {"data": "https://example.org/data"}}, "code": {"code": CODE}}
+def asked_for(task: str) -> dict[str, Any]:
+    asked: dict[str, dict[str, Any]] = {
+        "inputs": {"inputs": {"data": "https://example.org/data"}},
+        "code": {"code": CODE},
+    }
     return asked.get(task, {})
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_agent_machine import orders, running
 
 from autopilot.agent.shipped.progress import Progress
 from autopilot.agent.shipped.room import Room
+from tests.unit.agent.test_agent_machine import orders, running
 
 
 @pytest.mark.parametrize(

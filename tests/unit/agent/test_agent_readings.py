@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_agent_itself import ORDERS
 
-from autopilot.agent.shipped import gpus, readings
+from autopilot.agent.shipped import gpus
 from autopilot.agent.shipped.agent import Agent
 from autopilot.agent.shipped.readings import NOTHING, Readings, Stillness
 from autopilot.agent.shipped.states import Process
 from autopilot.mailbox.reading import parse_heartbeat
+from tests.unit.agent.test_agent_itself import ORDERS
 
 MIB = 1 << 20
 
@@ -68,7 +69,8 @@ def test_what_the_driver_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     (tmp_path / "said").write_text(said)
     a_driver(tmp_path, monkeypatch, f"exec cat {tmp_path}/said")
     found = gpus.read_gpus()
-    assert read == (found and [(gpu["busy"], gpu["memory_used"], gpu["memory_total"]) for gpu in found])
+    shown = None if found is None else [(gpu["busy"], gpu["memory_used"], gpu["memory_total"]) for gpu in found]
+    assert read == shown
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo 97; exit 9", "printf '\\377'", "exec sleep 1000"])
@@ -161,7 +163,7 @@ def test_no_number_makes_a_heartbeat_one_that_the_daemon_refuses(
     agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_driver(tmp_path, monkeypatch, "echo 99, 1e300, 4294967295")
-    monkeypatch.setattr(readings.os, "getloadavg", lambda: (1e9, 0.0, 0.0))
+    monkeypatch.setattr(os, "getloadavg", lambda: (1e9, 0.0, 0.0))
     agent.readings.take(agent.workdir(), True, agent.now)
     found = sent(agent, monkeypatch)
     assert [(gpu.busy, gpu.memory_used) for gpu in found.gpus] == [(0.99, None)]
@@ -197,7 +199,8 @@ def test_the_agent_counts_output_and_progress_of_its_command(
         now += seconds
         agent.readings.take(agent.workdir(), True, agent.now)
         agent.look_at_job()
-        return sent(agent, monkeypatch).still_s  # type: ignore[no-any-return]
+        still_s: float | None = sent(agent, monkeypatch).still_s
+        return still_s
 
     look(0)
     assert look(40) == 40

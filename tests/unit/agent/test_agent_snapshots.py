@@ -6,14 +6,15 @@ import contextlib
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autopilot.agent.shipped import snapshots as module
-from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
-from autopilot.agent.shipped.disk import LINK_FROM_BYTES
+from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES, PartReader
+from autopilot.agent.shipped.disk import LINK_FROM_BYTES, keep_copy
 from autopilot.agent.shipped.snapshots import Snapshots
 from autopilot.agent.shipped.tree import Corrupt, Entry, check_entries, fingerprint, links_out, scan
 
@@ -202,7 +203,7 @@ def test_files_of_old_are_not_read_again(tmp_path: Path, snapshots: Snapshots, m
     (source / "weights").write_bytes(os.urandom(SMALLEST_PART_BYTES))
     read: list[int] = []
 
-    class Counting(module.PartReader):
+    class Counting(PartReader):
         def read(self, size: int = -1) -> bytes:
             data = super().read(size)
             read.append(len(data))
@@ -280,7 +281,7 @@ def test_a_file_that_is_being_written_is_waited_for(
             file.write(whole[len(half) :])
             file.close()
 
-    monkeypatch.setattr(module.time, "sleep", wait)
+    monkeypatch.setattr(time, "sleep", wait)
     snapshots.take(str(source), META, None)
     assert file.closed
     snapshots.restore(snapshots.newest_first()[0], str(tmp_path / "back"))
@@ -344,7 +345,7 @@ def test_on_a_full_disk_what_the_store_has_makes_room(
         source.write_text(f"state {n}")
         snapshots.take(str(source), {**META, "n": n, "uploaded": True}, None)
     source.write_text("state 2")
-    real, full = module.keep_copy, [True]
+    real, full = keep_copy, [True]
 
     def copy(*args: Any) -> bool:
         if full.pop() if full else False:

@@ -31,7 +31,7 @@ def seen(minutes_ago: int, floor: str | None, **changes: Any) -> PriceObservatio
 
 
 def asked(
-    record: tuple[float, ...], offers: int = 1, able: dict[str, bool] | None = None, leases: Any = (), **spec: Any
+    record: tuple[float, ...], offers: int = 1, able: dict[str, Any] | None = None, leases: Any = (), **spec: Any
 ) -> Any:
     job = a_job(*leases, spec=a_spec(**{"work_estimate": 10 * HOUR, "deadline": START + 30 * HOUR, **spec}))
     market = a_market(*(an_offer(f"machine-{number}") for number in range(offers)), **(able or {}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -195,7 +196,7 @@ async def test_room_for_the_ledger_is_kept_from_uploads_that_do_not_say_how_larg
     store: LocalBlobStore, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = [KEPT_FREE_BYTES + (1 << 20)] * 2 + [KEPT_FREE_BYTES - 1] * 9
-    monkeypatch.setattr(listener.shutil, "disk_usage", lambda _: SimpleNamespace(free=free.pop(0)))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free.pop(0)))
     url = URL(store.sign_put("a", HOUR, 1 << 30), encoded=True)
 
     async def unannounced() -> AsyncIterator[bytes]:

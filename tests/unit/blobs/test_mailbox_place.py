@@ -15,8 +15,10 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
 
 GROUP = 54_321
-DAEMON, LISTENER, STRANGER = (50_001, 50_001, [GROUP]), (50_002, GROUP, []), (50_003, 50_003, [])
 User = tuple[int, int, list[int]]
+DAEMON: User = (50_001, 50_001, [GROUP])
+LISTENER: User = (50_002, GROUP, [])
+STRANGER: User = (50_003, 50_003, [])
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 

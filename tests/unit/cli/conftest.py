@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from sample_daemon import Daemon, sample
+
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 
 @pytest.fixture

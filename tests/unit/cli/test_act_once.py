@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import client as module
 from autopilot.cli.client import Client
 from autopilot.cli.main import run
 from autopilot.cli.transport import AnswerLost, NotRunning
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 SAME = (409, {"detail": "job train (01J) says the same", "hint": "--again", "reason": "same_job_open", "job": "01J"})
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import logs, text
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 Capture = pytest.CaptureFixture[str]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_daemon import Daemon
 
 from autopilot.cli.exits import Exit
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon
 
 PLAN = {
     "id": "01JX",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from sample_daemon import Daemon, sample
-from test_commands import printed
+
+from tests.unit.cli.sample_daemon import Daemon, sample
+from tests.unit.cli.test_commands import printed
 
 Capture = pytest.CaptureFixture[str]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon
 
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon
 
 ANSWER: dict[str, Any] = {"exit_code": 3, "output": "a\x1b]0;b\x07\x1b[31mred\x1b[0m\n", "is_cut": False}
 ENDED = {"ended": "exited"}

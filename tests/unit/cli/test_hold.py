@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import reasons
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 SAID = "held until 11-20 14:20, $0.31/h; autopilot release bert-qa gives it back"
 
 
 def held() -> dict[str, Any]:
-    body = sample("job")
+    body: dict[str, Any] = sample("job")
     main = body["job"]["main"] | {"bid": "0.306", "storage_rate": "0.004"}
     body["job"] |= {"status": "failed", "held_until": "2026-11-20T14:20:00+00:00", "main": main}
     return body

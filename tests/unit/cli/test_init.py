@@ -7,6 +7,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,7 @@ def test_limits_and_a_bucket_from_the_command_line(
     key_file.write_text("id:secret")
     assert run(["init", "--day", "20", "--month", "$300", *bucket, "--endpoint", "https://r2.example"]) == 0
     settings = load_settings()
-    assert (settings.limits.day, settings.limits.month) == (20, 300)
+    assert (settings.limits.day, settings.limits.month) == (Decimal(20), Decimal(300))
     assert (settings.blobs.url, settings.blobs.endpoint) == ("s3://b/autopilot", "https://r2.example")
     assert settings.bucket_key() == ("id", "secret")
     out, err = capsys.readouterr()

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from sample_daemon import Daemon
+
+from tests.unit.cli.sample_daemon import Daemon
 
 HEAVY = {
     "aiohttp",

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon, sample
-from test_commands import printed
 
 from autopilot.cli import money_views
 from autopilot.cli.price_plot import plot
+from tests.unit.cli.sample_daemon import Daemon, sample
+from tests.unit.cli.test_commands import printed
 
 Capture = pytest.CaptureFixture[str]
 

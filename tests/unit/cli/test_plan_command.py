@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon, sample
 
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 Capture = pytest.CaptureFixture[str]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon
 
 from autopilot.agent.shipped.snapshots import Snapshots
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon
 
 META = {"run_epoch": 1, "n": 1, "step": None, "uploaded": False}
 

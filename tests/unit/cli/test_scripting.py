@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import outcomes
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 Capture = pytest.CaptureFixture[str]
 
 
 def with_status(status: str, **more: Any) -> dict[str, Any]:
-    return sample("job") | {"job": sample("job")["job"] | {"status": status} | more}
+    body: dict[str, Any] = sample("job")
+    body["job"] |= {"status": status} | more
+    return body
 
 
 def test_ids_alone_and_rows_one_a_line(daemon: Daemon, capsys: Capture) -> None:
@@ -82,7 +85,7 @@ def test_wait_outlives_a_restart_of_the_daemon(
         next(waits)
         daemon.answers["GET /v1/jobs/bert-qa"] = (200, with_status("succeeded"))
 
-    monkeypatch.setattr(outcomes.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     daemon.answers["GET /v1/jobs/bert-qa"] = (503, {"detail": "the database is locked", "hint": ""})
     assert run(["wait", "bert-qa"]) == 0
     assert "the database is locked; waiting for it" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import io
 import os
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_without_root_the_system_s_place_asks_for_sudo(
     assert "hint: run it with sudo" in capsys.readouterr().err
 
 
-def forbidden(path: object, *_: object) -> None:
+def forbidden(path: object, *_: object) -> NoReturn:
     raise PermissionError(13, "Permission denied", str(path))
 
 
@@ -99,10 +100,10 @@ def test_a_place_that_may_not_be_entered_holds_nothing(
     real_stat, real_list, real_is_file = Path.stat, os.listdir, os.path.isfile
 
     def stat_of(path: Path, **how: bool) -> os.stat_result:
-        return forbidden(path) if path.parent == system else real_stat(path, **how)  # type: ignore[return-value]
+        return forbidden(path) if path.parent == system else real_stat(path, **how)
 
     def listed(path: Path) -> list[str]:
-        return forbidden(path) if path == system else real_list(path)  # type: ignore[return-value]
+        return forbidden(path) if path == system else real_list(path)
 
     def is_file(path: Path) -> bool:  # what ``Path.is_file`` asks from Python 3.14 on, and it never raises
         return Path(path).parent != system and real_is_file(path)

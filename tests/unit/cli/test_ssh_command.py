@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sample_daemon import Daemon
 
 from autopilot.cli.main import run
 from autopilot.cli.ssh import arguments
+from tests.unit.cli.sample_daemon import Daemon
 
 WHERE = {"host": "203.0.113.7", "port": 41234, "user": "root", "lease": "01LEASE"}
 

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
-from sample_daemon import sample
 
 from autopilot.cli import money_views, views
+from tests.unit.cli.sample_daemon import sample
 
 nanos = st.one_of(st.just(0), st.integers(0, 10**7), st.integers(0, 10**13)).map(lambda nano: Decimal(nano).scaleb(-9))
 signed = st.one_of(nanos, nanos.map(lambda amount: -amount))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sample_daemon import Daemon
 
 from autopilot.cli import client
 from autopilot.cli.main import run
+from tests.unit.cli.sample_daemon import Daemon
 
 SECRET = "aptk_" + "x" * 43
 MADE = {

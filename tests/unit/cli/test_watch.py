@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from rich.console import Console
-from sample_daemon import Daemon, sample
 
 from autopilot.cli import watch
 from autopilot.cli.client import Client
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 JOB = "01KDZ3V8XQ7M2N4P6R8T0V1W2X"
 
@@ -73,7 +74,7 @@ def test_watch_shows_until_it_is_ended(
     def end(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(watch.time, "sleep", end)
+    monkeypatch.setattr(time, "sleep", end)
     daemon.answers["GET /v1/jobs"] = (200, {"jobs": []})
     watch.watch(Client(), None)
     assert "no open jobs" in capsys.readouterr().out

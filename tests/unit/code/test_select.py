@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,13 +33,13 @@ def names_of(selection: Selection) -> list[str]:
     return sorted(e.entry.name.removeprefix("checkpoint/") for e in selection.files if e.entry.kind != "dir")
 
 
-def sent(root: Path, **wanted: object) -> list[str]:
-    return names_of(select(root, Wanted(**wanted)))  # type: ignore[arg-type]
+def sent(root: Path, **wanted: Any) -> list[str]:
+    return names_of(select(root, Wanted(**wanted)))
 
 
-def refusal(root: Path, **wanted: object) -> UserError:
+def refusal(root: Path, **wanted: Any) -> UserError:
     with pytest.raises(UserError) as caught:
-        select(root, Wanted(**wanted))  # type: ignore[arg-type]
+        select(root, Wanted(**wanted))
     return caught.value
 
 

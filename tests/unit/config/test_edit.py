@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +49,8 @@ def test_any_text_is_read_back_as_it_was(value: str) -> None:
 def test_each_service_s_answers_are_settings() -> None:
     for service in SERVICES:
         known = dict.fromkeys(service.asks, "some-name1")
-        given_values = {key: fill(getattr(service, key), known) for key in ("url", "endpoint", "region")}
+        given_values: dict[str, Any] = {
+            key: fill(getattr(service, key), known) for key in ("url", "endpoint", "region")
+        }
         assert BlobsSettings(**{key: value for key, value in given_values.items() if value})
         assert "{bucket}" not in fill(service.rights, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ NAMES = {"names": ("autopilot.example.org",)}
         {"listen": "[::]:8482"} | FILES | NAMES,
     ],
 )
-def test_what_is_safe_is_taken(given: dict[str, str]) -> None:
+def test_what_is_safe_is_taken(given: dict[str, Any]) -> None:
     HttpSettings(**given).check()
 
 
@@ -43,7 +44,7 @@ def test_what_is_safe_is_taken(given: dict[str, str]) -> None:
         ({"key_file": "k"}, "go together"),
     ],
 )
-def test_what_is_not_is_refused(given: dict[str, str], words: str) -> None:
+def test_what_is_not_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         HttpSettings(**given).check()
 
@@ -71,4 +72,4 @@ def test_it_is_read_from_files_and_the_environment(tmp_path: Path, monkeypatch: 
 
 
 def test_on_paper_the_port_stays_the_other_s() -> None:
-    assert Settings(http={"listen": "127.0.0.1:8482"}).on_paper().http.listen is None
+    assert Settings(http=HttpSettings(listen="127.0.0.1:8482")).on_paper().http.listen is None

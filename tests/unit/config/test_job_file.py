@@ -184,7 +184,7 @@ def test_left_out_keys_take_the_defaults_of_the_domain() -> None:
 def test_a_deadline_may_be_an_instant(at: str) -> None:
     spec = parse(f'{SMALLEST}[work]\nestimate = "1h"\n[deadline]\nat = {at}\n')
     assert spec.deadline == NOW + timedelta(days=1)
-    assert spec.deadline.tzinfo is UTC  # type: ignore[union-attr]
+    assert spec.deadline.tzinfo is UTC
     assert spec.fall_back
 
 
@@ -211,7 +211,7 @@ def test_what_a_job_takes_of_another_one_is_waited_for() -> None:
     spec = parse(with_line("inputs", lines) + '[deadline]\nwithin = "6h"\n[work]\nestimate = "1h"\n')
     assert spec.inputs == (("data", "job:prepare/out"), ("words", "job:prepare/vocab.txt"), ("x", "job:b/y"))
     assert spec.after == (After("prepare"), After("b"))
-    assert (spec.inputs_gb, spec.due_within, spec.deadline) == (2, timedelta(hours=6), None)
+    assert (spec.inputs_gb, spec.due_within, spec.deadline) == (Decimal(2), timedelta(hours=6), None)
     spec = parse('after = ["c", "b"]\n' + with_line("inputs", '"x" = "job:b/y"'))
     assert spec.after == (After("c"), After("b")), "what it says already is not said twice"
 

@@ -99,7 +99,7 @@ def test_the_three_types_and_whom_they_serve(files: Path) -> None:
         "ops": "mail to b@example.org by mail.example.org",
     }
     wanted = subscriptions_of(settings.notices)
-    assert (wanted["team"].is_default, wanted["team"].kinds) == (False, {"job_failed"})
+    assert (wanted["team"].is_default, wanted["team"].kinds) == (False, frozenset({"job_failed"}))
     assert switch_of(settings.notices) is not None
     assert settings.on_paper().notices.ping is None, "its pings would hide the silence of the daemon that spends"
     check_named(settings.notices.sinks, ["ops"])

@@ -12,7 +12,7 @@ import pytest
 from autopilot.config.http import HttpSettings
 from autopilot.config.owners import MOST
 from autopilot.config.proxy import ProxySettings, read_proxy
-from autopilot.config.settings import Settings, load_settings
+from autopilot.config.settings import LedgerSettings, Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.proxied import ProxiedUser, is_proxied_name
 from autopilot.domain.token import Bounds, Scope
@@ -79,14 +79,15 @@ def test_headers_of_proxies_do(header: str) -> None:
 
 def test_who_is_let_in_and_for_what() -> None:
     users = {"alice@example.org": {"scope": "admin"}, "bob": {"owner": "nobody", "all": True}}
-    rules = read_proxy(ProxySettings(**SOCKET, users=users, others={"allow": "$20/month", "ask_above": "$5"}))
+    others = {"allow": "$20/month", "ask_above": "$5"}
+    rules = read_proxy(ProxySettings.model_validate(SOCKET | {"users": users, "others": others}))
     assert rules.find("alice@example.org") == ProxiedUser(Bounds(Scope.ADMIN))
     uid = pwd.getpwnam("nobody").pw_uid
     assert rules.find("bob") == ProxiedUser(Bounds(Scope.SUBMIT, sees_all=True), uid)
-    others = Bounds(Scope.READ, allowance=Decimal(20), is_monthly=True, ask_above=Decimal(5))
-    assert rules.find("Alice@example.org") == rules.find("carol") == ProxiedUser(others), "names are as they are spelt"
+    rest = Bounds(Scope.READ, allowance=Decimal(20), is_monthly=True, ask_above=Decimal(5))
+    assert rules.find("Alice@example.org") == rules.find("carol") == ProxiedUser(rest), "names are as they are spelt"
     assert rules.find("carol, alice@example.org") is None
-    closed = read_proxy(ProxySettings(users=users))
+    closed = read_proxy(ProxySettings.model_validate({"users": users}))
     assert (closed.is_open, closed.find("carol")) == (False, None)
 
 
@@ -156,8 +157,10 @@ def test_the_secret_is_one_that_the_log_hides(tmp_path: Path) -> None:
     file.touch(mode=0o600)
     file.write_text("s" * 40 + "\n")
     given = {"listen": "127.0.0.1:0", "secret_file": file, "users": {"alice": {}}}
-    assert "s" * 40 in Settings(http={"proxy": given}, ledger={"url": "sqlite+aiosqlite:///x"}).secret_values()
-    assert Settings(http={"proxy": given}).on_paper().http.proxy.listen is None
+    http = HttpSettings.model_validate({"proxy": given})
+    ledger = LedgerSettings(url="sqlite+aiosqlite:///x")
+    assert "s" * 40 in Settings(http=http, ledger=ledger).secret_values()
+    assert Settings(http=http).on_paper().http.proxy.listen is None
 
 
 def test_it_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_the_numbers_are_the_code_s() -> None:
     assert (FIRST_RETRY.seconds, LONGEST_RETRY.seconds, NOTICES_KEPT_FOR.days) == (15, 15 * 60, 3)
     assert (MOST_WAITING, DIGEST_FROM, MOST_IN_DIGEST) == (1000, 5, 50)
     assert (web.WAIT_REAL_S, mail.WAIT_REAL_S, services.WAIT_REAL_S) == (15, 30, 30)
-    assert (AGAIN_AFTER.seconds, UNREAD_FOR.seconds, NEAR_BUDGET * 5) == (6 * 3600, 300, 4)
+    assert (AGAIN_AFTER.seconds, UNREAD_FOR.seconds, NEAR_BUDGET * 5) == (6 * 3600, 300, Decimal(4))
     assert PingSettings(url="https://example.org").every == 20
 
 

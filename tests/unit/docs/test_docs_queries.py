@@ -81,7 +81,7 @@ def on_postgres(postgres_url: str) -> Rows:
     def rows(statement: str) -> Sequence[Sequence[Any]]:
         with psycopg.connect(postgres_url) as database:
             database.execute("SET default_transaction_read_only = on")
-            return database.execute(statement).fetchall()  # type: ignore[call-overload,no-any-return]
+            return database.execute(statement).fetchall()
 
     return rows
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,9 @@ BROKEN = ClaimFinding("job-1", "own-id", ClaimVerdict.BROKEN, START)
 WEIGHTY = frozenset({"own-id"})
 
 
-def lack(certificate: Certificate | None = CERTIFICATE, *findings: ClaimFinding, **seen: object) -> Lack | None:
-    given = {"account": "0123456789ab", "version": "1.4", "now": START} | seen
-    return judge_certificate(certificate, findings, WEIGHTY, **given).lack  # type: ignore[arg-type]
+def lack(certificate: Certificate | None = CERTIFICATE, *findings: ClaimFinding, **seen: Any) -> Lack | None:
+    given: dict[str, Any] = {"account": "0123456789ab", "version": "1.4", "now": START} | seen
+    return judge_certificate(certificate, findings, WEIGHTY, **given).lack
 
 
 def test_one_in_force() -> None:

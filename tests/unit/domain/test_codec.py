@@ -80,7 +80,7 @@ def test_what_it_does_not_know_it_refuses(value: object) -> None:
 
 
 def test_a_namesake_is_not_taken_for_the_real_one() -> None:
-    other = StrEnum("Colour", ["RED"])  # type: ignore[misc]
+    other = StrEnum("Colour", ["RED"])  # type: ignore[misc]  # another name than the variable's
     with pytest.raises(TypeError, match="cannot hold"):
         Codec(other).encode(Colour.RED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +14,7 @@ from autopilot.domain.evolve import evolve
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import JobStatus
-from autopilot.domain.lease import LeaseState, Role
+from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
 from tests.builders import (
     HOUR,
@@ -202,9 +203,9 @@ def test_work_is_counted_while_the_command_runs_and_falls_back_when_the_run_is_l
     ],
     ids=["outbid", "offline", "gone", "released"],
 )
-def test_without_a_checkpoint_a_loss_takes_all_work(loss: object) -> None:
+def test_without_a_checkpoint_a_loss_takes_all_work(loss: Callable[[Lease], e.Event]) -> None:
     lease = a_lease()
-    job = play(a_job(lease, work_done=HOUR), loss(lease))  # type: ignore[operator]
+    job = play(a_job(lease, work_done=HOUR), loss(lease))
     assert job.work_done == timedelta(0)
 
 

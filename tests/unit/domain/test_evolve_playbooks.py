@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from autopilot.domain import events as e
@@ -87,7 +89,7 @@ def test_a_machine_that_stops_before_it_ever_ran_where_the_market_says_why(capac
 
 
 @pytest.mark.parametrize("ran", [{"agent_boot": 0}, {"status": PROVISIONING, "running_since": None}])
-def test_a_machine_that_has_run_did_start(ran: dict[str, object]) -> None:
+def test_a_machine_that_has_run_did_start(ran: dict[str, Any]) -> None:
     """The market showed it running, or its agent was heard."""
     lease = a_lease(**ran)
     job = play(a_job(lease), seen(lease, STOPPED, at(60), start_failed=True))

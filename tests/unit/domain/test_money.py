@@ -42,7 +42,7 @@ def test_dollars_are_read_exactly(text: str | int | Decimal, amount: str) -> Non
 @pytest.mark.parametrize("value", [0.31, 25.0, float("nan"), float("inf")])
 def test_floats_are_refused(value: float) -> None:
     with pytest.raises(TypeError):
-        usd(value)  # type: ignore[arg-type]
+        usd(value)  # type: ignore[arg-type]  # a float, which no caller may pass
 
 
 @pytest.mark.parametrize(

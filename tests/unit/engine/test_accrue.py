@@ -143,7 +143,7 @@ def test_a_claim_counts_as_far_as_it_can_be_true_and_the_rest_when_it_is() -> No
         (70, 2, 700, 9_100),
     ):
         lease = evolve_lease(lease, heartbeat(lease, at(seconds), boot=boot, sent_bytes=claimed, most_bytes=most))
-        counted.append(sum(int(sent) for _, sent in lease.traffic.sent_by_day))
+        counted.append(sum(int(str(sent)) for _, sent in lease.traffic.sent_by_day))
     assert counted == [5_000, 5_000, 8_000, 8_000, 8_200, 9_000, 9_100]
 
 

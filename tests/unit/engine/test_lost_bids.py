@@ -24,8 +24,9 @@ UNIT = D("0.001")
 
 
 def on_that_machine(**changes: Any) -> Lease:
-    key = {"provider": OFFER.provider, "machine_id": OFFER.machine_id, "num_gpus": OFFER.num_gpus}
-    return a_lease(**({**key, "bid": BID, "last_seen_at": LATER} | changes))
+    known: dict[str, Any] = {"bid": BID, "last_seen_at": LATER}
+    known |= {"provider": OFFER.provider, "machine_id": OFFER.machine_id, "num_gpus": OFFER.num_gpus}
+    return a_lease(**(known | changes))
 
 
 @pytest.fixture

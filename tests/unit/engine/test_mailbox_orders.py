@@ -13,6 +13,7 @@ import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.lease import LeaseState, Role
@@ -26,7 +27,7 @@ from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec, no_hosts
 from tests.checkpoint_data import a_part, an_index
 
 SECRETS = {"hf": "sentinel-token"}
-BEAT = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state="running")
+BEAT = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state=AgentState.RUNNING)
 
 
 def secret(name: str) -> str:
@@ -135,7 +136,7 @@ async def test_it_goes_on_from_the_daemon_s_own_manifest_or_not_at_all(mailbox: 
     assert await orders(mailbox, blobs, job) is None, "to begin anew would throw the work away"
     parts = (Part("part-0", 1, "a" * 64), Part("older/ckpt/1/part-5", 1, "b" * 64))
     await keep_verified(blobs, job.id, lease.id, Manifest(1, 3, parts))
-    body = await orders(mailbox, blobs, job, replace(BEAT, state="restoring"))
+    body = await orders(mailbox, blobs, job, replace(BEAT, state=AgentState.RESTORING))
     assert body is not None
     restore = body["restore"]
     assert (restore["lease"], restore["n"], restore["first_part"]) == (lease.id, 3, 0)
@@ -204,7 +205,7 @@ async def test_orders_go_on_from_what_the_agent_has_seen_if_the_ledger_is_older(
 
 
 async def test_of_a_machine_whose_checkpoints_are_never_whole_no_more_are_read(
-    mailbox: Mailbox, blobs: LocalBlobStore
+    mailbox: Mailbox, blobs: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading them is at our cost."""
     lease = a_lease(run_epoch=1)
@@ -222,7 +223,7 @@ async def test_of_a_machine_whose_checkpoints_are_never_whole_no_more_are_read(
         read += [key] if key.endswith("part-1") else []
         return await digest(key)
 
-    blobs.sha256 = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(blobs, "sha256", counted)
     await mailbox.read(job, lease, START)
     assert len(read) == MOST_REJECTED
 

@@ -35,7 +35,7 @@ async def test_an_exit_waits_for_a_look_that_began_after_it(tmp_path: Path, monk
     store.answers = asyncio.Event()
     lease = a_lease(run_epoch=1)
     job = a_job(lease, run_epoch=1)
-    beat = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state="running", last_checkpoint=0)
+    beat = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state=AgentState.RUNNING, last_checkpoint=0)
     await store.put(heartbeat_key(job.id, lease.id), beat.to_json())
     mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker(), no_hosts())
 

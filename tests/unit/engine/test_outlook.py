@@ -230,7 +230,9 @@ GONE = {"state": LeaseState.GONE}
     ],
 )
 def test_each_stretch_of_running_is_a_life(lease: Lease, hours: float, losses: float) -> None:
-    assert total(lease) == ObservedTime(pytest.approx(hours), losses)  # type: ignore[arg-type]
+    observed = total(lease)
+    assert observed.hours == pytest.approx(hours)
+    assert observed.losses == losses
 
 
 def test_a_run_whose_price_changed_is_one_life_not_two() -> None:

@@ -174,4 +174,5 @@ async def test_parked_by_its_user_it_stays_so_and_knows_when_they_ended() -> Non
 
 
 async def test_without_a_job_that_waits_the_ledger_is_not_asked() -> None:
-    await judge_waiting(None, [EventLog(a_job("train"))], NOW)  # type: ignore[arg-type]
+    nothing: Any = None
+    await judge_waiting(nothing, [EventLog(a_job("train"))], NOW)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from autopilot.domain.actions import Acquire, Action, Note, Release, Veto
 from autopilot.domain.job import Job, JobStatus
@@ -35,7 +35,7 @@ class Recorded:
         vetoed: Reason | None = None,
         after: timedelta = timedelta(seconds=15),
     ) -> bool:
-        self.now: datetime = self.now + after
+        self.now += after
         vetoes = () if vetoed is None else (Veto(RENT, vetoed),)
         return self.waits.is_news(job or a_job(), allowed, vetoes, notes, self.now)
 

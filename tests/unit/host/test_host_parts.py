@@ -33,7 +33,12 @@ ORDERS: dict[str, Any] = {
 def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown key is a warning to it, and no failure: the whole of what it says must be empty."""
     calls: list[list[str]] = []
-    monkeypatch.setattr(installing.subprocess, "call", lambda command: calls.append(command) or 0)
+
+    def call(command: list[str]) -> int:
+        calls.append(command)
+        return 0
+
+    monkeypatch.setattr(subprocess, "call", call)
     places = Places({"AUTOPILOT_ROOT": str(tmp_path)})
     places.make()
     assert installing.install(places, "http://orders", "1") == 0

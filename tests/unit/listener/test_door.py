@@ -161,16 +161,16 @@ def test_one_address_takes_no_more_than_its_share_unless_it_is_a_proxy_here() ->
     door = Door(ConnectionLimits(connections=100, connections_per_address=2))
     there = [Caller("192.0.2.7") for _ in range(3)]
     for caller in there:
-        assert door.enter(caller)  # type: ignore[arg-type]
+        assert door.enter(caller)
     assert [caller.is_closed for caller in there] == [True, False, False]
     for caller in there[1:]:
-        door.set_busy(caller, True)  # type: ignore[arg-type]
-    assert not door.enter(Caller("192.0.2.7"))  # type: ignore[arg-type]
-    assert door.enter(Caller("192.0.2.8"))  # type: ignore[arg-type]
-    door.leave(there[1])  # type: ignore[arg-type]
-    assert door.enter(Caller("192.0.2.7"))  # type: ignore[arg-type]
+        door.set_busy(caller, True)
+    assert not door.enter(Caller("192.0.2.7"))
+    assert door.enter(Caller("192.0.2.8"))
+    door.leave(there[1])
+    assert door.enter(Caller("192.0.2.7"))
     for address in ("127.0.0.1", "::1"):
-        assert all(door.enter(Caller(address)) for _ in range(10))  # type: ignore[arg-type]
+        assert all(door.enter(Caller(address)) for _ in range(10))
 
 
 ROOM = """

@@ -116,7 +116,7 @@ def test_a_connection_of_mail_tries_the_addresses_that_it_may_call(monkeypatch: 
         port = server.getsockname()[1]
         kind = socket.AF_INET, socket.SOCK_STREAM, 6, ""
         rows = [(*kind, ("127.0.0.1", 1)), (*kind, ("127.0.0.1", port))]
-        monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: rows)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: rows)
         with addresses.connect("mail.example.org", port, 5, local=True) as made:
             assert made.getpeername()[1] == port
         with pytest.raises(addresses.AddressRefused):

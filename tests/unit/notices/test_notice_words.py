@@ -57,7 +57,7 @@ def the_job(**changes: Any) -> Job:
 
 def test_an_array_s_end_tells_of_its_tasks() -> None:
     array = the_job(array=ArraySpec(5))
-    fields = {"succeeded": 3, "failed": 1, "cancelled": 1, "count": 5, "spent": Decimal("1.25")}
+    fields: dict[str, Any] = {"succeeded": 3, "failed": 1, "cancelled": 1, "count": 5, "spent": Decimal("1.25")}
     for kind in (each for each in KINDS if each.name in ("job_failed", "job_succeeded")):
         title, text = kind.says(facts_of(kind, array, **fields))
         assert "train" in title

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from math import nan
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -49,10 +50,8 @@ def shape() -> AuctionShape:
     )
 
 
-def priced(
-    shape: AuctionShape, left_steps: float, work_steps: float, *spots: SpotMachine, **position: object
-) -> Quotes:
-    now = Position(left_steps * STEP_S, work_steps * STEP_S, **position)  # type: ignore[arg-type]
+def priced(shape: AuctionShape, left_steps: float, work_steps: float, *spots: SpotMachine, **position: Any) -> Quotes:
+    now = Position(left_steps * STEP_S, work_steps * STEP_S, **position)
     return quotes(auction_tables(shape), now, spots or (SpotMachine("a", 0.2), SpotMachine("b", 0.2)))
 
 
@@ -188,7 +187,7 @@ def test_equal_shapes_share_one_table_and_equal_tables_agree(shape: AuctionShape
     assert AuctionTables(again).start == auction_tables(shape).start
 
 
-def lowered(of: AuctionShape, hours: float, bid: float = 0.3, **position: object) -> Quotes:
+def lowered(of: AuctionShape, hours: float, bid: float = 0.3, **position: Any) -> Quotes:
     """``b``, whose calm floor is 0.2, runs unseen under a bid that is so old."""
     position = {"held": Held.RUNNING, "machine": "b", "is_set_up": True, "bid": bid, **position}
     return priced(of, 90, 40, SpotMachine("b", None), bid_age_s=hours * 3600, **position)

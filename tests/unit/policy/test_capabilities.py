@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +98,8 @@ READ_ELSEWHERE = {
 
 
 def flipped(flag: str) -> Capabilities:
-    return replace(ABLE, **{flag: not getattr(ABLE, flag)})
+    changed: dict[str, Any] = {flag: not getattr(ABLE, flag)}
+    return replace(ABLE, **changed)
 
 
 @pytest.mark.parametrize("flag", [flag.name for flag in fields(Capabilities) if flag.type == "bool"])
@@ -131,8 +134,9 @@ async def test_a_machine_without_its_disk_resumes_at_an_auction_like_a_new_one()
 
 
 def test_a_paused_machine_without_its_disk_costs_a_set_up_and_a_restore() -> None:
-    assert isinstance(DECIDED["keeps_disk_when_stopped"](ABLE)[0], ChangeBid)  # type: ignore[index]
-    left, *_ = actions(a_job(PAUSED, spec=SHORT), a_market(CHEAP))(flipped("keeps_disk_when_stopped"))
+    decided = actions(a_job(PAUSED, spec=SHORT), a_market(CHEAP))
+    assert isinstance(decided(ABLE)[0], ChangeBid)
+    left, *_ = decided(flipped("keeps_disk_when_stopped"))
     assert left == Release(PAUSED.id, Reason.OUTBID)
 
 
@@ -146,10 +150,10 @@ def test_nothing_waits_for_a_machine_that_the_market_does_not_bring_back() -> No
 def test_where_losses_are_set_up_anew_they_are_received_anew(flag: str) -> None:
     free, dear = an_offer("free"), an_offer("dear", download_price=D("0.01"))
 
-    def extra(able: Capabilities) -> object:
+    def extra(able: Capabilities) -> Decimal:
         ranked = price_candidates(a_job(), seen_by(able, a_market()), (free, dear), P)
         cost = {each.offer.machine_id: each.cost for each in ranked if each.bid < D("0.5")}
         return cost["dear"] - cost["free"]
 
     assert extra(ABLE) == D("0.10"), "ten gigabytes, once"
-    assert extra(flipped(flag)) > D("0.20")  # type: ignore[operator]
+    assert extra(flipped(flag)) > D("0.20")

@@ -3,11 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from autopilot.domain.job import Job, pace_key
-from autopilot.domain.lease import Role
+from autopilot.domain.lease import Lease, Role
 from autopilot.domain.params import Budget, Deadline, Params, Timing
 from autopilot.pricing.pressure import Verdict, left_longer_by, measure_pressure
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
@@ -21,9 +22,9 @@ P = Params(
 LOSS = timedelta(minutes=22)
 
 
-def job_due(hours: float, *leases: object, **changes: object) -> Job:
+def job_due(hours: float, *leases: Lease, **changes: Any) -> Job:
     spec = a_spec(work_estimate=10 * HOUR, deadline=START + hours * HOUR, checkpoint_interval=timedelta(minutes=10))
-    return a_job(*leases, spec=spec, **changes)  # type: ignore[arg-type]
+    return a_job(*leases, spec=spec, **changes)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_verdicts_without_a_machine(minutes: float, verdict: Verdict) -> None:
     ],
     ids=["at work", "saving", "loading", "paused", "waiting"],
 )
-def test_a_run_at_work_needs_no_restart(lease: object, restart: int) -> None:
+def test_a_run_at_work_needs_no_restart(lease: Lease, restart: int) -> None:
     pressure = measure_pressure(job_due(20, lease), START, P)
     assert pressure.slack == 9 * HOUR - timedelta(minutes=restart)
 

@@ -135,7 +135,7 @@ def test_how_far_a_floor_is_above_its_own_calm_one_tells_how_it_jumps() -> None:
 
     outlook = estimate({"cheap": pressed(0.1), "dear": pressed(0.13)}, STEP_S, 1.0, FIT)
     cheap, dear = (habit for _, habit in outlook.habits)
-    assert (cheap.calm, dear.calm) == (pytest.approx(0.1), pytest.approx(0.13))
+    assert (cheap.calm, dear.calm) == pytest.approx((0.1, 0.13))
 
     def outbid(habit: Habit) -> float:
         row = habit.sizes[bisect_left(RISES, 0.13 / habit.calm * 0.999)]

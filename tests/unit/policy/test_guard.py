@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -70,9 +71,9 @@ def read(
     return guard(job, Decision(actions, ()), market or a_market(OFFER), account, caps or limits(), START, P)
 
 
-def reason(*actions: Action, **given: object) -> Reason | None:
+def reason(*actions: Action, **given: Any) -> Reason | None:
     """Why the only action was vetoed, or None when it passed."""
-    allowed, vetoes = read(*actions, **given)  # type: ignore[arg-type]
+    allowed, vetoes = read(*actions, **given)
     assert len(allowed) + len(vetoes) == len(actions) == 1
     assert not vetoes or vetoes[0].action == actions[0]
     return vetoes[0].reason if vetoes else None

@@ -52,7 +52,8 @@ RATE = D("0.304")
 
 
 def a_failed_machine(**changes: Any) -> Lease:
-    return a_lease(**({"exit_code": 1, "agent_failures": 1, "agent_state": "finished"} | changes))
+    failed: dict[str, Any] = {"exit_code": 1, "agent_failures": 1, "agent_state": "finished"}
+    return a_lease(**(failed | changes))
 
 
 def a_failed_job(*leases: Lease, spec: dict[str, Any] | None = None, **changes: Any) -> Job:

@@ -10,6 +10,7 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, ChangeBid, Start
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
@@ -98,7 +99,7 @@ def running(able: Capabilities, paid: Decimal, bid: Decimal) -> Job:
     for second in (30.0, 7170.0):
         job = play(job, e.LeaseObserved(lease.id, shown, at(second)))
     assert job.leases[0].computes_at == paid
-    beat = replace(job.leases[0].agent, state="running", boot=1, seen_at=at(7170))
+    beat = replace(job.leases[0].agent, state=AgentState.RUNNING, boot=1, seen_at=at(7170))
     return replace(job, leases=(replace(job.leases[0], agent=beat),))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
@@ -68,8 +69,8 @@ def test_without_spot_there_are_two_ways_read_as_off() -> None:
 
 
 @pytest.mark.parametrize(("lease", "mode"), [(on_spot(), value.SPOT), (on_demand(), value.ON_DEMAND)])
-def test_on_a_machine_at_work_staying_needs_no_start(lease: object, mode: int) -> None:
-    found = priced(job_due(DUE, lease), market(is_on=True))  # type: ignore[arg-type]
+def test_on_a_machine_at_work_staying_needs_no_start(lease: Lease, mode: int) -> None:
+    found = priced(job_due(DUE, lease), market(is_on=True))
     assert found.idle.name == "stay"
     assert cost(found.idle) == pytest.approx(hours(mode, DUE, SLACK, is_on=True))
 

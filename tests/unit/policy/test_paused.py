@@ -213,6 +213,7 @@ def test_a_raise_that_fails_for_good_uses_up_its_rung() -> None:
     for now in range(0, 900, 15):
         for action in acts(job, now=now):
             tries.append(now)
+            assert isinstance(action, ChangeBid)
             job = play(job, e.BidIntended("lease-1", action.bid, at(now)))
             job = play(job, e.BidRefused("lease-1", D("0.300"), at(now + 1), is_rung_used=True))
     assert tries == [0, 90]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -94,18 +95,30 @@ def test_it_waits_for_a_switch_that_is_known_to_come_as_long_as_the_slack_allows
     assert best == pytest.approx((on_demand + 0.3 * spot) / 6, rel=0.02)
 
 
+Equation = Callable[[int, int, int, int], float]
+STEP_H = STEP_S / HOUR_S
+
+
+def at_the_edges(equation: Equation) -> Equation:
+    """What slack is missing is paid for by the step; what fits into the slack costs nothing."""
+
+    @cache
+    def of(left: int, slack: int, mode: int, cluster: int) -> float:
+        if slack < 0:
+            return of(left, 0, mode, cluster) - slack * STEP_H * LATE
+        return 0.0 if left <= slack else equation(left, slack, mode, cluster)
+
+    return of
+
+
 def by_definition(table: CostToGo, left: int, slack: int, mode: int, cluster: int) -> float:
     """The module's equations, a state at a time; durations in whole steps, hence no grid between them."""
-    terms, moves, step_h = table.shape, table.clusters.moves, STEP_S / HOUR_S
+    terms, moves, step_h = table.shape, table.clusters.moves, STEP_H
     restart, lost = int(terms.restart_s / STEP_S), int(terms.lost_s / STEP_S)
     chance_lost = 1 - 2.718281828459045 ** (-terms.hazard_per_h * step_h)
 
-    @cache
+    @at_the_edges
     def go_on(left: int, slack: int, mode: int, cluster: int) -> float:
-        if slack < 0:
-            return go_on(left, 0, mode, cluster) - slack * step_h * LATE
-        if left == 0 or left <= slack:
-            return 0.0
         paid = min(left - slack, 1) * step_h
         ahead = [(chance, to) for to, chance in enumerate(moves[cluster]) if chance]
         if mode == NOTHING:
@@ -121,12 +134,8 @@ def by_definition(table: CostToGo, left: int, slack: int, mode: int, cluster: in
             cost += chance * (1 - gone) * least(left - 1, slack, SPOT, to)
         return cost
 
-    @cache
+    @at_the_edges
     def least(left: int, slack: int, mode: int, cluster: int) -> float:
-        if slack < 0:
-            return least(left, 0, mode, cluster) - slack * step_h * LATE
-        if left <= slack:
-            return 0.0
         costs = [go_on(left, slack, NOTHING, cluster)]
         is_on = cluster < PER_SIGN
         costs.append(go_on(left, slack if mode == ON_DEMAND else slack - restart, ON_DEMAND, cluster))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -154,7 +154,7 @@ def test_every_offer_that_is_no_candidate_is_counted_once(
     max_hourly: Decimal | None,
     max_rate: Decimal | None,
     policy: SpotPolicy,
-    able: dict[str, bool],
+    able: dict[str, Any],
     disk_gb: Decimal,
 ) -> None:
     spec = a_spec(
@@ -162,7 +162,7 @@ def test_every_offer_that_is_no_candidate_is_counted_once(
     )  # fmt: skip
     job, market = a_job(spec=spec), a_market(an_offer(floor=floor, on_demand_price=on_demand), **able)
     candidates = price_candidates(job, market, eligible(job, market, START, P), P)
-    search, *conditions = (dict(note.numbers) for note in wait_notes(job, market, START, P))
-    assert search["fitting"] + sum(n["offers"] for n in conditions) == 1  # type: ignore[misc]
+    search, *conditions = (cast("dict[str, int]", dict(note.numbers)) for note in wait_notes(job, market, START, P))
+    assert search["fitting"] + sum(n["offers"] for n in conditions) == 1
     can_be_rented = bool(search["fitting"] or search["only_on_demand"])
     assert can_be_rented == bool(candidates)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from autopilot.clock import ManualClock
 from autopilot.domain.drift import DriftKind
 from autopilot.providers.drift.comparison import MOST_DIFFERENCES, MOST_NEW, MOST_ROWS, compare
 from autopilot.providers.drift.counter import MOST_NEW as MOST_NEW_OF_A_MARKET
@@ -145,30 +145,20 @@ def test_a_sample_is_short_whatever_came() -> None:
     assert sample("x" * 25, is_word=True) == "text"
 
 
-class Hours:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.at = datetime(2026, 11, 24, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.at
-
-
-def counter() -> tuple[DriftCounter, Hours]:
-    clock = Hours()
-    return DriftCounter("market", clock), clock  # type: ignore[arg-type]
+def counter() -> tuple[DriftCounter, ManualClock]:
+    clock = ManualClock()
+    return DriftCounter("market", clock), clock
 
 
 def test_a_difference_is_counted_from_when_it_was_first_seen_with_its_first_sample() -> None:
     made, clock = counter()
-    began = clock.at
+    began = clock.now()
     made.look(ROW, {**GOOD, "state": "frozen"})
-    clock.at += timedelta(hours=2)
+    clock.advance(2 * 3600)
     made.look(ROW, {**GOOD, "state": "melted"})
     (drift,) = made.drifts()
     assert drift.key == ("market", "row", "state", DriftKind.VALUE)
-    assert (drift.count, drift.first_seen_at, drift.last_seen_at) == (2, began, clock.at)
+    assert (drift.count, drift.first_seen_at, drift.last_seen_at) == (2, began, clock.now())
     assert drift.sample == "frozen"
 
 

@@ -6,13 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from vastai_samples import ASSETS, body
 
 from autopilot.domain.instance import Instance
 from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import CreateRequest
 from autopilot.providers.vastai import create, mapping, wire
 from autopilot.providers.vastai.config import VastaiSettings
+from tests.unit.providers.vastai_samples import ASSETS, body
 
 SETTINGS = VastaiSettings()
 REQUEST = CreateRequest(

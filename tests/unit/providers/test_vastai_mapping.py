@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vastai_samples import body
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.money import to_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.providers import values
 from autopilot.providers.vastai import mapping, wire
+from tests.unit.providers.vastai_samples import body
 
 
 def offer_rows(name: str) -> tuple[wire.OfferRow, ...]:
@@ -148,7 +149,7 @@ def test_numbers_in_strings_and_non_numbers() -> None:
     text = json.dumps(row | {"num_gpus": "1", "min_bid": "0.1333", "dph_base": float("nan"), "inet_down": "Infinity"})
     read = wire.offer_row(values.decode(text))
     assert read is not None
-    assert (read.num_gpus, read.min_bid, read.price, read.download_mbps) == (1, Decimal("0.1333"), None, 0)
+    assert (read.num_gpus, read.min_bid, read.price, read.download_mbps) == (1, Decimal("0.1333"), None, Decimal(0))
 
 
 def test_prices_are_read_without_a_double_between() -> None:
@@ -297,9 +298,11 @@ def test_any_text_decodes_or_is_named_unreadable(text: str) -> None:
         decoded = values.decode(text)
     except values.Unreadable:
         return
-    for read in (values.number, values.dollars, values.price, values.integer, values.identifier, values.text):
-        read(decoded)
-    for read in (values.boolean, values.instant, values.label, values.mapping):
+    readers: tuple[Callable[[object], object], ...] = (
+        *(values.number, values.dollars, values.price, values.integer, values.identifier, values.text),
+        *(values.boolean, values.instant, values.label, values.mapping),
+    )
+    for read in readers:
         read(decoded)
 
 

@@ -9,12 +9,12 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vastai_samples import errors, text
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.reading import Reply
 from autopilot.providers.vastai import outcomes
 from autopilot.providers.vastai.reply import Answer, understand
+from tests.unit.providers.vastai_samples import errors, text
 
 Outcome = Done[Created] | Done[Decimal] | Done[None] | Refused | Unknown
 Reading = Callable[[Answer], Outcome]

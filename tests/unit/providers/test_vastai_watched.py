@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from vastai_samples import body
 
 from autopilot.clock import ManualClock
 from autopilot.domain.offer import OfferQuery
@@ -15,6 +14,7 @@ from autopilot.ports.provider import MarketUnknown
 from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.watched import ROWS, WatchedFloors
 from autopilot.providers.vastai.wire import OfferRow, offer_rows
+from tests.unit.providers.vastai_samples import body
 
 MIDNIGHT = datetime(2026, 11, 1, tzinfo=UTC)
 PER_DAY = 16_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -17,14 +18,14 @@ KIND = TypeRow("it_1", "h100-80gb.sxm.8x", 8, D(80), D(12000))
 
 
 def prices(**changes: Decimal | int | None) -> PriceRow:
-    given: dict[str, Decimal | int | None] = {
+    given: dict[str, Any] = {
         "spot": D("25.00"),
         "minimum": D("8.00"),
         "lowest_allocated": D("26.00"),
         "wins_now": None,
         "available": 0,
     }
-    return PriceRow(**(given | changes))  # type: ignore[arg-type]
+    return PriceRow(**(given | changes))
 
 
 def a_bid(status: str = "Allocated", instance_ids: tuple[str, ...] = ("inst_1",), quantity: int = 1) -> BidRow:

@@ -86,7 +86,8 @@ def test_a_policy_without_a_cap_is_none(cap: str) -> None:
 )  # fmt: skip
 def test_what_is_no_price_of_a_gpu_in_dollars_is_left_out(wrong: dict[str, str]) -> None:
     def row(**changes: str) -> wire.SpotRow | None:
-        price = SpotPriceValue(**{"value": "2.15", "currency": "usd", "unit_title": "GPU hour", **changes})
+        said: dict[str, Any] = {"value": "2.15", "currency": "usd", "unit_title": "GPU hour", **changes}
+        price = SpotPriceValue(**said)
         compute = SpotPriceComputeInstance(platform="gpu-h200-sxm")
         return wire.spot_row(SpotPrice(region="eu-north1", compute_instance=compute, price=price))
 

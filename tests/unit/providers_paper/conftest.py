@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from paper_mailbox import PaperMailbox
 
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
+from tests.unit.providers_paper.paper_mailbox import PaperMailbox
 
 
 @pytest.fixture

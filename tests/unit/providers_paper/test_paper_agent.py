@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paper_mailbox import WORK, PaperMailbox, at
-
 from autopilot.providers.paper.agent import UNKNOWN_ESTIMATE_S
+from tests.unit.providers_paper.paper_mailbox import WORK, PaperMailbox, at
 
 
 async def test_it_works_checkpoints_and_reports_its_end(mailbox: PaperMailbox) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def created(**changes: object) -> PaperInstance:
+def created(**changes: Any) -> PaperInstance:
     """Bids $0.30/h on a floor of $0.20/h, pays $0.01/h for its disk, loads for 4 minutes."""
     instance = PaperInstance(
         instance_id="paper-1",
@@ -45,7 +46,7 @@ def created(**changes: object) -> PaperInstance:
         ready_at=at(240),
         agent=AgentMemory("http://127.0.0.1:1/orders"),
     )
-    return replace(instance, **changes).as_created(START)  # type: ignore[arg-type]
+    return replace(instance, **changes).as_created(START)
 
 
 def priced(instance: PaperInstance, seconds: float, bid: str = "0.30", floor: str = "0.20") -> PaperInstance:

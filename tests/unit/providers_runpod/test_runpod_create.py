@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runpod_samples import body
 
 from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import CreateRequest
 from autopilot.providers.runpod import create, mapping, wire
 from autopilot.providers.runpod.config import parse_settings
 from autopilot.providers.runpod.runtimes import UP
+from tests.unit.providers_runpod.runpod_samples import body
 
 SETTINGS = parse_settings({"api_key": "k"})
 REQUEST = CreateRequest(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runpod_samples import body
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.money import to_nano
@@ -19,6 +18,7 @@ from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers import values
 from autopilot.providers.runpod import mapping, wire
 from autopilot.providers.runpod.runtimes import UP, Runtimes
+from tests.unit.providers_runpod.runpod_samples import body
 
 STARTED = datetime(2026, 11, 21, 3, 0, 0, 123_000, tzinfo=UTC)
 DAY = date(2026, 11, 21)
@@ -139,6 +139,7 @@ def test_a_new_start_boots_anew_and_what_is_gone_is_forgotten() -> None:
     runtimes = Runtimes()
     up = wire.pod_row(pod("pod_running_sweep_fields"))
     assert status(up, runtimes, 1) is InstanceStatus.RUNNING
+    assert up.started_at is not None
     restarted = replace(up, is_up=False, started_at=up.started_at + timedelta(minutes=2))
     assert status(restarted, runtimes, 3) is InstanceStatus.PROVISIONING
     runtimes.forget_others([restarted])

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runpod_samples import answer, text
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.reading import MESSAGE_LENGTH, Reply
 from autopilot.providers.runpod import outcomes
 from autopilot.providers.runpod.outcomes import Withdrawn
 from autopilot.providers.runpod.reply import Answer, Fault, fault_in_text, understand
+from tests.unit.providers_runpod.runpod_samples import answer, text
 
 CLOUDFLARE = "<html><body>error code: 1010</body></html>"
 SPOT = "podRentInterruptable"

@@ -11,8 +11,7 @@ from typing import Any, get_type_hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Table
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Table, make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from autopilot.domain.job import Checkpoint, Job
@@ -25,7 +24,7 @@ from autopilot.store import schema
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Duration, Instant, NanoUSD
 
-SQLITE, POSTGRES = sqlite.dialect(), postgresql.dialect()
+SQLITE, POSTGRES = (make_url(url).get_dialect()() for url in ("sqlite://", "postgresql+psycopg://"))
 instants = st.datetimes(timezones=st.timezones(), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1))  # noqa: DTZ001
 
 
@@ -59,7 +58,9 @@ def test_a_naive_instant_is_refused() -> None:
 def test_an_instant_stays_an_instant_where_the_database_knows_them() -> None:
     at = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
     assert Instant().process_bind_param(at, POSTGRES) == datetime(2026, 1, 1, tzinfo=UTC)
-    assert Instant().process_result_value(at, POSTGRES).tzinfo is UTC
+    back = Instant().process_result_value(at, POSTGRES)
+    assert back is not None
+    assert back.tzinfo is UTC
 
 
 def test_durations_keep_their_microseconds() -> None:

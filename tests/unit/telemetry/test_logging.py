@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
@@ -35,8 +36,8 @@ def _logging_restored() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("format", ["console", "json"])
-def test_a_secret_appears_nowhere(capsys: pytest.CaptureFixture[str], format: str) -> None:
-    configure_logging(format, "debug", [SENTINEL])  # type: ignore[arg-type]
+def test_a_secret_appears_nowhere(capsys: pytest.CaptureFixture[str], format: Literal["console", "json"]) -> None:
+    configure_logging(format, "debug", [SENTINEL])
     log = structlog.get_logger("autopilot.test")
 
     class Carrier:
@@ -78,7 +79,7 @@ def test_fields_with_telling_names_are_hidden_whatever_they_hold(capsys: pytest.
 
 def test_tracebacks_show_no_local_variables(capsys: pytest.CaptureFixture[str]) -> None:
     for format in ("console", "json"):
-        configure_logging(format, "info")  # type: ignore[arg-type]
+        configure_logging(format, "info")
         hidden = "local" + "-value"
         try:
             raise KeyError("missing")

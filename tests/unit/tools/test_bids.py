@@ -11,7 +11,7 @@ import pytest
 from autopilot.lab.backtest.live import Live
 from tools.bids import __main__ as command
 from tools.bids.columns import cases
-from tools.bids.kept import Kept, append, read
+from tools.bids.kept import Kept, append, code_now, read
 from tools.bids.report import tables
 
 SUITE = {
@@ -29,7 +29,7 @@ def traces(tmp_path: Path) -> Path:
 
 
 def recorded(traces: Path, **asked: Any) -> list[tuple[int, float, str]]:
-    wanted = {"live": Live(), "clearing": False, "chosen_on": False, "share": (1, 1)} | asked
+    wanted: dict[str, Any] = {"live": Live(), "clearing": False, "chosen_on": False, "share": (1, 1)} | asked
     found: list[tuple[int, float, str]] = []
     for case in cases(traces, **wanted):
         if case.market != "aws-m3-2015":
@@ -72,7 +72,7 @@ def test_what_is_known_is_not_played_again(tmp_path: Path, capsys: pytest.Captur
     append(
         results,
         a_kept(
-            code=command.code_now(), mode=mode, pays=pays, market=market, stretch=stretch, deadline_h=deadline_h,
+            code=code_now(), mode=mode, pays=pays, market=market, stretch=stretch, deadline_h=deadline_h,
             start=start,
         ),
     )  # fmt: skip

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+
 VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+Browser = TestClient[web.Request, web.Application]
 
 
 class PageReader(HTMLParser):

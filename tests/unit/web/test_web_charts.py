@@ -6,15 +6,14 @@ import re
 from datetime import date, timedelta
 from decimal import Decimal
 
-from web_ledger import HOUR, JOB, NOW, a_reader, events_of, leases_of
-
 from autopilot.api import render
-from autopilot.api.books import list_spans
+from autopilot.api.job_life import list_spans
 from autopilot.web import curves, machines, svg
 from autopilot.web.hero import draw_decisions
 from autopilot.web.machines import BilledTime, MachineLife
 from autopilot.web.svg import Axis, Scale
 from tests.store_records import START
+from tests.unit.web.web_ledger import HOUR, JOB, NOW, a_reader, events_of, leases_of
 
 D = Decimal
 AXIS = Axis(START, START + 10 * HOUR)

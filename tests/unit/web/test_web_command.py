@@ -13,11 +13,11 @@ from pathlib import Path
 from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
-from page_reader import PageReader
-from web_ledger import JOB, fill
 
 from autopilot.cli.main import run
 from autopilot.store.database import open_store
+from tests.unit.web.page_reader import PageReader
+from tests.unit.web.web_ledger import JOB, fill
 
 
 @pytest.fixture

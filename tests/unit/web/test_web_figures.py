@@ -9,8 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from page_reader import PageReader
-from web_ledger import JOB, LIMITS, NOW, a_reader, fill
 
 from autopilot.api.ledger_view import LedgerReader, LedgerView
 from autopilot.clock import ManualClock
@@ -27,6 +25,8 @@ from autopilot.web.site import PageSite
 from autopilot.web.source import READER
 from tests.contract.store_schedules import a_schedule
 from tests.store_records import a_job, a_lease, an_entry
+from tests.unit.web.page_reader import PageReader
+from tests.unit.web.web_ledger import JOB, LIMITS, NOW, a_reader, fill
 
 D = Decimal
 

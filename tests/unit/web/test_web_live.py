@@ -30,7 +30,9 @@ class Daemon:
     async def ask(self) -> DaemonSource:
         if self.error is not None:
             raise self.error
-        return DaemonSource(None, "secret", {"last_tick_at": self.tick})  # type: ignore[arg-type]
+        link: Any = None
+        login: Any = "secret"
+        return DaemonSource(link, login, {"last_tick_at": self.tick})
 
     async def build(self, _: DaemonSource) -> Any:
         self.made += 1

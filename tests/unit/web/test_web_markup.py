@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page_reader import PageReader
-from web_ledger import JOB, a_reader
 
 from autopilot.web import decisions_page, job_page, machine_page, market_page, money_page, now_page
 from autopilot.web.site import PageSite
+from tests.unit.web.page_reader import PageReader
+from tests.unit.web.web_ledger import JOB, a_reader
 
 CORPUS = [
     "<script>alert(1)</script>",

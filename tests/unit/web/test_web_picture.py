@@ -5,10 +5,10 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from web_ledger import HOUR, JOB, NOW, a_reader
 
 from autopilot.web.picture import draw_job
 from tests.store_records import START
+from tests.unit.web.web_ledger import HOUR, JOB, NOW, a_reader
 
 
 async def draw(name: str = "research") -> str:

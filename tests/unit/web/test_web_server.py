@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from page_reader import PageReader
-from web_ledger import JOB, LIMITS, NOW, a_reader
 
 from autopilot.api.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
 from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.web.server import Server
 from autopilot.web.site import POLICY
+from tests.unit.web.page_reader import Browser, PageReader
+from tests.unit.web.web_ledger import JOB, LIMITS, NOW, a_reader
 
 PAGES = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?d=01DECISION1&period=6h", "/jobs/research", "/jobs/job-parked", "/money"]
 PAGES += ["/decisions", "/decisions?kind=veto", "/decisions?before=01DECISION2", "/machines/lease-a", "/machines/h45dn"]
@@ -22,7 +22,7 @@ PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label"
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_is_whole_and_has_no_script(browser: TestClient, path: str) -> None:  # type: ignore[type-arg]
+async def test_a_page_is_whole_and_has_no_script(browser: Browser, path: str) -> None:
     async with browser.get(path) as answer:
         page = PageReader(await answer.text())
         assert answer.status == (404 if path in ("/jobs/nobody", "/nowhere") else 200)
@@ -34,7 +34,7 @@ async def test_a_page_is_whole_and_has_no_script(browser: TestClient, path: str)
     assert all(link.startswith("/") for link in page.links if not link.startswith("#"))
 
 
-async def test_the_market_has_the_picture_and_the_program_that_zooms(browser: TestClient) -> None:  # type: ignore[type-arg]
+async def test_the_market_has_the_picture_and_the_program_that_zooms(browser: Browser) -> None:
     for path in ("/market", "/market?gpu=RTX+4090&period=30d"):
         async with browser.get(path) as answer:
             page = PageReader(await answer.text())
@@ -44,8 +44,9 @@ async def test_the_market_has_the_picture_and_the_program_that_zooms(browser: Te
         assert "A ledger alone has no offers." in page.text
 
 
-async def test_every_link_of_every_page_leads_to_a_page(browser: TestClient) -> None:  # type: ignore[type-arg]
-    seen, ahead = set(), {"/"}
+async def test_every_link_of_every_page_leads_to_a_page(browser: Browser) -> None:
+    seen: set[str] = set()
+    ahead = {"/"}
     while ahead and len(seen) < 60:
         path = ahead.pop()
         seen.add(path)
@@ -60,7 +61,7 @@ async def test_every_link_of_every_page_leads_to_a_page(browser: TestClient) -> 
 
 
 @pytest.mark.parametrize("path", ["/", "/money", f"/jobs/{JOB}", "/nowhere", "/enter/another-key"])
-async def test_who_has_not_the_link_sees_nothing(stranger: TestClient, path: str) -> None:  # type: ignore[type-arg]
+async def test_who_has_not_the_link_sees_nothing(stranger: Browser, path: str) -> None:
     async with stranger.get(path) as answer:
         text = PageReader(await answer.text()).text
         assert answer.status == 401
@@ -68,7 +69,7 @@ async def test_who_has_not_the_link_sees_nothing(stranger: TestClient, path: str
     assert "research" not in text
 
 
-async def test_another_name_or_another_site_is_answered_nothing(browser: TestClient) -> None:  # type: ignore[type-arg]
+async def test_another_name_or_another_site_is_answered_nothing(browser: Browser) -> None:
     for headers, status in (
         ({"Host": "evil.example"}, 421),
         ({"Origin": "https://evil.example"}, 403),
@@ -80,7 +81,7 @@ async def test_another_name_or_another_site_is_answered_nothing(browser: TestCli
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-async def test_nothing_can_be_sent(browser: TestClient, method: str) -> None:  # type: ignore[type-arg]
+async def test_nothing_can_be_sent(browser: Browser, method: str) -> None:
     async with browser.request(method, f"/jobs/{JOB}") as answer:
         assert answer.status == 405
         assert answer.headers["Content-Security-Policy"] == POLICY
@@ -101,7 +102,7 @@ async def test_nothing_can_be_sent(browser: TestClient, method: str) -> None:  #
     ],
 )
 async def test_a_wrong_address_says_what_is_wrong(
-    browser: TestClient,  # type: ignore[type-arg]
+    browser: Browser,
     path: str,
     status: int,
     said: str,
@@ -114,6 +115,8 @@ async def test_a_wrong_address_says_what_is_wrong(
 class _Unreadable:
     """A database whose disk is gone."""
 
+    revision = 0
+
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[UnitOfWork]:
         raise StoreUnavailable("the disk is gone")
@@ -124,7 +127,7 @@ class _Unreadable:
     async def close(self) -> None: ...
 
 
-async def test_a_ledger_that_cannot_be_read_is_not_shown_as_an_empty_one(browser: TestClient) -> None:  # type: ignore[type-arg]
+async def test_a_ledger_that_cannot_be_read_is_not_shown_as_an_empty_one(browser: Browser) -> None:
     server = Server(LedgerReader(_Unreadable(), ManualClock(NOW), LIMITS), "key")
     async with TestClient(TestServer(server.app(), host="127.0.0.1")) as client:
         async with client.get("/enter/key", allow_redirects=False) as answer:
@@ -136,7 +139,7 @@ async def test_a_ledger_that_cannot_be_read_is_not_shown_as_an_empty_one(browser
     assert "nothing is known of your jobs now, which is not the same as none" in text
 
 
-async def test_the_style_is_kept_by_the_browser_and_changes_its_address(browser: TestClient) -> None:  # type: ignore[type-arg]
+async def test_the_style_is_kept_by_the_browser_and_changes_its_address(browser: Browser) -> None:
     async with browser.get("/") as answer:
         link = next(link for link in PageReader(await answer.text()).links if "style.css?" in link)
     async with browser.get(link) as answer:
@@ -146,7 +149,7 @@ async def test_the_style_is_kept_by_the_browser_and_changes_its_address(browser:
         assert answer.status == 404
 
 
-async def test_two_servers_let_in_their_own_alone(browser: TestClient) -> None:  # type: ignore[type-arg]
+async def test_two_servers_let_in_their_own_alone(browser: Browser) -> None:
     server = TestServer(Server(await a_reader(), "other").app(), host="127.0.0.1")
     async with TestClient(server) as other:
         cookie = browser.session.headers["Cookie"].split("=")[1]

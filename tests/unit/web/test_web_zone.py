@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from aiohttp.test_utils import TestClient
-from page_reader import PageReader
 
 from autopilot.web import svg, words, zone
 from autopilot.web.svg import Axis
+from tests.unit.web.page_reader import Browser, PageReader
 
 BEFORE_WINTER = datetime(2026, 10, 24, 12, tzinfo=UTC)
 
@@ -56,7 +55,7 @@ def test_every_zone_that_is_offered_is_known() -> None:
     assert len(zone.list_names()) > 40
 
 
-async def test_a_zone_is_chosen_once(browser: TestClient) -> None:  # type: ignore[type-arg]
+async def test_a_zone_is_chosen_once(browser: Browser) -> None:
     async with browser.get("/jobs/research") as answer:
         assert "What happened 20 Nov 13:30:00" in PageReader(await answer.text()).text
     given = {"zone": "Asia/Tokyo", "back": "/jobs/research?period=6h"}
@@ -72,7 +71,7 @@ async def test_a_zone_is_chosen_once(browser: TestClient) -> None:  # type: igno
 @pytest.mark.parametrize(
     "back", ["//elsewhere.example/", "/\\elsewhere.example", "https://elsewhere.example/", "", "/\r\nX: y"]
 )
-async def test_nobody_is_led_elsewhere_and_a_zone_that_there_is_not_is_utc(browser: TestClient, back: str) -> None:  # type: ignore[type-arg]
+async def test_nobody_is_led_elsewhere_and_a_zone_that_there_is_not_is_utc(browser: Browser, back: str) -> None:
     async with browser.post("/zone", data={"zone": "../../etc/passwd", "back": back}, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/")
         assert answer.headers["Set-Cookie"].startswith("autopilot-zone=UTC;")

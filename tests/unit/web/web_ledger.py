@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from autopilot.api.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
@@ -13,6 +14,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.money import Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
@@ -44,8 +46,8 @@ def leases_of(gpu: str = "RTX 4090", host: str = "h1", instance: str = "47848147
 
 
 def events_of(detail: str = "rig") -> list[EventRecord]:
-    def at(hours: float, name: str, lease: str | None = None, /, **fields: object) -> EventRecord:
-        return EventRecord(START + hours * HOUR, name, JOB, lease, tuple(fields.items()))  # type: ignore[arg-type]
+    def at(hours: float, name: str, lease: str | None = None, /, **fields: Number) -> EventRecord:
+        return EventRecord(START + hours * HOUR, name, JOB, lease, tuple(fields.items()))
 
     return [
         at(0, "job.submitted", name=detail),
@@ -63,8 +65,14 @@ def events_of(detail: str = "rig") -> list[EventRecord]:
 FORECAST = JobForecast(
     JOB,
     NOW - timedelta(minutes=20),
-    *map(D, ("2.2", "1.5", "1", "1.4", "2.2")),
-    *(START + hours * HOUR for hours in (9, 10, 14)),
+    spent=D("2.2"),
+    mean=D("1.5"),
+    p10=D("1"),
+    p50=D("1.4"),
+    p90=D("2.2"),
+    done_p10=START + 9 * HOUR,
+    done_p50=START + 10 * HOUR,
+    done_p90=START + 14 * HOUR,
     on_time=0.96,
     finished=1,
     parked=0,
@@ -73,7 +81,13 @@ FORECAST = JobForecast(
 
 
 def decisions_of(detail: str = "43668") -> list[DecisionRecord]:
-    option = {"option": "spot", "cost": D("1.50"), "bid": D("0.31"), "provider": "vastai", "machine_id": detail}
+    option: dict[str, Number] = {
+        "option": "spot",
+        "cost": D("1.50"),
+        "bid": D("0.31"),
+        "provider": "vastai",
+        "machine_id": detail,
+    }
     return [
         DecisionRecord(
             "01DECISION1",
@@ -103,9 +117,9 @@ async def fill(store: Store, *, name: str = "research", detail: str = "rig", gpu
         work_done=4 * HOUR,
         checkpoint=saved,
     )
-    terms = {"budget": D("8.00"), "deadline": START + 24 * HOUR, "work_estimate": 10 * HOUR}
+    terms: dict[str, Any] = {"budget": D("8.00"), "deadline": START + 24 * HOUR, "work_estimate": 10 * HOUR}
     async with store.transaction() as work:
-        await work.jobs.save(replace(job, spec=replace(job.spec, **terms)))  # type: ignore[arg-type]
+        await work.jobs.save(replace(job, spec=replace(job.spec, **terms)))
         for lease in leases:
             await work.leases.save(lease)
         await work.checkpoints.add(saved)

@@ -243,7 +243,7 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    def act(self, method: str, words: list[str], query: dict[str, str], body: Any) -> None:
+    def act(self, method: str, words: list[str], query: dict[str, str], body: Any) -> None:  # noqa: C901
         daemon = self.daemon
         match method, words:
             case "GET", ["_ping"]:

@@ -52,7 +52,7 @@ def bid_body(floors: dict[str, list[float]] | None = None, **changes: Any) -> di
 def random_availability_body(seed: int, runs: int = 24, tick_s: float = 300.0) -> dict[str, Any]:
     """Several windows on two traces of random spells."""
     rng = random.Random(seed)
-    traces = {
+    traces: dict[str, dict[str, Any]] = {
         name: {"first": rng.randint(0, 1), "runs": [rng.randint(1, 40) for _ in range(60)]} for name in ("a", "b")
     }
     ticks = min(sum(trace["runs"]) for trace in traces.values())

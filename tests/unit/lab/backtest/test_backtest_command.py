@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from small_suites import random_availability_body, random_bid_body
 
 from autopilot.cli.main import run
+from tests.unit.lab.backtest.small_suites import random_availability_body, random_bid_body
 
 
 @pytest.fixture

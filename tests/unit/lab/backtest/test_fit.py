@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from small_suites import bid_body
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.outlook import PhaseModel
@@ -14,6 +13,7 @@ from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilitySuite
 from autopilot.lab.backtest.suite_file import suite_from
 from autopilot.pricing.availability.phases import first_belief, next_belief, stationary, transition
 from autopilot.pricing.availability.prior import PHASES
+from tests.unit.lab.backtest.small_suites import bid_body
 
 LEAVES, RETURNS = 0.06, 0.2
 """Of the known market: each ten minutes, when on and when off."""

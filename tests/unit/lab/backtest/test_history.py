@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import inf, isinf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,16 +49,21 @@ interval = "10m"
 """
 
 
-def seen(minutes: float, floor: str | None = "0.3", machine: str = "m1", **changes: object) -> PriceObservation:
-    values = {"num_gpus": 1, "on_demand_price": Decimal("0.5"), "storage_price": Decimal("0.2"), "verified": True}
+def seen(minutes: float, floor: str | None = "0.3", machine: str = "m1", **changes: Any) -> PriceObservation:
+    values: dict[str, Any] = {
+        "num_gpus": 1,
+        "on_demand_price": Decimal("0.5"),
+        "storage_price": Decimal("0.2"),
+        "verified": True,
+    }
     at = BEGINNING + timedelta(minutes=minutes)
     price = None if floor is None else Decimal(floor)
-    return PriceObservation("vastai", machine, GPU, floor=price, observed_at=at, **(values | changes))  # type: ignore[arg-type]
+    return PriceObservation("vastai", machine, GPU, floor=price, observed_at=at, **(values | changes))
 
 
-def calm(first_h: float, end_h: float, **changes: object) -> Iterator[PriceObservation]:
+def calm(first_h: float, end_h: float, **changes: Any) -> Iterator[PriceObservation]:
     """One machine at one price, every five minutes."""
-    return (seen(minutes, **changes) for minutes in range(int(first_h * 60), int(end_h * 60), 5))  # type: ignore[arg-type]
+    return (seen(minutes, **changes) for minutes in range(int(first_h * 60), int(end_h * 60), 5))
 
 
 def recorded_market(hours: int, beginning: datetime = BEGINNING) -> tuple[BidSuite, list[PriceObservation]]:

@@ -8,7 +8,6 @@ from math import inf, isinf
 from pathlib import Path
 
 import pytest
-from small_suites import bid_body, random_bid_body
 
 from autopilot.cli.main import run
 from autopilot.lab.backtest.bids import BidChooser, BidView
@@ -28,6 +27,7 @@ from autopilot.lab.backtest.play import Conditions, estimated_job, play
 from autopilot.lab.backtest.suite import BidConfig, BidJob, BidSuite, Config, Job
 from autopilot.lab.backtest.suite_file import suite_from
 from autopilot.pricing.availability.prior import PHASES
+from tests.unit.lab.backtest.small_suites import bid_body, random_bid_body
 
 DAYLIKE = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
 LIVE = Live()

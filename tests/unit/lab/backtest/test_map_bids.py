@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from small_suites import bid_body
 
 from autopilot.domain.floors import AuctionShape
 from autopilot.lab.backtest.bids import BidChooser, BidView
@@ -14,6 +13,7 @@ from autopilot.lab.backtest.perturbation import Perturbation
 from autopilot.lab.backtest.play import Conditions, play
 from autopilot.lab.backtest.suite import BidConfig, BidJob, Config, Job
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import bid_body
 
 WORK_H = 10
 EXACTLY = Conditions()

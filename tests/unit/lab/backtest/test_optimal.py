@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import product
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_suites import availability_body, baselines, bid_body, random_availability_body, random_bid_body
 
-from autopilot.lab.backtest.availability import play_availability
-from autopilot.lab.backtest.bids import play_bids
+from autopilot.lab.backtest.availability import AvailabilityView, play_availability
+from autopilot.lab.backtest.bids import BidView, play_bids
 from autopilot.lab.backtest.choices import Choice, Spot
 from autopilot.lab.backtest.play import Conditions, estimated_job, optimal_cost, play
 from autopilot.lab.backtest.policies import starter
 from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import (
+    availability_body,
+    baselines,
+    bid_body,
+    random_availability_body,
+    random_bid_body,
+)
 
+T = TypeVar("T")
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def follow(script: Sequence[T]) -> Callable[[AvailabilityView | BidView], T]:
+    return lambda view: script[view.tick]
 
 
 def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
@@ -35,13 +48,13 @@ def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
         ]
         for answers in product(*options):
             script = [*answers, *[Choice.PARK] * 4]
-            outcome = play_availability(suite.config, run, trace, lambda view, s=script: s[view.tick], job)
+            outcome = play_availability(suite.config, run, trace, follow(script), job)
             if outcome.status == "finished":
                 costs.append(outcome.cost)
         return min(costs)
     assert isinstance(run, BidRun)
     assert isinstance(job, BidJob)
-    bids = [
+    bids: list[tuple[Choice | Spot, ...]] = [
         (
             Choice.NONE,
             Choice.KEEP,
@@ -51,9 +64,9 @@ def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
         for tick in range(ticks)
     ]
     for plan in product(*bids):
-        script_of_bids = [*plan, *[Choice.PARK] * 4]
+        script_of_bids: list[Choice | Spot] = [*plan, *[Choice.PARK] * 4]
         try:
-            outcome = play_bids(suite.config, run, suite.floors, lambda view, s=script_of_bids: s[view.tick], job)
+            outcome = play_bids(suite.config, run, suite.floors, follow(script_of_bids), job)
         except ValueError:
             continue  # KEEP where nothing is held.
         if outcome.status == "finished":

@@ -133,7 +133,7 @@ def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
 def test_what_cannot_be_written_ends_the_recording_and_nothing_else(tmp_path: Path) -> None:
     recorder = FileRecorder(tmp_path / "session.gz")
     scene = scenes()[0]
-    recorder.record(replace(scene, job=replace(scene.job, step=object())))  # type: ignore[arg-type]
+    recorder.record(replace(scene, job=replace(scene.job, step=object())))  # type: ignore[arg-type]  # no number, on purpose
     recorder.record(scene)
     recorder.close()
     assert (tmp_path / "session.gz").stat().st_size < 200

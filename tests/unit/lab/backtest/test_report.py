@@ -6,7 +6,6 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from small_suites import baselines, random_availability_body, random_bid_body
 
 from autopilot.lab.backtest.play import Conditions
 from autopilot.lab.backtest.report import report
@@ -14,6 +13,7 @@ from autopilot.lab.backtest.runner import Plan, run_plan
 from autopilot.lab.backtest.scores import score_all
 from autopilot.lab.backtest.suite_file import suite_from
 from autopilot.lab.backtest.svg import Plot, Series, draw
+from tests.unit.lab.backtest.small_suites import baselines, random_availability_body, random_bid_body
 
 
 def page_of(body: dict[str, object]) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import pytest
-from small_suites import baselines, random_availability_body, random_bid_body
 
 from autopilot.domain.errors import UserError
 from autopilot.lab.backtest.perturbation import Perturbation
 from autopilot.lab.backtest.play import Conditions
 from autopilot.lab.backtest.runner import Plan, Result, run_plan
 from autopilot.lab.backtest.selection import select_runs
+from autopilot.lab.backtest.suite import AvailabilitySuite
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import baselines, random_availability_body, random_bid_body
 
 HARD = Conditions(0.5, Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1))
 
@@ -30,8 +32,9 @@ def without_time(results: list[Result]) -> list[Result]:
 
 
 @pytest.mark.parametrize("body", [random_availability_body(3, runs=30), random_bid_body(3, runs=30)])
-def test_processes_and_this_one_agree(body: dict[str, object]) -> None:
-    plan, done = plan_of(body), []
+def test_processes_and_this_one_agree(body: dict[str, Any]) -> None:
+    plan = plan_of(body)
+    done: list[int] = []
     numbers = select_runs(plan.suite, None)
     here = without_time(run_plan(plan, numbers, jobs=1))
     elsewhere = without_time(run_plan(plan, numbers, jobs=2, advance=done.append))
@@ -51,6 +54,7 @@ def test_every_nth_is_counted_within_each_setting() -> None:
     suite = suite_from(random_availability_body(5, runs=40))
     chosen = select_runs(suite, "every-2nd")
     groups: dict[object, list[int]] = {}
+    assert isinstance(suite, AvailabilitySuite)
     for number, run in enumerate(suite.runs):
         groups.setdefault((run.setting, run.deadline_s), []).append(number)
     assert sorted(chosen) == chosen == sorted(number for group in groups.values() for number in group[::2])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from small_suites import availability_body
 
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.policies import Policy
@@ -13,6 +12,7 @@ from autopilot.lab.backtest.runner import Result
 from autopilot.lab.backtest.scores import score_all
 from autopilot.lab.backtest.suite import Suite
 from autopilot.lab.backtest.suite_file import suite_from
+from tests.unit.lab.backtest.small_suites import availability_body
 
 KEYS = {
     "policy", "mean_cost", "over_on_demand", "over_optimal", "p95_over_optimal", "late", "overruns", "pauses",
@@ -41,7 +41,8 @@ def test_a_row() -> None:
     ]
     row, optimal = score_all(suite_of(2), [POLICY], results)
     assert set(row.as_json()) == KEYS
-    assert (row.mean_cost, row.over_on_demand, row.over_optimal) == (8.0, 0.5, pytest.approx(1.6))
+    assert (row.mean_cost, row.over_on_demand) == (8.0, 0.5)
+    assert row.over_optimal == pytest.approx(1.6)
     assert (row.late, row.overruns, row.pauses, row.migrations) == (1, 0, 2, 1)
     assert row.ms_per_decision == pytest.approx(1.0)
     assert row.p95_over_optimal == pytest.approx(1.95)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_suites import availability_body, bid_body
 
 from autopilot.domain.errors import UserError
 from autopilot.lab.backtest.suite import AvailabilitySuite, BidSuite, on_demand_cost
 from autopilot.lab.backtest.suite_file import read_suite, suite_from
+from tests.unit.lab.backtest.small_suites import availability_body, bid_body
 
 
 def test_run_lengths_become_a_byte_a_tick() -> None:
@@ -28,9 +28,11 @@ def test_steps_become_a_floor_a_tick() -> None:
 
 
 def test_columns_may_stand_in_any_order() -> None:
-    rows = {"columns": ["pay", "deadline_h", "work_h", "start"], "runs": [["clearing", 6, 3, 2]]}
-    (run,) = suite_from(bid_body(**rows)).runs
-    assert (run.start, run.work_s, run.deadline_s, run.pays) == (2, 10800, 21600, "clearing")  # type: ignore[union-attr]
+    rows: dict[str, Any] = {"columns": ["pay", "deadline_h", "work_h", "start"], "runs": [["clearing", 6, 3, 2]]}
+    suite = suite_from(bid_body(**rows))
+    assert isinstance(suite, BidSuite)
+    (run,) = suite.runs
+    assert (run.start, run.work_s, run.deadline_s, run.pays) == (2, 10800, 21600, "clearing")
 
 
 def test_the_cost_on_demand() -> None:

@@ -9,11 +9,19 @@ from statistics import median
 
 import pytest
 
-from autopilot.lab.backtest.bids import BidView, play_bids
+from autopilot.lab.backtest.bids import BidChooser, BidView, play_bids
 from autopilot.lab.backtest.choices import Choice, Spot
 from autopilot.lab.backtest.map_live import start_on_bids
 from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.suite import BidConfig, BidJob, BidRun, BidSuite, Listing
+from autopilot.lab.backtest.suite import (
+    AvailabilityConfig,
+    AvailabilityJob,
+    BidConfig,
+    BidJob,
+    BidRun,
+    BidSuite,
+    Listing,
+)
 from autopilot.lab.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
 from autopilot.lab.backtest.tasks import DAY
 
@@ -99,8 +107,14 @@ def test_a_paused_machine_shows_its_floor() -> None:
 @pytest.mark.parametrize("kind", ["vast", "three-machines"])
 def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> None:
     suite = synthetic_suite(kind, 5, replace(DAY, work_s=3 * 3600.0), stretches=(1.3, 2.0), starts=2)
+
+    def start(config: AvailabilityConfig | BidConfig, job: AvailabilityJob | BidJob) -> BidChooser:
+        assert isinstance(config, BidConfig)
+        assert isinstance(job, BidJob)
+        return start_on_bids(config, job, {})
+
     for run in suite.runs:
-        outcome = play(suite, run, lambda config, job: start_on_bids(config, job, {}), Conditions())  # type: ignore[arg-type]
+        outcome = play(suite, run, start, Conditions())
         assert outcome.status == "finished"
         assert outcome.cost < 3.5 * suite.config.on_demand_price
 

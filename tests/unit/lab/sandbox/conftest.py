@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ class Trader:
         self.market = market
         self.machine_id = machine_id
 
-    def rent(self, price: str | None, *, gpus: int = 1, **order: object) -> Contract:
+    def rent(self, price: str | None, *, gpus: int = 1, **order: Any) -> Contract:
         machine = self.market.machines[self.machine_id]
         chunk = next(chunk for chunk in machine.spec.chunks() if len(chunk) == gpus)
         wish = RentOrder(
@@ -26,7 +27,7 @@ class Trader:
             "image",
             Decimal(10),
             None if price is None else Decimal(price),
-            **order,  # type: ignore[arg-type]
+            **order,
         )
         return self.market.create(wish)
 
@@ -49,8 +50,8 @@ class Trader:
 def open_market() -> Callable[..., Trader]:
     """A market of the default catalogue and a customer of its first machine with that many GPUs; floor 0.10."""
 
-    def build(*, gpus: int = 1, **options: object) -> Trader:
-        market = SandboxMarket(default_catalogue(7, START), START, **options)  # type: ignore[arg-type]
+    def build(*, gpus: int = 1, **options: Any) -> Trader:
+        market = SandboxMarket(default_catalogue(7, START), START, **options)
         machine = next(m for m in market.machines.values() if m.spec.gpu_count == gpus)
         machine.floor = Decimal("0.10")
         return Trader(market, machine.spec.machine_id)

@@ -184,7 +184,7 @@ def test_on_demand_evicts_own_and_foreign_bids_and_cannot_be_taken_twice(trader:
 
 def test_min_bid_echoes_the_tenants_own_bid_late_and_in_three_decimals(trader: Any) -> None:
     def shown() -> Decimal:
-        return next(a.min_bid for a in trader.market.asks() if a.machine.spec.machine_id == trader.machine_id)
+        return shown_floor(trader)
 
     instance = trader.rent("0.2346")
     assert shown() == Decimal("0.100")
@@ -332,7 +332,8 @@ def test_the_default_market_has_the_promised_models_and_spread() -> None:
 
 
 def shown_floor(trader: Any) -> Decimal:
-    return next(ask.min_bid for ask in trader.market.asks() if ask.machine.spec.machine_id == trader.machine_id)
+    market: SandboxMarket = trader.market
+    return next(ask.min_bid for ask in market.asks() if ask.machine.spec.machine_id == trader.machine_id)
 
 
 def test_a_list_may_echo_a_bid_after_its_machine_was_given_back(trader: Any) -> None:

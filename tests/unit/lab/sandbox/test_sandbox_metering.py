@@ -31,9 +31,9 @@ def test_bill_splits_at_utc_midnight_and_by_rate() -> None:
     meter.run(GPU, Fraction("0.4"), at(2))
     lines = meter.lines(at(3))
     assert [(line.day, line.quantity, line.price) for line in lines] == [
-        (date(2026, 3, 1), 1, Fraction("0.3")),
-        (date(2026, 3, 2), 1, Fraction("0.3")),
-        (date(2026, 3, 2), 1, Fraction("0.4")),
+        (date(2026, 3, 1), Fraction(1), Fraction("0.3")),
+        (date(2026, 3, 2), Fraction(1), Fraction("0.3")),
+        (date(2026, 3, 2), Fraction(1), Fraction("0.4")),
     ]
     assert [line.amount for line in lines] == [Decimal("0.300"), Decimal("0.300"), Decimal("0.400")]
 

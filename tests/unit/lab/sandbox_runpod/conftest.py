@@ -2,11 +2,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from runpod_tenant import START, Tenant
 
 from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
 from autopilot.lab.sandbox.runpod.machines import Machine
 from autopilot.lab.sandbox.runpod.market import PodMarket
+from tests.unit.lab.sandbox_runpod.runpod_tenant import START, Tenant
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from runpod_tenant import START, Tenant
 
 from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.market.metering import DISK, GPU
@@ -17,6 +16,7 @@ from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
 from autopilot.lab.sandbox.runpod.refusals import PodRefused, RefusalReason
+from tests.unit.lab.sandbox_runpod.runpod_tenant import START, Tenant
 
 D = Decimal
 
@@ -33,10 +33,11 @@ def refusal(call: Any) -> RefusalReason:
 def test_a_pod_is_running_at_once_and_its_container_later(tenant: Tenant) -> None:
     pod = tenant.rent()
     assert (pod.status, pod.container, pod.cost_per_hr) == (Status.RUNNING, Container.CREATING, D("0.20"))
-    tenant.wait(39.9)
-    assert pod.container is Container.CREATING
-    tenant.wait(0.1)
-    assert pod.container is Container.RUNNING
+    seen = []
+    for seconds in (39.9, 0.1):
+        tenant.wait(seconds)
+        seen.append(pod.container)
+    assert seen == [Container.CREATING, Container.RUNNING]
     assert tenant.times("container.started") == [40]
 
 
@@ -65,9 +66,9 @@ def test_a_higher_bid_takes_gpus_and_nothing_comes_back_by_itself(tenant: Tenant
     pod = tenant.rent(volume_gb=10)
     tenant.wait(100)
     assert tenant.rival("0.20") is None
-    assert pod.status is Status.RUNNING
+    before = pod.status
     rival = tenant.rival("0.21")
-    assert (pod.status, pod.cause) == (Status.EXITED, Cause.OUTBID)
+    assert (before, pod.status, pod.cause) == (Status.RUNNING, Status.EXITED, Cause.OUTBID)
     assert pod.last_status_change.startswith("Outbid: Sun Mar 01 2026 12:01:40 GMT+0000")
     assert tenant.times("pod.outbid") == [100]
     tenant.market.remove_stranger(str(rival))
@@ -167,7 +168,7 @@ def test_without_gpus_the_data_can_still_be_reached(tenant: Tenant) -> None:
     tenant.rival(None)
     assert refusal(lambda: tenant.market.resume(pod, 1)) is RefusalReason.HOST_FULL
     tenant.market.resume(pod, 0)
-    assert (pod.status, pod.gpu_count, pod.cost_per_hr) == (Status.RUNNING, 0, 0)
+    assert (pod.status, pod.gpu_count, pod.cost_per_hr) == (Status.RUNNING, 0, D(0))
     assert tenant.market.free_gpus(tenant.machine) == 0
     tenant.wait(15)
     assert pod.container is Container.RUNNING
