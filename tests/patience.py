@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable
 from typing import Any
 
 PATIENCE_S = 300.0
 """The longest that anything which will come is waited for. Half of what pytest gives a test, so that a wait that is in
 vain says what it waited for."""
+
+
+def until(look: Callable[[], Any], what: str = "what was waited for", every_s: float = 0.01) -> Any:
+    """The first true answer of ``look``, for tests without a loop."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (answer := look()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"it did not come: {what}")
+        time.sleep(every_s)
+    return answer
 
 
 async def eventually(look: Callable[[], Any], what: str = "what was waited for", every_s: float = 0.01) -> Any:

@@ -103,9 +103,13 @@ class Market:
 
 
 @pytest.fixture
-async def market(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Market]:
-    # Nothing here hangs on after a SIGTERM: no pod is killed for being slow.
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pod of the market is killed for being slow."""
     monkeypatch.setattr(runpod_market, "_TERM_REAL_S", PATIENCE_S)
+
+
+@pytest.fixture
+async def market(tmp_path: Path, world: World) -> AsyncIterator[Market]:
     clock = ScaledClock(datetime.now(UTC), SPEED)
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(running_sandbox(SandboxConfig(tmp_path / "sandbox"), clock))
@@ -146,6 +150,7 @@ async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_agai
     assert lease.log().count("training from step") == starts
 
 
+@pytest.mark.usefixtures("patient")
 async def test_told_to_go_it_saves_in_time(market: Market) -> None:
     lease = await market.world.lease("a", PRECIOUS, checkpoint_interval_s=10_000)
     pod_id = await market.rent(lease)

@@ -26,6 +26,7 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.blobs.shares import SMALL_ROOM_BYTES
 from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, check_key
+from tests.patience import eventually
 
 HOUR = timedelta(hours=1)
 
@@ -216,17 +217,9 @@ async def test_a_cut_upload_leaves_nothing(store: LocalBlobStore) -> None:
     writer.write(f"PUT {url.raw_path_qs} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf".encode())
     await writer.drain()
     incoming = store.root / ".incoming"
-    for _ in range(100):
-        if list(incoming.iterdir()):
-            break
-        await asyncio.sleep(0.02)
-    assert list(incoming.iterdir())
+    await eventually(lambda: list(incoming.iterdir()), "an upload under way")
     writer.close()
-    for _ in range(100):
-        if not list(incoming.iterdir()):
-            break
-        await asyncio.sleep(0.02)
-    assert list(incoming.iterdir()) == []
+    await eventually(lambda: not list(incoming.iterdir()), "the end of it")
     assert await store.get("a") == b"old"
 
 
