@@ -243,11 +243,7 @@ async def test_a_lease_that_is_over_writes_no_more_however_long_its_urls_live(
 
 async def incoming(store: LocalBlobStore, count: int) -> None:
     """Until so many uploads are under way."""
-    for _ in range(500):
-        if len(list((store.root / ".incoming").glob("*"))) == count:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"not {count} uploads under way")
+    await eventually(lambda: len(list((store.root / ".incoming").glob("*"))) == count, f"{count} uploads under way")
 
 
 async def test_what_is_on_its_way_when_its_lease_ends_is_not_kept(
