@@ -345,7 +345,7 @@ async def test_a_probe_without_a_clear_answer_changes_nothing(script: Script, an
     assert (market.capabilities.spot, market.capabilities.may_have_spot) == (False, True)
     assert "HTTP" in market.spot_reason
     script.answers["probe"] = [{"data": {}}]
-    await asyncio.sleep(0.05)  # a hundred seconds of market time, or more
+    await asyncio.sleep(0.05)  # a hundred seconds of market time
     await market.instances()
     assert market.capabilities.spot
     await market.close()
