@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from autopilot.domain.actions import Acquire, ChangeBid, Release
 from autopilot.domain.lease import Lease
@@ -15,17 +16,16 @@ from autopilot.policy.own_bids import leave_room, ours_in_pools
 from tests.builders import D, a_job, a_lease, a_market, a_paused_lease, a_spec, an_intent, an_offer, at
 
 POOL = "pool"
-UNIFORM = {"bids_set_price": True, "bills_at_bid": False, "is_pooled": True}
 P = Params()
 
 
-def of_another(id: str = "lease-9", **changes: object) -> Lease:
+def of_another(id: str = "lease-9", **changes: Any) -> Lease:
     return a_lease(id, **{"job_id": "job-9", "machine_id": POOL, "bid": D("0.300"), **changes})
 
 
 def market(*others: Lease, floor: str | None = "0.200") -> Market:
     offers = () if floor is None else (an_offer(POOL, floor=D(floor), on_demand_price=None, room=2),)
-    seen = a_market(*offers, **UNIFORM)
+    seen = a_market(*offers, bids_set_price=True, bills_at_bid=False, is_pooled=True)
     return replace(seen, ours=ours_in_pools(others, "job-1", seen.providers))
 
 
@@ -72,7 +72,7 @@ def test_what_a_bid_does_to_the_price_of_ours_is_part_of_its_cost() -> None:
     assert rented(*others) == "elsewhere"
 
 
-def lost(**changes: object) -> Lease:
+def lost(**changes: Any) -> Lease:
     return a_paused_lease(machine_id=POOL, **changes)
 
 

@@ -37,8 +37,8 @@ def own_bids(*bids: BidRow) -> tuple[OwnBids, ManualClock]:
         (FREE, Own(frozenset({D(3)}), 2), Room(None)),
         (replace(FREE, spot=D(3)), NOBODY, Room(D("3.01"), 2)),
         # What all pay is the limit of a bid of ours that lost.
-        (replace(FREE, spot=D(3)), Own(frozenset({D(3)}), 1), Room(D(1), 1)),
-        (replace(FREE, wins_now=D("3.01")), Own(frozenset({D(3)})), Room(D(1), 2)),
+        (replace(FREE, spot=D(3)), Own(frozenset({D(3)}), 1), Room(D("1.01"), 1)),
+        (replace(FREE, wins_now=D("3.01")), Own(frozenset({D(3)})), Room(D("1.01"), 2)),
         (FULL, NOBODY, Room(D("3.01"), 1)),
         (FULL, Own(frozenset({D(5)})), Room(D("3.01"), 1)),
         # The lowest that has a machine is ours, as the market says it in either way.
