@@ -12,7 +12,7 @@ from tests.simulation.adversary.siege import CLIENTS
 from tests.simulation.drivers.campaign import campaign, prepare, with_fixed_hashes
 from tests.simulation.drivers.dead import leave_all
 from tests.simulation.drivers.document import write
-from tests.simulation.drivers.hunt import hunt
+from tests.simulation.drivers.hunt import hunt, keep, read_kept
 from tests.simulation.drivers.kills import kill_everywhere
 from tests.simulation.drivers.regressions import shrink
 from tests.simulation.drivers.sieges import Sum, besiege
@@ -29,7 +29,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: all cores")
     parser.add_argument("--results", type=Path, help="a line for every 100 seeds goes here; what is there is not run")
     parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
-    parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
+    parser.add_argument(
+        "--planted", metavar="BUG", help="look for planted bugs instead, and keep where each is found: BUG,BUG or all"
+    )
     parser.add_argument("--document", type=Path, help="with --planted: the page whose tables are to be written anew")
     parser.add_argument("--hours", type=float, default=28.0, help="with --planted: length of a seed (default: 28)")
     parser.add_argument("--bug", help="plant this one for --story and --shrink")
@@ -119,12 +121,14 @@ def _die(options: argparse.Namespace) -> int:
 def _hunt(options: argparse.Namespace) -> int:
     names = list(BUGS) if options.planted == "all" else options.planted.split(",")
     catches = []
-    for catch in hunt(names, options.seed_start, options.seeds, options.processes, options.hours * HOUR_S):
-        print(f"{catch.bug}: {catch.seeds or catch.story or 'not found'} {' '.join(catch.checkers)}", flush=True)
+    kept, hours_s = read_kept(), options.hours * HOUR_S
+    for catch in hunt(names, kept, options.seed_start, options.seeds, options.processes, hours_s):
+        print(f"{catch.bug}: {catch.place or 'not found'} {' '.join(catch.checkers)}", flush=True)
         catches.append(catch)
+    keep(catches)
     if options.document is not None:
         write(options.document, catches)
-    return not all(catch.is_found for catch in catches)
+    return not all(catch.place for catch in catches)
 
 
 if __name__ == "__main__":

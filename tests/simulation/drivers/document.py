@@ -30,10 +30,11 @@ def stories() -> str:
 
 
 def hunted(catches: Iterable[Catch]) -> str:
-    rows = ["| planted bug | seeds to find it | found by |", "|---|---|---|"]
+    rows = ["| planted bug | found by | which fires |", "|---|---|---|"]
     for catch in catches:
-        seeds = str(catch.seeds or (f"the story *{catch.story}*" if catch.story else "not found"))
-        rows.append(f"| {BUGS[catch.bug].what} | {seeds} | {', '.join(catch.checkers)} |")
+        place = catch.place
+        where = "not found" if place is None else f"the story *{place.story}*" if place.story else f"seed {place.seed}"
+        rows.append(f"| {BUGS[catch.bug].what} | {where} | {', '.join(catch.checkers)} |")
     return "\n".join(rows)
 
 
