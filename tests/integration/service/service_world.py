@@ -30,7 +30,7 @@ from tests.processes import ForkedProcess
 LONGEST_MARKET_TIMEOUT_S = 300
 """What the settings allow at most."""
 NOBODY_LISTENS = "127.0.0.1:9"
-WITHOUT_LISTENER = {"AUTOPILOT_BLOBS__OWN_LISTENER": "false", "AUTOPILOT_BLOBS__LISTEN": NOBODY_LISTENS}
+WITHOUT_LISTENER: dict[str, Any] = {"AUTOPILOT_BLOBS__OWN_LISTENER": "false", "AUTOPILOT_BLOBS__LISTEN": NOBODY_LISTENS}
 """For a daemon that no machine has to reach: its listener takes longer to start than itself."""
 
 BELOW_ALL = '[spot]\npolicy = "spot"\nmax_price = "$0.05"\n'
