@@ -25,6 +25,7 @@ from tests.integration.engine.engine_world import World, a_world
 from tests.integration.engine.interrupted_store import Killed, Moment
 from tests.integration.engine.test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
 from tests.integration.engine.test_engine_kills import Wrapper
+from tests.patience import PATIENCE_S
 
 D = Decimal
 ONE_ATTEMPT = "[retry]\nmax_attempts = 1\n"
@@ -116,7 +117,7 @@ async def test_a_machine_that_is_handed_over_late_takes_the_place_of_the_task_th
             await world.tick()
     assert first.main.id in world.engine.calls.busy
     answered.set()
-    await world.engine.calls.settle_for(10)
+    await world.engine.calls.settle_for(PATIENCE_S)
     await world.tick()
     tasks = await tasks_of(world)
     assert [task.status.wants_capacity for task in tasks] == [False, True]

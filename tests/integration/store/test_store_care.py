@@ -297,15 +297,15 @@ async def test_a_copy_that_differs_is_not_kept(url: str, places: Places, postgre
 
 @contextmanager
 def read_back_slowly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For longer than a server lets anybody idle within a transaction, which is a second meanwhile."""
+    """For longer than a server lets anybody idle within a transaction, which is three seconds meanwhile."""
 
     async def slowly(connection: AsyncConnection) -> list[Fingerprint]:
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(3.5)
         return await fingerprints(connection)
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(transfer, "fingerprints", slowly)
-        meanwhile.setitem(postgres._SESSION, "idle_in_transaction_session_timeout", "1s")
+        meanwhile.setitem(postgres._SESSION, "idle_in_transaction_session_timeout", "3s")
         yield
 
 
