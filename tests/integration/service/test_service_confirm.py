@@ -39,7 +39,7 @@ class Program:
 async def make(served: Served, name: str = "agent", scope: str = "submit", ask_above: str = "$1") -> Program:
     wish = {"name": name, "scope": scope, "ask_above": ask_above}
     status, body = await served.call("POST", "/v1/tokens", wish)
-    assert (status, body["token"]["ask_above"]) == (201, "1"), body
+    assert (status, body["token"]["ask_above"]) == (201, ask_above.removeprefix("$")), body
     return Program(served, body["secret"])
 
 
@@ -87,7 +87,7 @@ async def test_a_plan_is_about_what_was_asked_and_nothing_else(served: Served) -
 
 async def test_whoever_made_a_plan_cannot_confirm_it(served: Served) -> None:
     program, admin = await make(served), await make(served, "admin", "admin")
-    other = await make(served, "other", "admin")
+    other = await make(served, "other", "admin", "$2")
     plan, own = await program.ask(), await admin.ask()
     assert (await confirm(program, plan))[0] == 403
     status, body = await confirm(admin, own)
