@@ -11,7 +11,7 @@ from autopilot.domain.array import split_task
 from autopilot.domain.delegation import Delegation, Settled
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
-from autopilot.domain.token import PageSession, Scope, Token
+from autopilot.domain.token import PageSession, Scope, Token, is_of_token
 from autopilot.ports.store import Store, UnitOfWork
 
 
@@ -199,9 +199,10 @@ async def recognise(store: Store, sha256: str, now: datetime, settled: Settled) 
     """
     async with store.snapshot() as uow:
         token = await uow.tokens.find(sha256)
-        known = await uow.tokens.list_all() if token is not None and token.made_by is not None else ()
-    if token is None:
-        raise token_unknown()
+        if token is None:
+            raise token_unknown()
+        is_made_by_token = token.made_by is not None and is_of_token(token.made_by)
+        known = await uow.tokens.list_all() if is_made_by_token else ()
     delegation = Delegation(known, settled)
     bounded = delegation.bounded(token)
     if not bounded.is_in_force(now):

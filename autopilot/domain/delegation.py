@@ -54,16 +54,17 @@ def made_under(maker: Token | None) -> str:
 
 
 def inherit(wish: Token, makers: Sequence[Token]) -> Token:
-    """``wish`` with its makers' bounds where it names none. ``makers``: the nearest first."""
+    """``wish`` with its makers' bounds where it names none: the least of each."""
     ends = [maker.expires_at for maker in makers if maker.expires_at is not None]
     asks = [maker.ask_above for maker in makers if maker.ask_above is not None]
     if wish.expires_at is None:
         wish = replace(wish, expires_at=min(ends, default=None))
     if wish.ask_above is None:
         wish = replace(wish, ask_above=min(asks, default=None))
-    if wish.allowance is None:
-        of = next((maker for maker in makers if maker.allowance is not None), wish)
-        wish = replace(wish, allowance=of.allowance, is_monthly=of.is_monthly)
+    of = [(maker.allowance, maker.is_monthly) for maker in makers if maker.allowance is not None]
+    if wish.allowance is None and of:
+        # One for a whole life and one for each month hold together: the smaller amount, and no renewal.
+        wish = replace(wish, allowance=min(amount for amount, _ in of), is_monthly=all(renews for _, renews in of))
     return wish
 
 

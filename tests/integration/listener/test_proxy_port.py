@@ -340,7 +340,8 @@ async def test_what_a_proxy_s_user_makes_is_no_wider_and_ends_with_them() -> Non
                 assert (status, "a token of whoever made a plan" in said["detail"]) == (DENIED, True), said
                 status, said = await proxy.remote.ask("POST", "/v1/jobs", made[user], json={"toml": GOOD})
                 assert (status, said["reason"]) == (409, "confirm_first")
-            assert (await proxy.ask("boss", "POST", "/v1/tokens", wish | {"allow": "$4"}))[0] == DENIED
+            wish = {"name": "rich", "scope": "admin", "allow": "$4"}
+            assert (await proxy.ask("boss", "POST", "/v1/tokens", wish))[0] == DENIED
         async with a_proxy(root, users={"boss": {"scope": "read"}, "mapped": bounds}) as proxy:
             assert (await proxy.remote.ask("GET", "/v1/tokens", made["boss"]))[0] == DENIED, "their maker has less now"
             status, _ = await proxy.remote.ask("GET", "/v1/status", made["mapped"])
