@@ -204,7 +204,7 @@ async def recognise(store: Store, sha256: str, now: datetime, settled: Settled) 
         is_made_by_token = token.made_by is not None and is_of_token(token.made_by)
         known = await uow.tokens.list_all() if is_made_by_token else ()
     delegation = Delegation(known, settled)
-    bounded = delegation.bounded(token)
+    bounded = delegation.limit(token)
     if not bounded.is_in_force(now):
         raise token_unknown()
     return ApiCaller(token.owner, bounded, makers=delegation.owners_above(token))

@@ -83,7 +83,7 @@ async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, settl
     owners, now = {job.id: job.owner for job in moment.jobs}, moment.now
     tokens = await uow.tokens.list_all()
     delegation = Delegation(tokens, settled)
-    shown = [token for token in (*settled.users, *map(delegation.bounded, tokens)) if owner in (None, token.owner)]
+    shown = [token for token in (*settled.users, *map(delegation.limit, tokens)) if owner in (None, token.owner)]
     makers = await name_makers(uow, shown)
     rows = []
     for token in shown:

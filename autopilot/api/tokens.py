@@ -64,7 +64,7 @@ class TokenService:
             known = await uow.tokens.list_all()
             delegation = Delegation(known, self._settled)
             for token in known:
-                if token.revoked_at is None and delegation.bounded(token).revoked_at is not None:
+                if token.revoked_at is None and delegation.limit(token).revoked_at is not None:
                     await uow.tokens.save(replace(token, revoked_at=self._clock.now()))
                     log.warning("token.ended", name=token.name, number=token.number, reason="its maker has ended")
 
@@ -97,7 +97,7 @@ class TokenService:
             token = replace(token, allowance=allowance, is_monthly=is_monthly, ask_above=ask_above)
             token = replace(token, made_by=caller.owner, made_under=made_under(caller.token))
             delegation = Delegation([*known, token], self._settled)
-            if not delegation.bounded(token).is_in_force(now):
+            if not delegation.limit(token).is_in_force(now):
                 raise token_unknown()  # its maker has ended while it asked
             makers = delegation.makers(token)
             token = inherit(token, makers)
@@ -115,7 +115,7 @@ class TokenService:
         async with self._store.snapshot() as uow:
             known = await uow.tokens.list_all()
             made_by = await name_makers(uow, known)
-        bounded = map(Delegation(known, self._settled).bounded, known)
+        bounded = map(Delegation(known, self._settled).limit, known)
         return {"tokens": [_render(token, self._clock.now(), made_by) for token in bounded]}
 
     async def revoke(self, name: str, *, parks_all: bool, by: int) -> render.Json:

@@ -47,8 +47,7 @@ def token(
     see_all
         It may also read what concerns other owners and the whole account.
     allow
-        Dollars that its jobs may cost together: $20/month for each UTC month, $20 for its whole life. What it spends
-        counts in its maker's allowance too, and without this it has that one.
+        Dollars that its jobs may cost together: $20/month for each UTC month, $20 for its whole life; its maker's too.
     ask_above
         Dollars above which a person has to confirm each job and each raise of its limits: autopilot confirm.
     expires

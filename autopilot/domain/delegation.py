@@ -89,7 +89,7 @@ def _find_wider(wish: Token, maker: Token) -> Wider | None:
     return None
 
 
-def narrowed(token: Token, maker: Token) -> Token:
+def narrow(token: Token, maker: Token) -> Token:
     """``token`` as far as ``maker`` may do the same, and for as long. Their allowances are two, and both hold."""
     return replace(
         token,
@@ -119,7 +119,7 @@ class Delegation:
             if token.made_by is not None:
                 self._made[token.made_by].append(token)
 
-    def bounded(self, token: Token) -> Token:
+    def limit(self, token: Token) -> Token:
         """As all of its makers leave it; ended where one of them has, or is no more."""
         (bounded, *_), _ = self._line(token)
         return bounded
@@ -178,7 +178,7 @@ class Delegation:
         if is_lost:
             line[-1] = replace(line[-1], revoked_at=line[-1].revoked_at or line[-1].created_at)
         for at in range(len(line) - 2, -1, -1):
-            line[at] = narrowed(line[at], line[at + 1])
+            line[at] = narrow(line[at], line[at + 1])
         return line, first
 
     def _maker(self, token: Token) -> Token | None:

@@ -168,7 +168,7 @@ def begin(schedule: Schedule) -> EventRecord:
 async def _read_owners(uow: UnitOfWork, schedules: Iterable[Schedule], settled: Settled) -> Mapping[int, Token]:
     """What bounds their owners, by owner; whom nothing bounds is not there."""
     tokens = await uow.tokens.list_all() if any(is_of_token(each.owner) for each in schedules) else ()
-    return {token.owner: token for token in (*settled.users, *map(Delegation(tokens, settled).bounded, tokens))}
+    return {token.owner: token for token in (*settled.users, *map(Delegation(tokens, settled).limit, tokens))}
 
 
 def _has_news(schedule: Schedule, owners: Mapping[int, Token], now: datetime) -> bool:

@@ -53,7 +53,7 @@ async def read_purses(  # noqa: C901
 
     tokens = await uow.tokens.list_all() if by_owner else ()
     delegation = Delegation(tokens, settled)
-    for token in (*settled.users, *map(delegation.bounded, tokens)):
+    for token in (*settled.users, *map(delegation.limit, tokens)):
         family = delegation.family(token.owner)
         of_family = [job for owner in family for job in by_owner.get(owner, ())]
         if of_family and (token.allowance is not None or not token.is_in_force(now)):

@@ -607,7 +607,7 @@ class HowAStoreSumsUpAnOwner:
             assert await sum_owners({-3}, None) == OwnerTotals(Decimal("1.625"), Decimal(8))
             assert await sum_owners({-3}, DAY) == OwnerTotals(Decimal("1.25"), Decimal(8))
             assert await sum_owners({-3}, DAY + timedelta(days=1)) == OwnerTotals(Decimal(0), Decimal(8))
-            assert await sum_owners({-3, -30, -7}, DAY) == OwnerTotals(Decimal("65.25"), Decimal(16))
+            assert await sum_owners({-3, -30, -7}, DAY) == OwnerTotals(Decimal("65.25"), Decimal(8))
             assert await sum_owners({-7}, None) == await sum_owners((), None) == OwnerTotals(Decimal(0), Decimal(0))
 
 

@@ -17,7 +17,7 @@ from autopilot.domain.delegation import (
     inherit,
     made_under,
     may_confirm,
-    narrowed,
+    narrow,
 )
 from autopilot.domain.token import PROXIED, Scope, Token
 from tests.store_records import START
@@ -81,8 +81,8 @@ def test_a_wish_that_names_nothing_takes_the_least_of_its_makers() -> None:
     assert inherit(bare, []) == bare
     near, far = a_token(ask_above=None, is_monthly=False), a_token(1, allowance=Decimal(2), is_monthly=True)
     made = inherit(bare, [near, far])
-    assert (made.allowance, made.is_monthly) == (2, False), "both bounds hold at once"
-    assert (made.ask_above, made.expires_at, made.secrets) == (1, START + DAY, ())
+    assert (made.allowance, made.is_monthly) == (Decimal(2), False), "both bounds hold at once"
+    assert (made.ask_above, made.expires_at, made.secrets) == (Decimal(1), START + DAY, ())
     assert find_wider(made, [replace(near, ask_above=Decimal(1)), far]) is None
     own = replace(bare, allowance=Decimal(1), ask_above=Decimal(0), expires_at=START)
     assert inherit(own, [near, far]) == own
@@ -91,10 +91,10 @@ def test_a_wish_that_names_nothing_takes_the_least_of_its_makers() -> None:
 def test_what_is_left_of_a_wider_row_is_what_its_maker_has() -> None:
     wide = Token(3, "t3", "3", Scope.ADMIN, True, ("aws", "hf"), START, None)
     maker = a_token(1, scope=Scope.SUBMIT, revoked_at=START)
-    left = narrowed(wide, maker)
+    left = narrow(wide, maker)
     assert (left.scope, left.sees_all, left.secrets) == (Scope.SUBMIT, False, ("hf",))
-    assert (left.expires_at, left.revoked_at, left.ask_above) == (START + DAY, START, 1)
-    assert narrowed(a_token(3, scope=Scope.READ), maker).scope is Scope.READ
+    assert (left.expires_at, left.revoked_at, left.ask_above) == (START + DAY, START, Decimal(1))
+    assert narrow(a_token(3, scope=Scope.READ), maker).scope is Scope.READ
 
 
 def a_line() -> list[Token]:
@@ -119,15 +119,15 @@ def test_it_ends_with_each_of_its_makers(at: int) -> None:
     tokens = a_line()
     tokens[at] = replace(tokens[at], revoked_at=START)
     known = Delegation(tokens)
-    assert [known.bounded(token).is_in_force(START) for token in tokens] == [at > 0, at > 1, False, True]
+    assert [known.limit(token).is_in_force(START) for token in tokens] == [at > 0, at > 1, False, True]
     tokens[at] = replace(tokens[at], revoked_at=None, expires_at=START)
-    assert not Delegation(tokens).bounded(tokens[2]).is_in_force(START)
+    assert not Delegation(tokens).limit(tokens[2]).is_in_force(START)
 
 
 def test_a_maker_that_is_no_more_or_makes_itself_gives_nothing() -> None:
     orphan, ring = a_token(2, made_by=-9), [a_token(5, made_by=-6), a_token(6, made_by=-5)]
     known = Delegation([orphan, *ring])
-    assert not any(known.bounded(token).is_in_force(START) for token in (orphan, *ring))
+    assert not any(known.limit(token).is_in_force(START) for token in (orphan, *ring))
     assert known.owners_above(orphan) == {-9}
     assert known.family(-5) == {-5, -6}
 
@@ -136,15 +136,15 @@ def test_a_user_bounds_what_they_made_and_it_ends_with_their_entry() -> None:
     free, limited, old = a_token(1, made_by=UID), a_token(2, made_by=UID, made_under=OWNERS), a_token(3)
     settled = Settled((a_user(scope=Scope.READ, ask_above=Decimal("0.5")),))
     for token in (free, limited):
-        bounded = Delegation([free, limited, old], settled).bounded(token)
+        bounded = Delegation([free, limited, old], settled).limit(token)
         assert (bounded.scope, bounded.ask_above) == (Scope.READ, Decimal("0.5"))
     nobody = Delegation([free, limited, old])
-    assert [nobody.bounded(token).is_in_force(START) for token in (free, limited, old)] == [True, False, True]
-    assert nobody.bounded(old) == old, "of a ledger of before: a user of the socket made it"
+    assert [nobody.limit(token).is_in_force(START) for token in (free, limited, old)] == [True, False, True]
+    assert nobody.limit(old) == old, "of a ledger of before: a user of the socket made it"
     mapped = a_user(name=PROXIED + "bob", scope=Scope.SUBMIT)
     made = a_token(4, made_by=UID, made_under=made_under(mapped))
-    assert Delegation([made], Settled((), (mapped,))).bounded(made).scope is Scope.SUBMIT
-    assert not Delegation([made], settled).bounded(made).is_in_force(START), "another of that user's is not its maker"
+    assert Delegation([made], Settled((), (mapped,))).limit(made).scope is Scope.SUBMIT
+    assert not Delegation([made], settled).limit(made).is_in_force(START), "another of that user's is not its maker"
 
 
 def test_which_entry_bounded_a_maker() -> None:
