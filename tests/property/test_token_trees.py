@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from autopilot.api.bearer import hash_token
 from autopilot.api.confirmations import ConfirmFirst, PlanBook
 from autopilot.api.models.account import TokenBody
 from autopilot.api.tokens import TokenService
+from autopilot.clock import ManualClock
 from autopilot.domain.delegation import NOBODY, Settled
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import ZERO
@@ -60,8 +61,15 @@ limited = st.fixed_dictionaries(
         "is_monthly": st.booleans(),
         "ask_above": st.sampled_from([None, Decimal(2)]),
     }
-).map(lambda limit: Settled((Token(-LIMITED, "limited", "", Scope.ADMIN, created_at=START, expires_at=None, **limit),)))
-settings_of_a_user = st.just(NOBODY) | limited
+)
+
+
+def bounding(limit: dict[str, Any]) -> Settled:
+    user = Token(-LIMITED, "limited", "", Scope.ADMIN, False, (), START, None)
+    return Settled((replace(user, **limit),))
+
+
+settings_of_a_user = st.just(NOBODY) | limited.map(bounding)
 stories = st.lists(acts, min_size=4, max_size=18)
 
 
@@ -84,16 +92,6 @@ class Made:
         return not self.is_revoked and (end is None or now < datetime.fromisoformat(end))
 
 
-class Ticks:
-    speed = 1
-
-    def __init__(self) -> None:
-        self.at = START
-
-    def now(self) -> datetime:
-        return self.at
-
-
 @dataclass
 class Tree:
     settled: Settled
@@ -102,12 +100,12 @@ class Tree:
 
     def __post_init__(self) -> None:
         self.store = MemoryStore()
-        self.clock: Any = Ticks()
+        self.clock = ManualClock(START)
         self.service = TokenService(self.store, self.clock, lambda: None, None, self.settled)
 
     @property
     def now(self) -> datetime:
-        return self.clock.at  # type: ignore[no-any-return]
+        return self.clock.now()
 
     async def caller(self, owner: int) -> ApiCaller:
         """Raises ``Unauthorised``."""
@@ -117,7 +115,7 @@ class Tree:
 
     async def act(self, act: Act) -> None:
         if act[0] == "wait":
-            self.clock.at += act[1]
+            self.clock.advance(act[1].total_seconds())
         elif act[0] == "make":
             await self.make(*act[1:])
         elif self.made:

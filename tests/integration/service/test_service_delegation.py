@@ -30,10 +30,15 @@ DENIED, UNKNOWN, CREATED = 403, 401, 201
 DEAR, CHEAP = job_text(300, total='total = "$2"'), job_text(300, "cheap", total='total = "$1"')
 
 
+def by(served: Served, secret: str) -> Client:
+    """Of a token, a session or a link of which the secret is all that is known."""
+    return Client(served, secret, "")
+
+
 async def make_by(maker: Client, name: str, scope: str = "admin", **wish: Any) -> Client:
     status, body = await maker.call("POST", "/v1/tokens", {"name": name, "scope": scope, **wish})
     assert status == CREATED, body
-    return Client(maker.served, body["secret"])
+    return Client(maker.served, body["secret"], name)
 
 
 async def a_bounded_maker(served: Served, **more: Any) -> Client:
@@ -243,7 +248,7 @@ async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(m
                 assert (status, "a token of whoever made a plan" in body["detail"]) == (DENIED, True), body
             await submit(second, CHEAP), await submit(served, CHEAP.replace('"cheap"', '"mine"'))
             link = (await served.call("POST", "/v1/page/link"))[1]["path"].rpartition("/")[2]
-            session = (await Client(served, link).call("POST", "/v1/page/enter"))[1]["secret"]
+            session = (await by(served, link).call("POST", "/v1/page/enter"))[1]["secret"]
             become(own)
             await served.daemon.engine.tick()
             budget = (await served.call("GET", "/v1/budget"))[1]
@@ -255,18 +260,16 @@ async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(m
             }
             assert Decimal(rows[LIMITED]["held"]) > Decimal(rows["made"]["held"]) > 0
         async with serving(Path(name), **limit(scope="submit", allow="$3")) as served:
-            assert (await Client(served, made.secret).call("GET", "/v1/tokens"))[0] == DENIED, (
-                "now their maker may less"
-            )
-            assert (await Client(served, second.secret).call("GET", "/v1/status"))[0] == 200
-            assert (await Client(served, session).call("GET", "/v1/page"))[1]["scope"] == "submit"
+            assert (await by(served, made.secret).call("GET", "/v1/tokens"))[0] == DENIED, "now their maker may less"
+            assert (await by(served, second.secret).call("GET", "/v1/status"))[0] == 200
+            assert (await by(served, session).call("GET", "/v1/page"))[1]["scope"] == "submit"
         async with serving(Path(name)) as served:
             for secret in (made.secret, second.secret, session):
-                assert (await Client(served, secret).call("GET", "/v1/status"))[0] == UNKNOWN
+                assert (await by(served, secret).call("GET", "/v1/status"))[0] == UNKNOWN
             told = (await served.call("GET", "/v1/tokens"))[1]["tokens"]
             assert [(each["name"], each["in_force"]) for each in told] == [("made", False), ("second", False)]
         async with serving(Path(name), **limit(scope="admin", allow="$3")) as served:
-            assert (await Client(served, made.secret).call("GET", "/v1/status"))[0] == UNKNOWN, "for good"
+            assert (await by(served, made.secret).call("GET", "/v1/status"))[0] == UNKNOWN, "for good"
 
 
 async def test_a_user_who_is_limited_later_limits_what_they_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,8 +278,8 @@ async def test_a_user_who_is_limited_later_limits_what_they_made_before(monkeypa
             monkeypatch.setattr(requests, "peer_uid", lambda _: UID)
             made = await make(served, "made", "admin")
         async with serving(Path(name), **limit(scope="submit", ask_above="$1")) as served:
-            assert (await Client(served, made.secret).call("GET", "/v1/tokens"))[0] == DENIED
-            status, body = await Client(served, made.secret).call("POST", "/v1/jobs", {"toml": DEAR})
+            assert (await by(served, made.secret).call("GET", "/v1/tokens"))[0] == DENIED
+            status, body = await by(served, made.secret).call("POST", "/v1/jobs", {"toml": DEAR})
             assert (status, body["reason"]) == (409, "confirm_first")
         async with serving(Path(name)) as served:
-            assert (await Client(served, made.secret).call("GET", "/v1/tokens"))[0] == 200
+            assert (await by(served, made.secret).call("GET", "/v1/tokens"))[0] == 200
