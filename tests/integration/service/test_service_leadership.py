@@ -164,7 +164,10 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
 ) -> None:
     """As under a supervisor, which starts the one that was killed anew: one death is one epoch."""
     port = a_free_port()
-    same: dict[str, Any] = {"AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}", "AUTOPILOT_API__SOCKET": str(theatre.root / "same")}
+    same: dict[str, Any] = {
+        "AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}",
+        "AUTOPILOT_API__SOCKET": str(theatre.root / "same"),
+    }
     place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
     client = Client(theatre.root / "same", timeout_s=PATIENCE_S)
 

@@ -336,7 +336,7 @@ def _allowance_of_posted_alone() -> Patches:
 
     async def posted_alone(uow: Any, jobs: Any, unposted: Any, now: Any, params: Any) -> dict[str, tuple[Purse, ...]]:
         sums = {
-            token.owner: (await uow.ledger.sum_owner(token.owner, token.counts_from(now))).posted
+            token.owner: (await uow.ledger.sum_owners([token.owner], token.counts_from(now))).posted
             for token in await uow.tokens.list_all()
         }
         jobs = list(jobs)
