@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autopilot.api.submissions import Sent
+from autopilot.domain.delegation import Settled
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.ledger import EntryType
@@ -195,7 +196,7 @@ async def test_a_user_whom_the_settings_limit_has_an_allowance_too(world: World)
     world.agents.total_steps = 100_000
     await world.tick()
     user = Token(-4711, "alice", "", Scope.SUBMIT, False, (), world.clock.now(), None, None, D("0.50"))
-    world.engine.config = replace(world.engine.config, users=(user,))
+    world.engine.config = replace(world.engine.config, settled=Settled((user,)))
     job_id = await submit(world, user)
     await world.until_running()
     job = await until_parked(world, job_id)
