@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 
 from hypothesis import settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 
 from tests.pg import postgres_server, postgres_template, postgres_url, private_postgres
 
@@ -14,6 +16,9 @@ __all__ = ["postgres_server", "postgres_template", "postgres_url", "private_post
 # The same examples each time, and none fails for being slow: tests are not timed.
 settings.register_profile("autopilot", deadline=None, derandomize=True)
 settings.load_profile("autopilot")
+
+# It would draw constants of all modules that happen to be imported as well: other examples in each worker of each run.
+HypothesisProvider._local_constants = Constants()  # type: ignore[method-assign, assignment]
 
 # A ledger waits for the disk at each commit, as it should. In memory, where there is room, tests take half the time.
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 * 1024**3

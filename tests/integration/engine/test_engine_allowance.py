@@ -108,6 +108,28 @@ async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> N
     assert spent > D("0.40")
 
 
+async def test_the_jobs_of_what_a_token_made_share_its_allowance(world: World) -> None:
+    world.agents.total_steps = 100_000
+    await world.tick()
+    maker = await a_token(world, "0.80")
+    made = Token(8, "made", "b" * 64, Scope.SUBMIT, False, (), world.clock.now(), None, allowance=D(5))
+    made = replace(made, made_by=maker.owner)
+    last = replace(made, number=9, name="last", sha256="c" * 64, allowance=None, made_by=made.owner)
+    await keep(world, made)
+    await keep(world, last)
+    first, second = await submit(world, maker), await submit(world, last, SECOND)
+    for _ in range(600):
+        jobs = [await find(world, job_id) for job_id in (first, second)]
+        spent = sum((job.spent for job in jobs), D(0))
+        assert spent <= D("0.80")
+        if not any(job.leases for job in jobs) and any(job.status is JobStatus.PARKED for job in jobs):
+            break
+        await world.tick(apart_s=120 if spent < D("0.35") else 15)
+    assert {job.reason for job in jobs if job.status is JobStatus.PARKED} == {Reason.OVER_ALLOWANCE}
+    assert all(job.spent < D("0.80") for job in jobs)
+    assert D("0.40") < await billed(world) <= D("0.80")
+
+
 async def test_what_a_job_that_is_over_has_cost_counts(world: World) -> None:
     await world.tick()
     token = await a_token(world, "0.80")
@@ -145,6 +167,16 @@ async def test_the_allowance_of_a_token_that_has_ended_renews_no_more(world: Wor
     job = await until_parked(world, job_id)
     assert job.reason is Reason.OVER_ALLOWANCE
     assert await spent_in_next_month(world, job_id) <= D("0.50")
+
+
+async def test_nothing_begins_under_a_token_whose_maker_has_ended(world: World) -> None:
+    await world.tick()
+    maker = replace(await a_token(world, None), revoked_at=world.clock.now())
+    made = Token(8, "made", "b" * 64, Scope.SUBMIT, False, (), world.clock.now(), None, made_by=maker.owner)
+    await keep(world, maker)
+    await keep(world, made)
+    job = await until_parked(world, await submit(world, made))
+    assert (job.status, job.reason, world.creates()) == (JobStatus.PARKED, Reason.OVER_ALLOWANCE, 0)
 
 
 @pytest.mark.parametrize("how", ["expires_at", "revoked_at"])

@@ -272,6 +272,19 @@ async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(m
             assert (await by(served, made.secret).call("GET", "/v1/status"))[0] == UNKNOWN, "for good"
 
 
+@pytest.mark.parametrize("served", [limit(scope="admin", allow="$3")], indirect=True)
+async def test_what_a_limited_user_made_is_told_to_prometheus_and_they_are_not(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = os.getuid()
+    monkeypatch.setattr(requests, "peer_uid", lambda _: UID)
+    await make(served, "made", "admin", allow="$2")
+    monkeypatch.setattr(requests, "peer_uid", lambda _: own)
+    async with served.http.get("http://localhost/metrics") as answer:
+        lines = [line for line in (await answer.text()).splitlines() if "token_allowance_remaining_dollars{" in line]
+    assert lines == ['autopilot_token_allowance_remaining_dollars{token="made"} 2.0']
+
+
 async def test_a_user_who_is_limited_later_limits_what_they_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with serving(Path(name)) as served:
