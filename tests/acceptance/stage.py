@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.transport import NotRunning
 from autopilot.lab.demo.theatre import Theatre
 from tests.patience import PATIENCE_S
-from tests.processes import ForkedProcess
+from tests.processes import ForkedProcess, run_forked
 
 SPEED = 60.0
 MARKET_TIMEOUT_S = 120.0
@@ -131,14 +130,8 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``autopilot WORDS`` against the theatre. An environment value of "" takes the variable away."""
     changed = without_settings() | theatre.daemon_environment() | environment
-    return subprocess.run(
-        [sys.executable, "-m", "autopilot.cli.main", *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env={name: value for name, value in changed.items() if value},
-    )
+    given = {name: value for name, value in changed.items() if value}
+    return run_forked("autopilot.cli.main", words, given, stdin, timeout_s)
 
 
 def assert_one_error(done: subprocess.CompletedProcess[str], exit_code: int, *phrases: str) -> None:

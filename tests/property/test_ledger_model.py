@@ -417,7 +417,7 @@ def _examples(count: int) -> settings:
     )
 
 
-LedgerMachine.TestCase.settings = _examples(30)
+LedgerMachine.TestCase.settings = _examples(20)
 test_the_ledger_agrees_with_the_reference = LedgerMachine.TestCase
 
 

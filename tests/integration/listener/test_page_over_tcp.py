@@ -332,6 +332,7 @@ async def _until_closed(browser: Browser) -> None:
         await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 async def test_a_session_outlives_its_daemon() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)

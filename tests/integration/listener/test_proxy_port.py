@@ -295,6 +295,7 @@ async def test_the_socket_is_its_owner_s_alone_and_takes_the_place_of_one_that_w
             assert (await proxy.ask("reader", "GET", "/v1/status"))[0] == 200
 
 
+@pytest.mark.slow
 async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.proxied_users.MOST_KEPT", 2)
     toml = {"toml": UNRENTED, "again": True, "min_probability": 0}
@@ -327,6 +328,7 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
             assert (await proxy.ask("ben", "GET", f"/v1/jobs/{ben['id']}"))[0] == 200
 
 
+@pytest.mark.slow
 async def test_what_a_proxy_s_user_makes_is_no_wider_and_ends_with_them() -> None:
     """With jobs of their own, and with those of a user of this machine."""
     bounds = {"scope": "admin", "ask_above": "$1"}

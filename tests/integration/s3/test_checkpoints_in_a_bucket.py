@@ -143,6 +143,7 @@ async def test_a_full_store_is_said_and_what_was_sent_is_not_sent_again(s3: S3Se
     assert await machine.verify() is not None
 
 
+@pytest.mark.slow
 async def test_killed_at_any_request_the_next_boot_completes_it(s3: S3Server, machine: Machine) -> None:
     """A machine that dies sends nothing more: here the store takes nothing more from it."""
 
@@ -257,6 +258,7 @@ async def test_a_harmed_part_is_no_checkpoint_and_never_named_again(
     assert content(other.files) == content(machine.files)
 
 
+@pytest.mark.slow
 async def test_a_part_harmed_after_it_was_verified_is_refused_at_restore(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:

@@ -228,6 +228,7 @@ def limit(**keys: Any) -> dict[str, Any]:
     return {"owners": {LIMITED: keys}}
 
 
+@pytest.mark.slow
 async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     own = os.getuid()
 

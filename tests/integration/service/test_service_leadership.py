@@ -129,6 +129,7 @@ def daemons(theatre: Theatre) -> Iterator[list[ADaemon]]:
         daemon.end()
 
 
+@pytest.mark.slow
 def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:

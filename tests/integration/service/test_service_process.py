@@ -63,6 +63,7 @@ def log_lines(theatre: Theatre, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
+@pytest.mark.slow
 def test_sigterm_lets_a_create_on_its_way_finish_and_the_job_goes_on_after_a_restart(
     slow_market: Theatre, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +184,7 @@ def test_the_watchdog_is_fed_by_completed_ticks_only(empty_market: Theatre, monk
     notify.close()
 
 
+@pytest.mark.slow
 def test_what_a_daemon_makes_is_for_its_user_alone_whatever_the_umask() -> None:
     with a_patient_theatre({UMASK: "0"}) as market:
         market.start_market()

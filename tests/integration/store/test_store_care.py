@@ -310,6 +310,7 @@ def read_back_slowly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("origin", "target"), [("postgresql", "sqlite"), ("sqlite", "postgresql")])
+@pytest.mark.slow
 async def test_a_copy_that_takes_long_is_not_cut_off_by_the_server(
     origin: str, target: str, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +325,7 @@ async def test_a_copy_that_takes_long_is_not_cut_off_by_the_server(
     assert await contents(there) == before
 
 
+@pytest.mark.slow
 async def test_a_backup_that_takes_long_is_not_cut_off_by_the_server(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +337,7 @@ async def test_a_backup_that_takes_long_is_not_cut_off_by_the_server(
     assert await contents(str(file)) == await contents(url)
 
 
+@pytest.mark.slow
 async def test_a_move_that_is_killed_is_simply_done_again(places: Places) -> None:
     url, there = places("sqlite"), places("postgresql")
     await fill(url)
