@@ -129,7 +129,7 @@ async def test_the_server_does_not_cut_off_a_slow_migration(url: str, monkeypatc
     assert limits in ([], ["0", "10s"]), "for that transaction alone"
 
 
-@pytest.mark.parametrize("statement", [1, 6, 12])
+@pytest.mark.parametrize("statement", [6, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 12))])
 def test_a_migration_that_is_killed_leaves_the_old_ledger_and_is_made_good(url: str, statement: int) -> None:
     a_ledger_of(OLDER[0], url)
     program = """

@@ -180,6 +180,7 @@ async def test_after_a_second_failure_another_machine_restores_the_checkpoint(re
         assert len({lease.machine_id for lease in leases}) == len(rental.sandbox.market.instances) == 2
 
 
+@pytest.mark.slow
 async def test_a_command_that_the_host_kills_is_tried_on_another_machine_at_once(rent: Rent) -> None:
     async with rent() as rental:
         run = f"{COUNT.format(witness=rental.witness, last=1)} || kill -9 $$"

@@ -48,6 +48,7 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     assert lease.log().count("training from step") == 1
 
 
+@pytest.mark.slow
 async def test_killed_with_its_whole_tree_it_goes_on_where_it_was(
     world: World, uninterrupted: Callable[[int], str]
 ) -> None:

@@ -190,6 +190,7 @@ async def test_a_bill_counts_everywhere_at_once(world: World) -> None:
     assert unsettled.id == silent.id
 
 
+@pytest.mark.slow
 async def test_a_raised_limit_lets_parked_jobs_go_on_and_nothing_else_does(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.stop()

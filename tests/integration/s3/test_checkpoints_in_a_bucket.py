@@ -231,7 +231,9 @@ async def test_holes_that_a_crash_left_in_a_download_are_found(
     assert content(other.files) == content(machine.files)
 
 
-@pytest.mark.parametrize("harm", ["truncated", "wrong byte", "longer", "gone"])
+@pytest.mark.parametrize(
+    "harm", ["wrong byte", *(pytest.param(each, marks=pytest.mark.slow) for each in ("truncated", "longer", "gone"))]
+)
 async def test_a_harmed_part_is_no_checkpoint_and_never_named_again(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine], harm: str
 ) -> None:
