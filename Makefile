@@ -20,7 +20,7 @@ demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a lo
 PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 quick: $(READY)    ## pure rules, property tests and documents (a minute)
-	$(PYTEST) -q -m "not slow" tests/property tests/unit/certify tests/unit/config tests/unit/docs tests/unit/domain \
+	$(PYTEST) -q -m "not slow" tests/property tests/unit/config tests/unit/docs tests/unit/domain \
 		tests/unit/engine tests/unit/policy
 
 test: $(READY)    ## what must hold before every landing: lint, types, and all tests but the long ones (7 minutes on two cores)

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,12 @@ interval = "1m"
 class ForkedTheatre(Theatre):
     """One whose processes have imported the program already when they begin."""
 
-    start_process = staticmethod(ForkedProcess)
     start_timeout_s = stop_timeout_s = answer_timeout_s = PATIENCE_S
     market_timeout_s = MARKET_TIMEOUT_S
+
+    @staticmethod
+    def start_process(module: str, words: Sequence[str], environment: Mapping[str, str], log: Path) -> ForkedProcess:
+        return ForkedProcess(module, words, environment, log)
 
 
 @contextmanager
