@@ -88,15 +88,10 @@ async def test_an_allowance_that_runs_out_saves_stops_and_parks(world: World) ->
     assert await billed(world) <= D("0.50")
 
 
-async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> None:
-    world.agents.total_steps = 100_000
-    await world.tick()
-    token = await a_token(world, "0.80")
-    await world.submit(LONG_JOB.replace('name = "train"', 'name = "users"'), accept_any=True)
-    users = world.job_id
-    first, second = await submit(world, token), await submit(world, token, SECOND)
+async def spend_together(world: World, *job_ids: str) -> Decimal:
+    """Until one of them is parked and none has a machine; dollars that they have spent, never more than $0.80."""
     for _ in range(600):
-        jobs = [await find(world, job_id) for job_id in (first, second)]
+        jobs = [await find(world, job_id) for job_id in job_ids]
         spent = sum((job.spent for job in jobs), D(0))
         assert spent <= D("0.80")
         if not any(job.leases for job in jobs) and any(job.status is JobStatus.PARKED for job in jobs):
@@ -104,6 +99,17 @@ async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> N
         await world.tick(apart_s=120 if spent < D("0.35") else 15)
     assert {job.reason for job in jobs if job.status is JobStatus.PARKED} == {Reason.OVER_ALLOWANCE}
     assert all(job.spent < D("0.80") for job in jobs)
+    return spent
+
+
+async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> None:
+    world.agents.total_steps = 100_000
+    await world.tick()
+    token = await a_token(world, "0.80")
+    await world.submit(LONG_JOB.replace('name = "train"', 'name = "users"'), accept_any=True)
+    users = world.job_id
+    first, second = await submit(world, token), await submit(world, token, SECOND)
+    spent = await spend_together(world, first, second)
     assert (await find(world, users)).status is JobStatus.RUNNING
     assert spent > D("0.40")
 
@@ -118,15 +124,7 @@ async def test_the_jobs_of_what_a_token_made_share_its_allowance(world: World) -
     await keep(world, made)
     await keep(world, last)
     first, second = await submit(world, maker), await submit(world, last, SECOND)
-    for _ in range(600):
-        jobs = [await find(world, job_id) for job_id in (first, second)]
-        spent = sum((job.spent for job in jobs), D(0))
-        assert spent <= D("0.80")
-        if not any(job.leases for job in jobs) and any(job.status is JobStatus.PARKED for job in jobs):
-            break
-        await world.tick(apart_s=120 if spent < D("0.35") else 15)
-    assert {job.reason for job in jobs if job.status is JobStatus.PARKED} == {Reason.OVER_ALLOWANCE}
-    assert all(job.spent < D("0.80") for job in jobs)
+    await spend_together(world, first, second)
     assert D("0.40") < await billed(world) <= D("0.80")
 
 

@@ -113,7 +113,7 @@ class MithrilMarket:
             self.bill(bid)
 
     def _repeat_round(self, pool: AuctionPool) -> None:
-        """Nobody asked for anything last time, and nobody does: most rounds of long tests."""
+        """A round without bids after another one without winners."""
         cleared = self.told[pool.key] = pool.cleared
         if (cleared.price, cleared.free) != (pool.minimum, pool.slots):
             pool.cleared = clear((), pool.slots, pool.minimum)
