@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
@@ -136,8 +135,7 @@ async def test_what_the_task_before_could_write_is_refused_and_what_it_says_is_n
     second = await until_task_runs(world, 1)
     assert second.main is not None
     assert second.main.id == lease_id
-    admitted = json.loads((world.root / "mailbox-leases.json").read_text())["leases"]
-    assert list(admitted) == [f"jobs/{second.id}/{lease_id}"], "what is signed for the first is refused"
+    assert list(world.blobs.admitted) == [f"jobs/{second.id}/{lease_id}"], "what is signed for the first is refused"
     agent = world.agents.of(second.main.instance_id)
     old_epoch = first.run_epoch
     said = Heartbeat(agent.boot, agent.seq + 5, old_epoch, 1, AgentState.FINISHED, step=99, progress=1.0)
