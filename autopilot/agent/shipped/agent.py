@@ -383,7 +383,7 @@ class Agent:
         self.web.put(self.machine.orders["put_urls"]["exit"], body)
 
     def drain(self) -> None:
-        """Send what the job has written last: its end says why it ended. What finds no place in time is cut before it."""
+        """Send what the job has written last: its end says why. What finds no place in time is cut before it."""
         if self.drain_until is None:
             self.drain_until = self.now() + DRAIN_S
         is_over = False

@@ -45,7 +45,7 @@ class Log:
             self.cut(LOG_BUFFER_BYTES)
 
     def cut(self, most_bytes: int) -> None:
-        """Drop the oldest of what waits, up to the end of a line: what was sent is the beginning, what stays the end."""
+        """Drop the oldest of what waits, up to the end of a line: its beginning was sent, its end stays."""
         too_many = len(self.buffer) - max(most_bytes, 0)
         if too_many > 0:
             line_end = self.buffer.find(b"\n", too_many, too_many + LINE_BYTES) + 1
