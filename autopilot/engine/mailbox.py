@@ -131,8 +131,9 @@ class Mailbox:
         self._follow(job, lease)
         try:
             host = await self._hosts.read(job, lease)
-            heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
+            # The end is told after all else: read before the heartbeat, it is never newer than that.
             exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
+            heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
                 next_log = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log)
                 before = self._heartbeats.get(lease.id)

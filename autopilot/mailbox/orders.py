@@ -47,7 +47,7 @@ ORDERS_URL_VALID_FOR = timedelta(days=7)
 RESTORED = AT_WORK | {AgentState.LEFT}
 """Agents in these states need no URLs to restore from any more."""
 
-LOG_CHUNKS_AHEAD = 8
+LOG_CHUNKS_AHEAD = 10
 CHECKPOINTS_AHEAD = 4
 PARTS_AT_ONCE = 8
 """Parts of a checkpoint for which URLs are there before anybody asks; small checkpoints need no more."""

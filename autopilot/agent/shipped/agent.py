@@ -37,6 +37,8 @@ from .workplace import Workplace
 
 POLL_S = 15.0
 TICK_S = 0.1
+DRAIN_S = 120.0
+"""Market seconds in which the last output is sent before the end is reported."""
 HOME = "var/lib/autopilot"
 TOLD_BY = ("AUTOPILOT_PROGRESS_FILE", "AUTOPILOT_CHECKPOINT_MARK", "AUTOPILOT_SAVE_REQUEST", "AUTOPILOT_MLFLOW_RUN")
 """Variables by which the job's command tells of itself: what the user runs beside it is not to speak for it."""
@@ -67,6 +69,7 @@ class Agent:
         self.progress = Progress(self.room.progress)
         self.readings, self.stillness = Readings(self.speed), Stillness(self.now())
         self.output_bytes = 0
+        self.drain_until: float | None = None
         self.run_as: tuple[dict[str, str], int | None] | None = None
         self.execs = Execs(self.memory, self.web, self.log, self.exec_surroundings)
         self.ssh = Ssh(os.path.join(home, "ssh"), self.child, self.log, self.exec_surroundings, os.environ)
@@ -75,7 +78,7 @@ class Agent:
         self.taking_in = threading.Lock()
         self.wake = threading.Event()
         self.keeper.ask = self.wake.set
-        self.beats = 0
+        self.beats, self.beating = 0, threading.Lock()
         self.notice = Notice(os.environ)
         if market_of(os.environ) is None and not os.environ.get(WISH):
             self.log.trouble("key", "there is no machine id with its key here: this machine cannot destroy itself")
@@ -249,6 +252,7 @@ class Agent:
             problem = str(error)
         self.keeper.job_uid = uid if command == "run" else None
         self.machine.begin_process(command, self.now())
+        self.drain_until = None
         self.stillness = Stillness(self.now())
         self.remember()
         try:
@@ -373,12 +377,25 @@ class Agent:
 
     def report(self) -> None:
         assert self.machine.orders is not None
-        try:
-            self.ship_logs()
-        except OSError as error:
-            self.log.trouble("ship_logs", str(error))
+        self.drain()
+        self.beat()  # it counts the output
         body = json.dumps({"v": 1, **(self.machine.to_remember()["exit"] or {})}).encode()
         self.web.put(self.machine.orders["put_urls"]["exit"], body)
+
+    def drain(self) -> None:
+        """Send what the job has written last: its end says why. What finds no place in time is cut before it."""
+        if self.drain_until is None:
+            self.drain_until = self.now() + DRAIN_S
+        is_over = False
+        while not (is_over or self.log.is_all_sent):
+            is_over = self.now() >= self.drain_until
+            try:
+                self.ship_logs(is_last=is_over)
+            except OSError as error:
+                self.log.trouble("ship_logs", str(error))
+            if not (is_over or self.log.is_all_sent):
+                self.wake.set()  # the next heartbeat asks for more addresses, and the next orders have them
+                time.sleep(min(BRISK_POLL_S, max(POLL_S / self.speed, 0.25)))
 
     def destroy(self) -> None:
         ask_market("destroy", os.environ, self.web, self.log)
@@ -432,18 +449,19 @@ class Agent:
             self.execs.expect_more()
         self.events.put(("orders", orders, until))
 
-    def ship_logs(self) -> None:
+    def ship_logs(self, is_last: bool = False) -> None:
         if self.machine.orders and not self.machine.is_surplus():
             orders = self.machine.orders
-            self.log.ship(orders.get("job", ""), orders["put_urls"]["log"], self.web.put)
+            self.log.ship(orders.get("job", ""), orders["put_urls"]["log"], self.web.put, is_last)
 
     def beat(self) -> None:
         machine = self.machine
-        with self.taking_in:  # while orders for the next task are half taken in, it would tell of the task before
-            if machine.orders is None or machine.is_surplus():  # the mailbox is another machine's
-                return
-            url, body = machine.orders["put_urls"]["heartbeat"], self.describe(machine.orders)
-        self.web.put(url, json.dumps(body).encode())
+        with self.beating:  # an older one must not arrive after a newer one
+            with self.taking_in:  # while orders for the next task are half taken in, it would tell of the task before
+                if machine.orders is None or machine.is_surplus():  # the mailbox is another machine's
+                    return
+                url, body = machine.orders["put_urls"]["heartbeat"], self.describe(machine.orders)
+            self.web.put(url, json.dumps(body).encode())
 
     def describe(self, orders: dict[str, Any]) -> dict[str, Any]:
         """What the next heartbeat tells."""

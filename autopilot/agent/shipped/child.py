@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import select
 import signal
 import subprocess
+import termios
 import threading
+import time
 from collections.abc import Callable
 from typing import IO
 
 from .job_user import RUN, as_user, uid_of
 
 MARK = "AUTOPILOT_PROCESS"
+DRAIN_S = 10.0
 
 
 class Child:
@@ -20,7 +25,8 @@ class Child:
         self.token, self.take_output, self.uid = token, take_output, uid_of(token)
         self.process: subprocess.Popen[bytes] | None = None
         self.is_ending = False  # asked to end, and not killed yet
-        self.pump = threading.Thread()
+        self.pump, self.taking = threading.Thread(), threading.Lock()
+        self.unread: Callable[[], bool] = lambda: False  # whether the pipe holds output
 
     def start(self, kind: str, command: str, workdir: str, env: dict[str, str], uid: int | None) -> None:
         """``uid``: the user; None: the agent's own. Raises ``OSError``, ``ValueError``."""
@@ -35,13 +41,21 @@ class Child:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self.pump = threading.Thread(target=self.collect, args=(self.process.stdout,), daemon=True)
+        pipe = self.process.stdout
+        self.unread = lambda: bool(pipe and not pipe.closed and holds_bytes(pipe))
+        self.pump = threading.Thread(target=self.collect, args=(pipe,), daemon=True)
         self.pump.start()
 
     def collect(self, pipe: IO[bytes]) -> None:
-        for block in iter(lambda: os.read(pipe.fileno(), 65536), b""):
-            self.take_output(block)
-        pipe.close()
+        ready, block = select.poll(), b"..."
+        ready.register(pipe, select.POLLIN)
+        while block:
+            ready.poll()
+            with self.taking:
+                block = os.read(pipe.fileno(), 65536)
+                self.take_output(block)
+        with self.taking:
+            pipe.close()
 
     def signal(self, number: int) -> None:
         self.is_ending = number == signal.SIGTERM
@@ -72,8 +86,15 @@ class Child:
         return False
 
     def drain(self) -> None:
-        """Give what it wrote last a moment to arrive."""
-        self.pump.join(1)
+        """Wait until all that it wrote has arrived. What it has left running may hold the pipe open, and write on."""
+        until = time.monotonic() + DRAIN_S
+        while self.pump.is_alive() and time.monotonic() < until:
+            if self.taking.acquire(timeout=0.1):  # a console that takes nothing would hold it for ever
+                is_empty = not self.unread()
+                self.taking.release()
+                if is_empty:
+                    return
+            time.sleep(0.005)
 
     def sweep(self, kind: str) -> None:
         """Kill what is left of the job's processes, wherever in the process tree they went."""
@@ -90,3 +111,8 @@ class Child:
                 return mark in file.read().split(b"\0")
         except PermissionError:
             return os.stat(f"/proc/{pid}").st_uid == self.uid
+
+
+def holds_bytes(pipe: IO[bytes]) -> bool:
+    count = fcntl.ioctl(pipe.fileno(), termios.FIONREAD, b"\0" * 4)
+    return any(count)

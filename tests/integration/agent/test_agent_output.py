@@ -1,0 +1,44 @@
+"""A job's last words arrive before its end is told, whatever it has printed before."""
+
+from __future__ import annotations
+
+import sys
+
+from autopilot.mailbox.order_shapes import Work
+from tests.integration.agent.agent_world import CALM, World
+from tests.patience import eventually
+
+TELLS = "sys.stdout.write(''.join(f'{{i:08}} ' + 'x' * 90 + '\\n' for i in range({count})))"
+FAILS = "sys.stdout.flush(); sys.stderr.write('Traceback: CUDA out of memory\\n'); sys.exit(1)"
+
+
+def printing(count: int) -> Work:
+    return Work(run=f'"{sys.executable}" -c "import sys; {TELLS.format(count=count)}; {FAILS}"')
+
+
+async def test_all_of_it_arrives_before_the_end(world: World) -> None:
+    lease = await world.lease("a", printing(30_000))
+    world.host(lease, speed=CALM).start()
+    record = await eventually(lease.exit, "exit record")
+    assert record.exit_code == 1
+    lines = lease.log().splitlines()
+    said = [line for line in lines if not line.startswith("autopilot: ")]
+    assert said == [f"{i:08} " + "x" * 90 for i in range(30_000)] + ["Traceback: CUDA out of memory"]
+    beat = await lease.heartbeat()
+    assert beat is not None
+    assert beat.next_log >= 12, "what the daemon keeps of it is counted from the heartbeat"
+
+
+async def test_the_end_arrives_where_no_more_addresses_come(world: World) -> None:
+    lease = await world.lease("a", printing(60_000))
+    lease.renewing = False
+    host = world.host(lease)
+    await lease.write_orders()
+    host.start()
+    await eventually(lease.exit, "exit record")
+    log = lease.log()
+    assert "00000000 x" in log, "its beginning"
+    assert "kB of output were cut here" in log
+    before, _, after = log.partition("Traceback: CUDA out of memory\n")
+    assert f"{59_999:08} " in before[-200:]
+    assert "run ended with code 1" in after
