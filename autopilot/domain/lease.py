@@ -364,6 +364,11 @@ class Lease:
         )
 
     @property
+    def shown_at(self) -> datetime:
+        """When the market last showed it, or said that it was made. A list that lacks it may be wrong."""
+        return max(at for at in (self.intended_at, self.acquired_at, self.observed.seen_at) if at)
+
+    @property
     def burn_upper(self) -> Decimal:
         """$/h that this lease may bill at worst, running or about to."""
         return self.bid + self.storage_rate
@@ -400,6 +405,25 @@ class Lease:
             return self
         last = self.spans[-1]
         return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=max(at, last.started_at))))
+
+
+def watched(lease: Lease, now: datetime) -> Lease:
+    """As far as the market has shown it: what it did since is not known before it is shown again, or gone."""
+    if not lease.spans or lease.spans[-1].ended_at is not None:
+        return lease
+    until = min(now, lease.shown_at)
+    spans = (replace(each, ended_at=min(each.ended_at or until, until)) for each in lease.spans)
+    return replace(lease, spans=tuple(each for each in spans if each.started_at < until))
+
+
+def unwatched_since(lease: Lease) -> datetime:
+    """Since when nothing is known of what its open span costs."""
+    since = lease.spans[-1].started_at
+    for span in reversed(lease.spans[:-1]):
+        if span.ended_at != since:
+            break
+        since = span.started_at
+    return max(since, lease.shown_at)
 
 
 def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Decimal]:

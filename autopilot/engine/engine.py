@@ -59,6 +59,7 @@ from autopilot.engine.reconcile import failed_starts, lease_events, refused_pull
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
+from autopilot.engine.unwatched import permit_bound
 from autopilot.engine.waits import Waits
 from autopilot.engine.watching import Watching
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
@@ -379,7 +380,9 @@ class Engine:
         for lease in event_log.job.leases:
             reading = readings.get(lease.provider)
             if reading is not None:
-                for event in lease_events(lease, reading, self.calls.busy, now):
+                able, letters = self.watches[lease.provider].provider.capabilities, mail.get(lease.id, Mail())
+                bound = permit_bound(lease, able, self.config.permit_ttl_s, letters.heartbeat, now)
+                for event in lease_events(lease, reading, self.calls.busy, now, bound):
                     event_log.apply(event)
         for lease in event_log.job.leases:
             if lease.id in mail and lease.is_wanted:

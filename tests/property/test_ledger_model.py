@@ -94,6 +94,16 @@ class LedgerMachine(RuleBasedStateMachine):
     def micros(self) -> int:
         return (self.now - EPOCH) // timedelta(microseconds=1)
 
+    def counted(self, lease_id: str) -> int:
+        """Until when its hours are booked: what nobody has looked at since waits until somebody does."""
+        if self.machines[lease_id].stretches[-1].end is not None:
+            return self.micros
+        seen_at = self.lease(lease_id).shown_at
+        return min(self.micros, (seen_at - EPOCH) // timedelta(microseconds=1))
+
+    def clock(self, lease_id: str) -> dict[Line, int]:
+        return self.machines[lease_id].clock(self.counted(lease_id))
+
     # What happens
 
     @rule(seconds=st.one_of(st.integers(1, 10_000), st.sampled_from([1, 3600, 86_400, 129_600, 12 * 86_400])))
@@ -194,10 +204,10 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(lease_id=st.one_of(live, gone), data=st.data(), crash=crashes, again=st.booleans())
     def bill_comes(self, lease_id: str, data: st.DataObject, crash: str | None, again: bool) -> None:
-        lease, machine = self.lease(lease_id), self.machines[lease_id]
+        lease = self.lease(lease_id)
         if not lease.is_over:
             self.tick(lease_id, None)
-        clock = {line: nano for line, nano in machine.clock(self.micros).items() if self.is_billable(lease, line[1])}
+        clock = {line: nano for line, nano in self.clock(lease.id).items() if self.is_billable(lease, line[1])}
         figures: dict[Line, int] = {}
         for (what, day), nano in sorted(clock.items()):
             lowest = 0 if self.is_certain(lease, day) else -(-nano // 10**6) * 10**6
@@ -221,9 +231,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(lease_id=gone, crash=crashes)
     def half_a_bill_comes(self, lease_id: str, crash: str | None) -> None:
         """Its dearest line is not there yet."""
-        metered = {
-            line: nano for line, nano in self.machines[lease_id].clock(self.micros).items() if line[0] != "traffic"
-        }
+        metered = {line: nano for line, nano in self.clock(lease_id).items() if line[0] != "traffic"}
         dearest = max(metered, key=lambda line: (metered[line], line), default=None)
         for (what, day), nano in metered.items():
             if (what, day) != dearest:
@@ -237,7 +245,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if lease.ending.gone_at is None:
             shown = {line: nano for line, nano in shown.items() if self.counts(lease, line, nano)}
             self.note(lease, shown)
-            machine.bill(shown, self.micros)
+            machine.bill(shown, self.counted(lease.id))
             return
         waited = self.now - lease.ending.gone_at
         due = self.surely(lease)
@@ -248,11 +256,11 @@ class LedgerMachine(RuleBasedStateMachine):
         ours = sum(due.values())
         theirs = sum(nano for (what, _), nano in shown.items() if what in ("compute", "disk"))
         lacks_line = any(nano > 10**6 and line not in shown for line, nano in due.items())
-        lacks_hours = machine.lacks_hours(shown, self.micros)
+        lacks_hours = machine.lacks_hours(shown, self.counted(lease.id))
         is_near = ours - theirs <= max(10**7, ours // 1000) if shown else ours <= 10**6
         is_whole = is_near and not lacks_line and not lacks_hours
         self.note(lease, shown)
-        missing = {line: nano for line, nano in machine.clock(self.micros).items() if line not in noted}
+        missing = {line: nano for line, nano in self.clock(lease.id).items() if line not in noted}
         if is_whole or (shown and is_same and not lacks_hours):
             self.note(lease, dict.fromkeys(missing, 0))
         elif waited >= timedelta(hours=24) and (shown or ours <= 10**7):
@@ -260,11 +268,11 @@ class LedgerMachine(RuleBasedStateMachine):
             silent = [line for line, nano in missing.items() if late or line[0] == "traffic" or nano <= 10**7]
             self.note(lease, dict.fromkeys(silent, 0))
         else:
-            owed = machine.owed(self.micros)
+            owed = machine.owed(self.counted(lease.id))
             higher = {line: nano for line, (nano, _) in noted.items() if nano > owed.get(line, 0)}
-            machine.bill(higher, self.micros)
+            machine.bill(higher, self.counted(lease.id))
             return
-        machine.bill({line: nano for line, (nano, _) in noted.items()}, self.micros)
+        machine.bill({line: nano for line, (nano, _) in noted.items()}, self.counted(lease.id))
 
     def note(self, lease: Lease, figures: dict[Line, int]) -> None:
         for line, nano in figures.items():
@@ -274,7 +282,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def counts(self, lease: Lease, line: Line, nano: int) -> bool:
         """Of a machine that lives on: a day that is over, at once where the bill is not lower than our clock."""
         over = datetime.combine(line[1] + timedelta(days=1), datetime.min.time(), UTC)
-        is_low = nano < self.machines[lease.id].clock(self.micros).get(line, 0)
+        is_low = nano < self.clock(lease.id).get(line, 0)
         return self.now - over >= (UNFINISHED_FOR if is_low else timedelta(0))
 
     def surely(self, lease: Lease) -> dict[Line, int]:
@@ -309,7 +317,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if not hasattr(self, "machines"):
             return
         for lease_id, machine in self.machines.items():
-            expected = {line: nano for line, nano in machine.owed(self.micros).items() if nano}
+            owed = machine.owed(self.counted(lease_id))
+            expected = {line: nano for line, nano in owed.items() if nano}
             assert self.ledger_of(lease_id) == expected, lease_id
 
     @invariant()
