@@ -416,6 +416,41 @@ def watched(lease: Lease, now: datetime) -> Lease:
     return replace(lease, spans=tuple(each for each in spans if each.started_at < until))
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A machine was found stopped after a time in which nobody saw it run."""
+
+    found_at: datetime
+    spans: tuple[Span, ...]
+    """Of that time, those in which it is taken to have computed."""
+
+    @property
+    def cost(self) -> Decimal:
+        """Dollars of compute, at most."""
+        return sum(
+            (accrue(each.billed_rate, (each.ended_at or self.found_at) - each.started_at) for each in self.spans), ZERO
+        )
+
+    @property
+    def days(self) -> frozenset[date]:
+        whole = ((each.started_at, each.ended_at or self.found_at) for each in self.spans)
+        return frozenset(day for since, until in whole for day, _, _ in split_by_day(since, until))
+
+
+def doubt_of(lease: Lease) -> Doubt | None:
+    """What a bill may give back of a stopped machine; None: nothing of it is in doubt."""
+    if lease.state is not LeaseState.PAUSED:
+        return None
+    spans, found_at = list(lease.spans), None
+    while spans and spans[-1].is_observed and spans[-1].status is InstanceStatus.STOPPED:
+        found_at = spans.pop().started_at
+    unseen = []
+    while spans and not spans[-1].is_observed:
+        unseen.append(spans.pop())
+    computing = tuple(span for span in unseen if span.billed_rate)
+    return Doubt(found_at, computing) if found_at is not None and computing else None
+
+
 def unwatched_since(lease: Lease) -> datetime:
     """Since when nothing is known of what its open span costs."""
     since = lease.spans[-1].started_at

@@ -33,7 +33,7 @@ from autopilot.policy.migration import continue_move, is_given_up, last_save, wa
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused
 from autopilot.policy.situation import Answer, Situation
-from autopilot.policy.unpaid import budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
+from autopilot.policy.unpaid import awaits_bill, budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
 from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, Verdict, is_at_work, measure_pressure
 from autopilot.pricing.rule.ranking import rank
@@ -72,11 +72,15 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
         notes = budget_notes(job, next_reserve(job, market, now, params), params)
+        if (waits := awaits_bill(job, market, now, params)) is not None:
+            return Decision((), (status, *notes, waits))
         return Decision(_park(job, end_unpaid(job, notes), now, params), (status, *notes))
     over = market.allowance.exhausted
     if over is not None:
         allowance = limit_numbers(market.allowance)
         at_limit = SetStatus(JobStatus.PARKED, over, allowance)
+        if (waits := awaits_bill(job, market, now, params)) is not None:
+            return Decision((), (status, Note("limits", allowance), waits))
         return Decision(_park(job, at_limit, now, params), (status, Note("limits", allowance)))
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -134,9 +135,16 @@ class LedgerMachine(RuleBasedStateMachine):
         self.now += timedelta(hours=1)
         return lease_id
 
-    @rule(lease_id=live, status=st.sampled_from(InstanceStatus), rate=rates, disk=rates)
-    def see(self, lease_id: str, status: InstanceStatus, rate: int, disk: int) -> None:
-        lease = self.lease(lease_id)
+    @rule(
+        lease_id=live,
+        status=st.sampled_from([*InstanceStatus, InstanceStatus.STOPPED]),
+        rate=rates,
+        disk=rates,
+        ended=st.sampled_from([None, 0, 37, 100]),
+    )
+    def see(self, lease_id: str, status: InstanceStatus, rate: int, disk: int, ended: int | None = None) -> None:
+        """``ended``: after so many hundredths of the time in which nobody saw it, should it be found stopped."""
+        lease, ran_until = self.lease(lease_id), None
         shown = an_instance(lease, status=status, bid=from_nano(rate), storage_rate=from_nano(disk))
         compute = rate if status is InstanceStatus.RUNNING else 0
         # A machine that is shown as loading has loaded where its agent has just reported: the list is late.
@@ -149,6 +157,11 @@ class LedgerMachine(RuleBasedStateMachine):
             before = max(to_nano(lease.bid), last.compute), max(to_nano(lease.storage_rate), last.disk)
             at = max(unseen_since, self.began(lease_id))
             self.machines[lease_id].change(at, lease.spans[-1].status, *before, is_seen=False)
+            if status is InstanceStatus.STOPPED and ended is not None:
+                ran_until = lease.observed_at + (self.now - lease.observed_at) * ended / 100
+                ended_us = max((ran_until - EPOCH) // timedelta(microseconds=1), self.began(lease_id))
+                if ran_until < self.now:
+                    self.machines[lease_id].change(ended_us, "stopped", 0, before[1], is_seen=False)
         last = self.machines[lease_id].stretches[-1]
         if at_most > last.compute:
             at = max(unseen_since, last.start)
@@ -156,7 +169,7 @@ class LedgerMachine(RuleBasedStateMachine):
         last = self.machines[lease_id].stretches[-1]
         if not has_loaded or (last.status, last.compute, last.disk) != (status, at_most, kept):
             self.machines[lease_id].change(self.micros, status, compute, kept)
-        self.save(evolve_lease(lease, e.LeaseObserved(lease_id, shown, self.now)))
+        self.save(evolve_lease(lease, e.LeaseObserved(lease_id, shown, self.now, ran_until=ran_until)))
 
     @rule(lease_id=live, sent=st.integers(0, 10**9))
     def hear(self, lease_id: str, sent: int) -> None:
@@ -210,7 +223,8 @@ class LedgerMachine(RuleBasedStateMachine):
         clock = {line: nano for line, nano in self.clock(lease.id).items() if self.is_billable(lease, line[1])}
         figures: dict[Line, int] = {}
         for (what, day), nano in sorted(clock.items()):
-            lowest = 0 if self.is_certain(lease, day) else -(-nano // 10**6) * 10**6
+            is_free = self.is_certain(lease, day) or (what == "compute" and self.is_doubted(lease, day))
+            lowest = 0 if is_free else -(-nano // 10**6) * 10**6
             figures[what, day] = data.draw(st.integers(lowest // 10**6, nano // 10**6 + 50)) * 10**6
         if clock and data.draw(fee_comes, label="fee"):
             figures["fee", max(day for _, day in clock)] = data.draw(st.integers(1, 10**9))
@@ -243,9 +257,10 @@ class LedgerMachine(RuleBasedStateMachine):
         machine, noted = self.machines[lease.id], self.noted.setdefault(lease.id, {})
         shown = {(NAMES[kind], day): nano for (id_, kind, day), nano in self.market.items() if id_ == lease.id}
         if lease.ending.gone_at is None:
-            shown = {line: nano for line, nano in shown.items() if self.counts(lease, line, nano)}
-            self.note(lease, shown)
-            machine.bill(shown, self.counted(lease.id))
+            certain = {line: nano for line, nano in shown.items() if self.counts(lease, line, nano)}
+            stopped, steady = self.doubted(lease, shown)
+            self.note(lease, stopped | certain)
+            machine.bill(certain | {line: stopped[line] for line in steady}, self.counted(lease.id))
             return
         waited = self.now - lease.ending.gone_at
         due = self.surely(lease)
@@ -274,6 +289,29 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         machine.bill({line: nano for line, (nano, _) in noted.items()}, self.counted(lease.id))
 
+    def doubted(self, lease: Lease, shown: dict[Line, int]) -> tuple[dict[Line, int], set[Line]]:
+        """Of a machine that was found stopped after hours that nobody saw: what its bill says of the computing on those
+        days, and which of that stands there for an hour by now."""
+        machine, noted = self.machines[lease.id], self.noted[lease.id]
+        doubt = machine.doubt() if lease.state is LeaseState.PAUSED else None
+        if doubt is None:
+            return {}, set()
+        found_us, days = doubt
+        found_at = EPOCH + timedelta(microseconds=found_us)
+        seen = machine.seen_computing(found_us)
+        stopped: dict[Line, int] = {}
+        for day in days:
+            is_shown = any(on == day for _, on in shown) or (shown and not lease.storage_rate)
+            nano, least = shown.get(("compute", day), 0), seen.get(day, 0)
+            if is_shown and least - nano <= max(10**7, Fraction(least, 1000)):
+                stopped["compute", day] = nano
+        before = {line: noted.get(line, (None, self.now)) for line in stopped}
+        hour = timedelta(hours=1)
+        steady = {
+            line for line, (nano, at) in before.items() if nano == stopped[line] and found_at <= at <= self.now - hour
+        }
+        return stopped, steady
+
     def note(self, lease: Lease, figures: dict[Line, int]) -> None:
         for line, nano in figures.items():
             if self.noted[lease.id].get(line, (None, None))[0] != nano:
@@ -292,7 +330,11 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.machines[lease.id].surely(last_us - 60_000_000)
 
     def is_billable(self, lease: Lease, day: date) -> bool:
-        return lease.is_over or day < self.now.date()
+        return lease.is_over or day < self.now.date() or self.is_doubted(lease, day)
+
+    def is_doubted(self, lease: Lease, day: date) -> bool:
+        doubt = self.machines[lease.id].doubt() if lease.state is LeaseState.PAUSED else None
+        return doubt is not None and day in doubt[1]
 
     def is_certain(self, lease: Lease, day: date) -> bool:
         ended = lease.ending.gone_at or datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)

@@ -9,6 +9,7 @@ import pytest
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import unobserved_cost
 from tests.integration.engine.engine_world import JOB, D, World
 
@@ -109,3 +110,86 @@ async def test_a_silent_market_whose_machine_ended_itself_counts_to_the_end_of_i
     more = await posted(world) - billed(world, lease)
     assert -D("0.01") <= more < D("0.03")
     assert (await world.job()).status is not JobStatus.PARKED
+
+
+# --- out of money, as it seems
+
+
+def with_budget(total: str) -> str:
+    return LONG_JOB.replace('total = "$9"', f'total = "{total}"')
+
+
+async def wake_unwatched(world: World, lease: Lease, *, destroys: bool = False) -> None:
+    """It woke once while nobody watched, so that its permit is no bound; then it ended itself."""
+    number = int(lease.instance_id or 0)
+    world.market.stop(number)
+    world.clock.advance(3000)
+    world.sandbox.synchronise()
+    world.market.start(number)
+    world.clock.advance(60)
+    world.sandbox.synchronise()
+    await world.agents.act(world.clock.now())
+    if destroys:
+        world.market.destroy(number, "the machine itself")
+    else:
+        world.market.stop(number)
+    world.clock.advance(4000)
+    await world.tick()
+
+
+async def a_job_without_money_by_our_clock(world: World) -> Lease:
+    world.agents.total_steps = 100_000
+    lease = await world.running(with_budget("$0.50"), accept_any=True)
+    await world.until_checkpoint()
+    await wake_unwatched(world, lease)
+    job = await world.job()
+    left_over = job.spec.budget
+    assert left_over is not None
+    assert await posted(world) > left_over - D("0.05"), "it seems to be used up"
+    return lease
+
+
+async def test_a_stopped_machine_is_kept_until_the_bill_tells_what_the_gap_cost(world: World) -> None:
+    lease = await a_job_without_money_by_our_clock(world)
+    await world.tick(3, apart_s=60)
+    assert (await world.job()).status is not JobStatus.PARKED
+    assert world.instance(lease).destroyed_at is None, "its disk is kept"
+    why = (await world.jobs.why("train", limit=1))["decisions"][0]["notes"]
+    assert "bill_awaited" in {note["topic"] for note in why}
+    assert "bid.intended" not in await world.events()
+    await world.tick(70, apart_s=60)
+    more = await posted(world) - billed(world, lease)
+    assert abs(more) < D("0.05"), "the ledger follows the bill while the machine is stopped"
+    job = await world.job()
+    assert job.status is not JobStatus.PARKED, "the money is there"
+    assert world.creates() == 1
+    world.agents.total_steps = 60
+    await world.until_over()
+
+
+async def test_a_stopped_machine_is_not_kept_for_a_bill_that_does_not_come(world: World) -> None:
+    lease = await a_job_without_money_by_our_clock(world)
+    await world.fault("charges", "http_503", times=None)
+    await world.tick(100, apart_s=60)
+    assert (await world.job()).status is JobStatus.PARKED
+    assert world.instance(lease).destroyed_at is not None
+    await world.clear_faults()
+    await world.until_settled()
+
+
+async def test_a_released_hold_is_money_back_although_its_owner_has_resumed_too_early(world: World) -> None:
+    """The bill gave it back at its first look; limits hold it until the second one, an hour later."""
+    world.agents.total_steps = 100_000
+    lease = await world.running(with_budget("$0.50"), accept_any=True)
+    await world.until_checkpoint()
+    await wake_unwatched(world, lease, destroys=True)
+    await world.until(lambda job: job.status is JobStatus.PARKED, "the job is parked", most=20, apart_s=60)
+    await world.tick(10, apart_s=60)
+    assert await posted(world) - billed(world, lease) <= D("0.01"), "the bill has given it back"
+    await world.jobs.resume("train")
+    await world.tick(2, apart_s=60)
+    assert (await world.job()).status is JobStatus.PARKED, "it is still held"
+    again = await world.until(lambda job: job.status is not JobStatus.PARKED, "there is room again", 70, apart_s=60)
+    assert again.reason is Reason.ROOM_AGAIN
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
