@@ -30,7 +30,7 @@ from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
-from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves, post_accruals
@@ -560,11 +560,14 @@ class Engine:
             # One renewed in the future is due as well: the clock was wrong then.
             is_due = renewed is None or (may_go_on and not timedelta(0) <= now - renewed < PERMIT_EVERY)
             if is_due or stop_is_ordered:
-                ttl_s = self._permit_ttl_s(event_log.job, exposure)
+                ttl_s = self._permit_ttl_s(event_log.job, lease, exposure, now)
                 event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
 
-    def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
+    def _permit_ttl_s(self, job: Job, lease: Lease, exposure: Exposure, now: datetime) -> int:
+        """Where nothing that the machine does ends its bill it may work to the end of its life: it is paid anyway."""
         params = self.config.params
+        if self.watches[lease.provider].provider.capabilities.dead_man is DeadMan.NONE:
+            return max(self.config.permit_ttl_s, int((lease.not_after - now).total_seconds()))
         over_all = allowance(exposure, self.config.limits, params, job)
         all_burn, purses = burn(exposure.leases), exposure.purses_of(job)
         lefts = (

@@ -20,13 +20,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 import structlog
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import BillWait, Lease, Span, doubt_of, metered_by_day, unmetered_traffic
-from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
+from autopilot.domain.ledger import BILL_TYPES, SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, accrue, to_nano
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import drift_of, newest_revisions
@@ -116,7 +116,7 @@ def reconcile(
     found = bill.answer(book, shown)
     if is_final:
         return replace(found, is_final=True)
-    most = max(sum(book.estimate.values(), ZERO), lease.billing.unobserved) + unmetered_traffic(lease)
+    most = max(book.sum_most(lease), lease.billing.unobserved) + unmetered_traffic(lease)
     posted = book.total + sum((entry.amount for entry in found.entries), ZERO)
     return replace(found, waits_for=wait or BillWait.SECOND_LOOK, held=max(most - posted, ZERO))
 
@@ -245,6 +245,8 @@ class _Book:
     def __init__(self, entries: Iterable[LedgerEntry]) -> None:
         self.estimate: dict[KindAndDay, Decimal] = {}
         self._posted: dict[KindAndDay, Decimal] = {}
+        self._billed_at: dict[KindAndDay, datetime] = {}
+        """When a line of the bill first counted."""
         self._last: dict[KindAndDay, LedgerEntry] = {}
         for entry in entries:
             key = entry.kind.as_billed, entry.day
@@ -253,6 +255,17 @@ class _Book:
             if entry.type in SPEND_TYPES:
                 self._posted[key] = self._posted.get(key, ZERO) + entry.amount
                 self._last[key] = entry
+            if entry.type in BILL_TYPES:
+                self._billed_at[key] = min(entry.posted_at, self._billed_at.get(key, entry.posted_at))
+
+    def sum_most(self, lease: Lease) -> Decimal:
+        """The most that it has cost: by our own clock, or where a bill counted while it lived, by that and what came
+        after. One that came back has lines of the time when it seemed to be gone: they prove nothing."""
+        gone_at = lease.ending.gone_at
+        lived_on = all(span.ended_at == following.started_at for span, following in pairwise(lease.spans))
+        believed = {key for key, at in self._billed_at.items() if lived_on and gone_at is not None and at <= gone_at}
+        unbilled = sum((amount for key, amount in self.estimate.items() if key not in believed), ZERO)
+        return unbilled + sum((self._posted[key] for key in believed), ZERO)
 
     @property
     def total(self) -> Decimal:

@@ -31,7 +31,7 @@ from autopilot.domain import events as e
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
-from autopilot.domain.ledger import RESERVE_TYPES
+from autopilot.domain.ledger import RESERVE_TYPES, EntryType
 from autopilot.domain.money import from_nano, to_nano
 from autopilot.domain.params import Params
 from autopilot.domain.spend import report, total_row
@@ -80,6 +80,11 @@ class LedgerMachine(RuleBasedStateMachine):
         self.sent: dict[str, int] = {}
         self.sent_by_day: dict[tuple[str, date], int] = {}
         self.market: dict[tuple[str, CostKind, date], int] = {}
+        self.most: dict[str, Decimal] = {}
+        """By lease: the most that it has cost, as it was before the last look at its bill."""
+        self.believed: defaultdict[str, set[Line]] = defaultdict(set)
+        """By lease: lines that counted while it lived, and it lived on until its end."""
+        self.came_back: set[str] = set()
         self.noted: dict[str, dict[Line, tuple[int, datetime]]] = {}
         """By lease: the newest figure of each line, and when it was first seen."""
 
@@ -199,6 +204,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(target=live, lease_id=consumes(gone))
     def come_back(self, lease_id: str) -> str:
         lease = self.lease(lease_id)
+        self.now += timedelta(microseconds=1)
+        self.came_back.add(lease_id)
         self.machines[lease_id].change(self.micros, "stopped", 0, to_nano(lease.storage_rate))
         self.save(evolve_lease(lease, e.InstanceFound(lease_id, f"i-{lease_id}", self.now)))
         return lease_id
@@ -260,7 +267,10 @@ class LedgerMachine(RuleBasedStateMachine):
             certain = {line: nano for line, nano in shown.items() if self.counts(lease, line, nano)}
             stopped, steady = self.doubted(lease, shown)
             self.note(lease, stopped | certain)
-            machine.bill(certain | {line: stopped[line] for line in steady}, self.counted(lease.id))
+            counted = certain | {line: stopped[line] for line in steady}
+            owed = machine.owed(self.counted(lease.id))
+            self.believed[lease.id] |= {line for line, nano in counted.items() if nano != owed.get(line, 0)}
+            machine.bill(counted, self.counted(lease.id))
             return
         waited = self.now - lease.ending.gone_at
         due = self.surely(lease)
@@ -342,12 +352,29 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def look(self, lease: Lease, crash: str | None) -> None:
         bill = [self.charge(*key, nano) for key, nano in sorted(self.market.items())]
+        posted, accrued = self.sums_of(lease.id)
+        believed = set() if lease.id in self.came_back else self.believed[lease.id]
+        self.most[lease.id] = sum(
+            (posted[line] if line in believed else accrued.get(line, Decimal(0)) for line in posted), Decimal(0)
+        )
         self.expect(lease)
 
         async def look(work: UnitOfWork) -> None:
             await import_invoice(work, lease, bill, self.now)
 
         self.commit(look, crash)
+
+    def sums_of(self, lease_id: str) -> tuple[dict[Line, Decimal], dict[Line, Decimal]]:
+        """All spend that is posted, and of it what our own clock has."""
+        posted: dict[Line, Decimal] = {}
+        accrued: dict[Line, Decimal] = {}
+        for entry in self.ask("ledger.list_entries", lease_id):
+            line = NAMES[entry.kind.as_billed], entry.day
+            if entry.is_spend:
+                posted[line] = posted.get(line, Decimal(0)) + entry.amount
+            if entry.type is EntryType.ACCRUE:
+                accrued[line] = accrued.get(line, Decimal(0)) + entry.amount
+        return posted, accrued
 
     def charge(self, lease_id: str, kind: CostKind, day: date, nano: int) -> Charge:
         return Charge(f"i-{lease_id}", day, kind, from_nano(nano))
@@ -375,7 +402,7 @@ class LedgerMachine(RuleBasedStateMachine):
             if lease.is_over:
                 posted = sum((entry.amount for entry in entries if entry.is_spend), Decimal(0))
                 is_waited_for = lease.billing.settled_at is None and lease.billing.waits_for is not None
-                most = sum(books.accrued.values(), Decimal(0)) if is_waited_for else posted
+                most = self.most[lease_id] if is_waited_for else posted
                 assert books.reserved == max(most - posted, Decimal(0)), "limits count the higher of the two"
 
     @rule(zone=st.sampled_from(ZONES))

@@ -58,6 +58,7 @@ class MithrilProvider:
         notice_s=300,
         notice_may_be_withdrawn=True,
         dead_man=DeadMan.NONE,
+        free_start_s=1200,
     )
     kept_logins = None
 

@@ -13,6 +13,8 @@ from tests.simulation.ground.books import Meter
 
 VIRTUAL = frozenset({"mithril", "nebius"})
 """Markets whose machines are virtual."""
+STAYING = frozenset({"mithril"})
+"""Those whose machines never switch themselves off, for that would not end their bill."""
 UNBILLED = frozenset({"nebius"})
 """Markets that have no bill."""
 REUSED_LABEL = "others-again"

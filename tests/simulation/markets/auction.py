@@ -270,5 +270,4 @@ class AuctionMarket(SimulatedMarket):
     def alone_until_s(self, box: Box) -> float:
         """Nothing on it can end its bill: an hour is held back for that."""
         out_since_s = self.ground.out_since_s
-        alone_s = super().alone_until_s(box)
-        return alone_s if out_since_s is None else max(alone_s, out_since_s + UNWATCHED_S)
+        return (self.ground.now_s if out_since_s is None else out_since_s) + UNWATCHED_S

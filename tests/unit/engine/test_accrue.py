@@ -39,9 +39,10 @@ def watched_until(lease: Lease, until: datetime) -> Lease:
 
 def test_what_nobody_watched_is_not_posted() -> None:
     lease = watched_until(running(), at(100))
-    assert accruals(lease, {}, at(5000)) == accruals(lease, {}, at(100))
-    closed = lease.stop_billing(at(4000))
-    assert total(accruals(closed, {}, at(5000))[0])[COMPUTE, TODAY] == D("0.4"), "somebody knows its end"
+    entries, unposted = accruals(lease, {}, at(5000))
+    assert (total(entries), unposted) == ({(COMPUTE, TODAY): D("0.01")}, D("0.0001"))
+    entries, _ = accruals(lease.stop_billing(at(4000)), {}, at(5000))
+    assert total(entries)[COMPUTE, TODAY] == D("0.4"), "somebody knows its end"
 
 
 def test_nothing_is_posted_before_it_is_worth_a_cent() -> None:
