@@ -59,7 +59,7 @@ from autopilot.engine.reconcile import failed_starts, lease_events, refused_pull
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
-from autopilot.engine.unwatched import permit_bound
+from autopilot.engine.unwatched import end_bound
 from autopilot.engine.waits import Waits
 from autopilot.engine.watching import Watching
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
@@ -381,7 +381,7 @@ class Engine:
             reading = readings.get(lease.provider)
             if reading is not None:
                 able, letters = self.watches[lease.provider].provider.capabilities, mail.get(lease.id, Mail())
-                bound = permit_bound(lease, able, self.config.permit_ttl_s, letters.heartbeat, now)
+                bound = end_bound(lease, able, self.config.permit_ttl_s, letters.heartbeat, now)
                 for event in lease_events(lease, reading, self.calls.busy, now, bound):
                     event_log.apply(event)
         for lease in event_log.job.leases:

@@ -33,6 +33,7 @@ from autopilot.domain.reconciliation import drift_of, newest_revisions
 from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.accrue import reserve_change
 from autopilot.engine.observe import VISIBLE_AFTER
+from autopilot.engine.recorded import Record, corrections
 from autopilot.ports.store import EventRecord, UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -148,12 +149,18 @@ async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge
     await uow.leases.save(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
 
 
-async def settle_unbilled(uow: UnitOfWork, asked: Lease, now: datetime) -> None:
-    """On a market without bills: once a machine is gone what our own clock says stands, and nothing more is held."""
+async def settle_unbilled(uow: UnitOfWork, asked: Lease, record: Record | None, now: datetime) -> None:
+    """On a market without bills: once a machine is gone what our own clock says stands, and nothing more is held.
+
+    Its unwatched hours cost what the market's record of prices says. Where that cannot be read (None) it is waited for.
+    """
     lease = await uow.leases.get(asked.id) or asked
     if lease.ending.gone_at is None:
         return
+    if record is None and now - lease.ending.gone_at < GIVE_UP_AFTER:
+        return
     if lease.billing.settled_at is None:
+        await uow.ledger.post(corrections(lease, record or {}, now))
         books = (await uow.ledger.sum_books([lease.id]))[lease.id]
         change = reserve_change(lease, books, ZERO, now)
         await uow.ledger.post([change] if change is not None else [])

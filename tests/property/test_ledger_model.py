@@ -313,7 +313,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for day in days:
             is_shown = any(on == day for _, on in shown) or (shown and not lease.storage_rate)
             nano, least = shown.get(("compute", day), 0), seen.get(day, 0)
-            if is_shown and least - nano <= max(10**7, Fraction(least, 1000)):
+            if is_shown and least - nano <= max(Fraction(10**7), Fraction(least, 1000)):
                 stopped["compute", day] = nano
         before = {line: noted.get(line, (None, self.now)) for line in stopped}
         hour = timedelta(hours=1)
