@@ -407,7 +407,7 @@ class Lease:
         return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=max(at, last.started_at))))
 
 
-def watched(lease: Lease, now: datetime) -> Lease:
+def keep_watched(lease: Lease, now: datetime) -> Lease:
     """As far as the market has shown it: what it did since is not known before it is shown again, or gone."""
     if not lease.spans or lease.spans[-1].ended_at is not None:
         return lease
@@ -417,7 +417,7 @@ def watched(lease: Lease, now: datetime) -> Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class UnobservedRun:
     """A machine was found stopped after a time in which nobody saw it run."""
 
     found_at: datetime
@@ -437,7 +437,7 @@ class Doubt:
         return frozenset(day for since, until in whole for day, _, _ in split_by_day(since, until))
 
 
-def doubt_of(lease: Lease) -> Doubt | None:
+def unobserved_run(lease: Lease) -> UnobservedRun | None:
     """What a bill may give back of a stopped machine; None: nothing of it is in doubt."""
     if lease.state is not LeaseState.PAUSED:
         return None
@@ -448,7 +448,7 @@ def doubt_of(lease: Lease) -> Doubt | None:
     while spans and not spans[-1].is_observed:
         unseen.append(spans.pop())
     computing = tuple(span for span in unseen if span.billed_rate)
-    return Doubt(found_at, computing) if found_at is not None and computing else None
+    return UnobservedRun(found_at, computing) if found_at is not None and computing else None
 
 
 def unwatched_since(lease: Lease) -> datetime:

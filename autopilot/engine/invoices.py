@@ -25,7 +25,7 @@ from itertools import pairwise, zip_longest
 import structlog
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
-from autopilot.domain.lease import BillWait, Lease, Span, doubt_of, metered_by_day, unmetered_traffic
+from autopilot.domain.lease import BillWait, Lease, Span, metered_by_day, unmetered_traffic, unobserved_run
 from autopilot.domain.ledger import BILL_TYPES, SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, accrue, to_nano
 from autopilot.domain.reasons import Reason
@@ -90,7 +90,7 @@ def reconcile(
     bill = _Bill(lease, known, charges, now)
     if lease.ending.gone_at is None:
         certain, stopped = _certain(bill.billed, book.estimate, now), _of_stopped(lease, bill.billed)
-        steady = bill.same_since(stopped, doubt.found_at) if (doubt := doubt_of(lease)) else frozenset()
+        steady = bill.same_since(stopped, doubt.found_at) if (doubt := unobserved_run(lease)) else frozenset()
         bill.keep_only(stopped | certain)
         bill.note()
         # A line that was noted while it seemed to be gone says nothing of the hours since it came back.
@@ -334,7 +334,7 @@ def _of_stopped(lease: Lease, billed: Mapping[KindAndDay, Decimal]) -> dict[Kind
     It grows no more. A day on which the bill has the disk alone, or nothing where the disk is free, had none. Less than
     what the machine was seen to compute is no bill yet.
     """
-    doubt = doubt_of(lease)
+    doubt = unobserved_run(lease)
     if doubt is None:
         return {}
     shown = {day for _, day in billed}
@@ -484,7 +484,7 @@ def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
 
 def _is_doubted(lease: Lease, now: datetime) -> bool:
     """Whether a stopped machine waits for its bill: at once when it is found so, and then from hour to hour."""
-    doubt, looked = doubt_of(lease), lease.billing.reconciled_at
+    doubt, looked = unobserved_run(lease), lease.billing.reconciled_at
     if doubt is None or now - doubt.found_at >= UNFINISHED_FOR:
         return False
     return looked is None or looked < doubt.found_at or now - looked >= LOOKS_APART

@@ -40,11 +40,11 @@ def end_bound(lease: Lease, able: Capabilities, longest_ttl_s: int, beat: Heartb
 
 
 def _permit_end(lease: Lease, able: Capabilities, longest_ttl_s: int, beat: Heartbeat | None) -> datetime | None:
-    """It was seen to run under an agent that counts a permit, and no word of it tells of another boot."""
+    """It was seen to run under an agent that counts a permit, and its mailbox tells of no other boot."""
     is_known = lease.observed.status is InstanceStatus.RUNNING and lease.agent.boot > 0
     if able.dead_man is DeadMan.NONE or lease.permit.renewed_at is None or not is_known:
         return None
-    if beat is not None and beat.boot != lease.agent.boot:
+    if beat is None or beat.boot != lease.agent.boot:
         return None
     # On a virtual machine the host program waits so long for an agent that cannot go.
     tail = timedelta(seconds=PERMIT_TAIL_S) if able.boots_vm else ENDS_WITHIN

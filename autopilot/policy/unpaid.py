@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from autopilot.domain.actions import Note, SetStatus
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import doubt_of
+from autopilot.domain.lease import unobserved_run
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import CENT, ZERO, Number, worst_case
 from autopilot.domain.params import Params
@@ -53,7 +53,7 @@ def awaits_bill(job: Job, market: Market, now: datetime, params: Params) -> Note
     the bill has had its time.
     """
     main = job.main
-    doubt = None if main is None else doubt_of(main)
+    doubt = None if main is None else unobserved_run(main)
     if main is None or doubt is None or any(lease.is_wanted for lease in job.leases if lease.id != main.id):
         return None
     view = market.providers.get(main.provider)

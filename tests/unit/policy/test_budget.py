@@ -13,7 +13,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import LeaseState, Role, cost_by_day, watched
+from autopilot.domain.lease import LeaseState, Role, cost_by_day, keep_watched
 from autopilot.domain.offer import DeadMan
 from autopilot.domain.params import Budget, Params
 from autopilot.policy import budget
@@ -137,7 +137,7 @@ def test_unobserved_time_costs_the_most_and_nothing_of_it_is_booked(status: Inst
     stored = D(0) if status is InstanceStatus.OFFLINE else D("0.01")
     lease = replace(lease, spans=()).bill_as(status, D("0.3"), stored, START)
     assert budget.unobserved_cost(lease, START + HOUR, P) == D("0.31")
-    assert not cost_by_day(watched(lease, START + HOUR), START + HOUR)
+    assert not cost_by_day(keep_watched(lease, START + HOUR), START + HOUR)
 
 
 def test_a_lease_without_word_for_a_quarter_of_an_hour_is_stale_until_it_is_over() -> None:
