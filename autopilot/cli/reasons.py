@@ -252,6 +252,14 @@ def _tell_choice(option: Numbers) -> str:
     return f"{'waiting is the cheapest' if name == 'wait' else name}{cost}"
 
 
+def _tell_bill_awaited(numbers: Numbers) -> str:
+    doubt, until = text.money(numbers.get("doubt")), text.minute(numbers.get("until"))
+    return (
+        f"{doubt} of what is spent is for time in which nobody watched; the machine is kept stopped until "
+        f"{text.plain(numbers.get('provider'))} has billed it, at the latest until {until} UTC"
+    )
+
+
 def _tell_not_held(numbers: Numbers) -> str:
     needed, left = text.money(numbers.get("reserve")), text.money(numbers.get("left"))
     of_job = f", and the job has {left} left" if numbers.get("left") is not None else ""
@@ -311,6 +319,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "promote": lambda numbers: f"give the run to the new machine{_because(numbers)}",
     "hold": lambda numbers: f"keep the machine until {text.minute(numbers.get('until'))} UTC{_because(numbers)}",
     "not_held": _tell_not_held,
+    "bill_awaited": _tell_bill_awaited,
     "release": lambda numbers: f"give the machine up{_because(numbers)}",
     "set_status": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
     "over": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",

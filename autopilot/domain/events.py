@@ -70,12 +70,16 @@ class LeaseAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class LeaseObserved:
-    """The market shows the instance. ``out_of_credit``: the account's credit is used up."""
+    """The market shows the instance. ``out_of_credit``: the account's credit is used up.
+
+    ``ran_until``: it is stopped, and cannot have run longer than until then. None: nobody can say.
+    """
 
     lease_id: str
     instance: Instance
     at: datetime
     out_of_credit: bool = False
+    ran_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +123,15 @@ class LeaseAbsent:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGone:
-    """Proof: absent from complete lists and from a single read. ``taken_over``: both show it under another label."""
+    """Proof: absent from complete lists and from a single read. ``taken_over``: both show it under another label.
+
+    ``ran_until``: it cannot have lasted longer than until then. None: nobody can say.
+    """
 
     lease_id: str
     at: datetime
     taken_over: bool = False
+    ran_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def _abandon(lease: Lease, event: e.LeaseAbandoned) -> Lease:
 def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
     instance, at = event.instance, event.at
     previous = lease.observed.status
-    lease = _bill_as_observed(lease, instance, at)
+    lease = _bill_as_observed(lease, instance, at, event.ran_until)
     if not lease.is_wanted:
         if lease.state is LeaseState.DESTROY_SENT:
             return lease.move(LeaseState.DESTROY_REQUESTED)
@@ -134,7 +134,7 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
     return lease.move(LeaseState.ACTIVE, observed=observed)
 
 
-def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
+def _bill_as_observed(lease: Lease, instance: Instance, at: datetime, ran_until: datetime | None) -> Lease:
     status = instance.status
     billed_from = at
     if lease.state is LeaseState.DESTROY_SENT and lease.spans:
@@ -142,7 +142,7 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
         billed_from = lease.spans[-1].ended_at or at
     else:
         observed_at = lease.observed_at
-        lease = _bill_unobserved(lease, observed_at, at)
+        lease = _stop_unobserved(_bill_unobserved(lease, observed_at, at), ran_until, at)
         computes = status is InstanceStatus.RUNNING or _has_just_spoken(lease, status, at)
         # It may have begun right after the last observation: between two the dearer one counts.
         lease = _bill_at_least(lease, observed_at, instance.computes_at if computes else ZERO)
@@ -218,6 +218,8 @@ def _count_absence(lease: Lease, event: e.LeaseAbsent) -> Lease:
 def _end(lease: Lease, event: e.LeaseGone) -> Lease:
     # It may have gone at any time since it was last seen; the bill will tell.
     end = lease.observed.absent_at or event.at
+    if event.ran_until is not None and not event.taken_over:
+        end = min(end, event.ran_until)
     reason = lease.reason if lease.ending.requested_at else Reason.VANISHED
     reason = Reason.TAKEN_OVER if event.taken_over else reason
     ending = replace(lease.ending, gone_at=event.at)
@@ -446,6 +448,14 @@ def _bill_unobserved(lease: Lease, since: datetime, at: datetime) -> Lease:
     last = lease.spans[-1]
     billed_rate, storage_rate = max(lease.bid, last.billed_rate), max(lease.storage_rate, last.storage_rate)
     return _split(lease, replace(last, billed_rate=billed_rate, storage_rate=storage_rate, is_observed=False), since)
+
+
+def _stop_unobserved(lease: Lease, ran_until: datetime | None, at: datetime) -> Lease:
+    """Found stopped after a time in which nobody observed it: from ``ran_until`` on, only its disk can have billed."""
+    last = lease.spans[-1] if lease.spans else None
+    if last is None or ran_until is None or last.is_observed or last.ended_at is not None or ran_until >= at:
+        return lease
+    return _split(lease, replace(last, status=InstanceStatus.STOPPED, billed_rate=ZERO), ran_until)
 
 
 def _bill_at_least(lease: Lease, since: datetime, billed_rate: Decimal) -> Lease:

@@ -364,6 +364,11 @@ class Lease:
         )
 
     @property
+    def shown_at(self) -> datetime:
+        """When the market last showed it, or said that it was made. A list that lacks it may be wrong."""
+        return max(at for at in (self.intended_at, self.acquired_at, self.observed.seen_at) if at)
+
+    @property
     def burn_upper(self) -> Decimal:
         """$/h that this lease may bill at worst, running or about to."""
         return self.bid + self.storage_rate
@@ -400,6 +405,60 @@ class Lease:
             return self
         last = self.spans[-1]
         return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=max(at, last.started_at))))
+
+
+def keep_watched(lease: Lease, now: datetime) -> Lease:
+    """As far as the market has shown it: what it did since is not known before it is shown again, or gone."""
+    if not lease.spans or lease.spans[-1].ended_at is not None:
+        return lease
+    until = min(now, lease.shown_at)
+    spans = (replace(each, ended_at=min(each.ended_at or until, until)) for each in lease.spans)
+    return replace(lease, spans=tuple(each for each in spans if each.started_at < until))
+
+
+@dataclass(frozen=True, slots=True)
+class UnobservedRun:
+    """A machine was found stopped after a time in which nobody saw it run."""
+
+    found_at: datetime
+    spans: tuple[Span, ...]
+    """Of that time, those in which it is taken to have computed."""
+
+    @property
+    def cost(self) -> Decimal:
+        """Dollars of compute, at most."""
+        return sum(
+            (accrue(each.billed_rate, (each.ended_at or self.found_at) - each.started_at) for each in self.spans), ZERO
+        )
+
+    @property
+    def days(self) -> frozenset[date]:
+        whole = ((each.started_at, each.ended_at or self.found_at) for each in self.spans)
+        return frozenset(day for since, until in whole for day, _, _ in split_by_day(since, until))
+
+
+def unobserved_run(lease: Lease) -> UnobservedRun | None:
+    """What a bill may give back of a stopped machine; None: nothing of it is in doubt."""
+    if lease.state is not LeaseState.PAUSED:
+        return None
+    spans, found_at = list(lease.spans), None
+    while spans and spans[-1].is_observed and spans[-1].status is InstanceStatus.STOPPED:
+        found_at = spans.pop().started_at
+    unseen = []
+    while spans and not spans[-1].is_observed:
+        unseen.append(spans.pop())
+    computing = tuple(span for span in unseen if span.billed_rate)
+    return UnobservedRun(found_at, computing) if found_at is not None and computing else None
+
+
+def unwatched_since(lease: Lease) -> datetime:
+    """Since when nothing is known of what its open span costs."""
+    since = lease.spans[-1].started_at
+    for span in reversed(lease.spans[:-1]):
+        if span.ended_at != since:
+            break
+        since = span.started_at
+    return max(since, lease.shown_at)
 
 
 def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Decimal]:

@@ -96,6 +96,11 @@ class Market:
         view = self.providers.get(provider)
         return None if view is None or job.certifies == provider else view.lack
 
+    def able(self, provider: str) -> Capabilities | None:
+        """What that market can do; None: nobody knows it any more."""
+        view = self.providers.get(provider)
+        return None if view is None else view.capabilities
+
     def knows(self, provider: str) -> bool:
         view = self.providers.get(provider)
         return view is not None and view.known

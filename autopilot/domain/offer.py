@@ -62,6 +62,8 @@ class Capabilities:
     has_bills: bool = True
     """The market says what it billed. False: what the ledger holds is never confirmed by a bill."""
     dead_man: DeadMan = DeadMan.DESTROYS
+    free_start_s: int = 0
+    """Market seconds that a machine may take to start, and costs no compute meanwhile, beyond what loading may take."""
 
     @property
     def resumes_where_it_was(self) -> bool:

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
-from autopilot.domain.lease import Lease, cost_by_day
+from autopilot.domain.lease import Lease, cost_by_day, keep_watched
 from autopilot.domain.ledger import EntryType, KindAndDay, LeaseBooks, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
 from autopilot.domain.params import Params
@@ -33,8 +33,11 @@ def accruals(lease: Lease, accrued: Mapping[KindAndDay, Decimal], now: datetime)
 
 
 def sum_unposted(lease: Lease, accrued: Mapping[KindAndDay, Decimal], now: datetime) -> dict[KindAndDay, Decimal]:
-    """What the lease has cost by our own clock beyond ``accrued``, in dollars."""
-    more = {key: total - accrued.get(key, ZERO) for key, total in cost_by_day(lease, now).items()}
+    """What the lease has cost by our own clock beyond ``accrued``, in dollars, as far as somebody watched.
+
+    The rest is held back at its highest price (``budget.unobserved_cost``) until the market shows what became of it.
+    """
+    more = {key: total - accrued.get(key, ZERO) for key, total in cost_by_day(keep_watched(lease, now), now).items()}
     return {key: amount for key, amount in more.items() if amount > ZERO}
 
 

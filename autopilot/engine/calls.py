@@ -19,7 +19,7 @@ from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
-from autopilot.domain.offer import Offer
+from autopilot.domain.offer import DeadMan, Offer
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves
@@ -129,8 +129,13 @@ class Calls:
             await self._record(lease, e.LeaseAbandoned(lease.id, Reason.USER_CANCELLED, now))
             return
         provider = self._providers[lease.provider]
-        boots_vm = provider.capabilities.boots_vm
-        prepare_start = self._bootstrap.host_script if boots_vm else self._bootstrap.onstart
+        able = provider.capabilities
+        boots_vm = able.boots_vm
+        start = (
+            self._bootstrap.host_script(lease.job_id, lease.id, stays=able.dead_man is DeadMan.NONE)
+            if boots_vm
+            else self._bootstrap.onstart(lease.job_id, lease.id)
+        )
         request = CreateRequest(
             label=lease.label,
             offer_id=lease.offer_id,
@@ -140,7 +145,7 @@ class Calls:
             image=spec.image,
             disk_gb=lease.disk_gb,
             env={SSH_KEY_VARIABLE: spec.ssh_key} if spec.ssh_key and not boots_vm else {},
-            onstart=prepare_start(lease.job_id, lease.id),
+            onstart=start,
             login=None if boots_vm else pull_with.login,
             login_id=pull_with.login_id,
             public_port=SSH_PORT if spec.ssh_key or lease.reason is Reason.CERTIFYING else None,

@@ -30,7 +30,7 @@ from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
-from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves, post_accruals
@@ -59,6 +59,7 @@ from autopilot.engine.reconcile import failed_starts, lease_events, refused_pull
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
+from autopilot.engine.unwatched import end_bound
 from autopilot.engine.waits import Waits
 from autopilot.engine.watching import Watching
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
@@ -379,7 +380,9 @@ class Engine:
         for lease in event_log.job.leases:
             reading = readings.get(lease.provider)
             if reading is not None:
-                for event in lease_events(lease, reading, self.calls.busy, now):
+                able, letters = self.watches[lease.provider].provider.capabilities, mail.get(lease.id, Mail())
+                bound = end_bound(lease, able, self.config.permit_ttl_s, letters.heartbeat, now)
+                for event in lease_events(lease, reading, self.calls.busy, now, bound):
                     event_log.apply(event)
         for lease in event_log.job.leases:
             if lease.id in mail and lease.is_wanted:
@@ -557,11 +560,14 @@ class Engine:
             # One renewed in the future is due as well: the clock was wrong then.
             is_due = renewed is None or (may_go_on and not timedelta(0) <= now - renewed < PERMIT_EVERY)
             if is_due or stop_is_ordered:
-                ttl_s = self._permit_ttl_s(event_log.job, exposure)
+                ttl_s = self._permit_ttl_s(event_log.job, lease, exposure, now)
                 event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
 
-    def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
+    def _permit_ttl_s(self, job: Job, lease: Lease, exposure: Exposure, now: datetime) -> int:
+        """Where nothing that the machine does ends its bill it may work to the end of its life: it is paid anyway."""
         params = self.config.params
+        if self.watches[lease.provider].provider.capabilities.dead_man is DeadMan.NONE:
+            return max(self.config.permit_ttl_s, int((lease.not_after - now).total_seconds()))
         over_all = allowance(exposure, self.config.limits, params, job)
         all_burn, purses = burn(exposure.leases), exposure.purses_of(job)
         lefts = (

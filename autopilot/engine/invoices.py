@@ -9,6 +9,9 @@ The ledger's entry for it names the line, brings the sum of that kind and day to
 Bills lag and come in parts. A bill is complete when its periods cover the machine's life and two looks at least
 ``LOOKS_APART`` apart show the same. Until then a line that is higher than our figure counts at once. A lower one counts
 only when the bill covers all that we saw, and limits still hold back the difference.
+
+A machine that was found stopped after a time in which nobody watched is asked about while it is stopped: the same
+computing on two looks ``LOOKS_APART`` is what it did.
 """
 
 from __future__ import annotations
@@ -17,19 +20,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 import structlog
 
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
-from autopilot.domain.lease import BillWait, Lease, Span, metered_by_day, unmetered_traffic
-from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
+from autopilot.domain.lease import BillWait, Lease, Span, metered_by_day, unmetered_traffic, unobserved_run
+from autopilot.domain.ledger import BILL_TYPES, SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, accrue, to_nano
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import drift_of, newest_revisions
 from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.accrue import reserve_change
 from autopilot.engine.observe import VISIBLE_AFTER
+from autopilot.engine.recorded import Record, corrections
 from autopilot.ports.store import EventRecord, UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -85,10 +89,12 @@ def reconcile(
     book = _Book(entries)
     bill = _Bill(lease, known, charges, now)
     if lease.ending.gone_at is None:
-        bill.keep_only(_certain(bill.billed, book.estimate, now))
+        certain, stopped = _certain(bill.billed, book.estimate, now), _of_stopped(lease, bill.billed)
+        steady = bill.same_since(stopped, doubt.found_at) if (doubt := unobserved_run(lease)) else frozenset()
+        bill.keep_only(stopped | certain)
         bill.note()
         # A line that was noted while it seemed to be gone says nothing of the hours since it came back.
-        return bill.answer(book, bill.billed.keys())
+        return bill.answer(book, certain.keys() | steady)
     waited = now - lease.ending.gone_at
     due = _certainly_due(lease, book.estimate, is_billed=bool(bill.billed))
     wait = _why_unfinished(lease, bill, due, book.estimate)
@@ -111,7 +117,7 @@ def reconcile(
     found = bill.answer(book, shown)
     if is_final:
         return replace(found, is_final=True)
-    most = max(sum(book.estimate.values(), ZERO), lease.billing.unobserved) + unmetered_traffic(lease)
+    most = max(book.sum_most(lease), lease.billing.unobserved) + unmetered_traffic(lease)
     posted = book.total + sum((entry.amount for entry in found.entries), ZERO)
     return replace(found, waits_for=wait or BillWait.SECOND_LOOK, held=max(most - posted, ZERO))
 
@@ -130,6 +136,7 @@ async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge
         await uow.events.add([EventRecord(now, "invoice.drifted", lease.job_id, lease.id, numbers)])
         log.warning("invoice.drifted", lease=lease.id, **dict(numbers))
     if lease.ending.gone_at is None:
+        await uow.leases.save(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
         return
     if lease.billing.settled_at is None:
         books = await uow.ledger.sum_books([lease.id])
@@ -142,12 +149,18 @@ async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge
     await uow.leases.save(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
 
 
-async def settle_unbilled(uow: UnitOfWork, asked: Lease, now: datetime) -> None:
-    """On a market without bills: once a machine is gone what our own clock says stands, and nothing more is held."""
+async def settle_unbilled(uow: UnitOfWork, asked: Lease, record: Record | None, now: datetime) -> None:
+    """On a market without bills: once a machine is gone what our own clock says stands, and nothing more is held.
+
+    Its unwatched hours cost what the market's record of prices says. Where that cannot be read (None) it is waited for.
+    """
     lease = await uow.leases.get(asked.id) or asked
     if lease.ending.gone_at is None:
         return
+    if record is None and now - lease.ending.gone_at < GIVE_UP_AFTER:
+        return
     if lease.billing.settled_at is None:
+        await uow.ledger.post(corrections(lease, record or {}, now))
         books = (await uow.ledger.sum_books([lease.id]))[lease.id]
         change = reserve_change(lease, books, ZERO, now)
         await uow.ledger.post([change] if change is not None else [])
@@ -199,6 +212,16 @@ class _Bill:
                 self.latest[kind, day] = line
                 self._lines.append(line)
 
+    def same_since(self, billed: Mapping[KindAndDay, Decimal], since: datetime) -> frozenset[KindAndDay]:
+        """Those lines that two looks since then, far enough apart, show the same."""
+        return frozenset(
+            key
+            for key, amount in billed.items()
+            if (line := self._before.get(key)) is not None
+            and line.amount == amount
+            and since <= line.seen_at <= self._now - LOOKS_APART
+        )
+
     def note_silence(self, keys: Iterable[KindAndDay]) -> None:
         """What the bill does not name was not billed."""
         self.billed = {key: ZERO for key in keys if key not in self.latest}
@@ -229,6 +252,8 @@ class _Book:
     def __init__(self, entries: Iterable[LedgerEntry]) -> None:
         self.estimate: dict[KindAndDay, Decimal] = {}
         self._posted: dict[KindAndDay, Decimal] = {}
+        self._billed_at: dict[KindAndDay, datetime] = {}
+        """When a line of the bill first counted."""
         self._last: dict[KindAndDay, LedgerEntry] = {}
         for entry in entries:
             key = entry.kind.as_billed, entry.day
@@ -237,6 +262,17 @@ class _Book:
             if entry.type in SPEND_TYPES:
                 self._posted[key] = self._posted.get(key, ZERO) + entry.amount
                 self._last[key] = entry
+            if entry.type in BILL_TYPES:
+                self._billed_at[key] = min(entry.posted_at, self._billed_at.get(key, entry.posted_at))
+
+    def sum_most(self, lease: Lease) -> Decimal:
+        """The most that it has cost: by our own clock, or where a bill counted while it lived, by that and what came
+        after. One that came back has lines of the time when it seemed to be gone: they prove nothing."""
+        gone_at = lease.ending.gone_at
+        lived_on = all(span.ended_at == following.started_at for span, following in pairwise(lease.spans))
+        believed = {key for key, at in self._billed_at.items() if lived_on and gone_at is not None and at <= gone_at}
+        unbilled = sum((amount for key, amount in self.estimate.items() if key not in believed), ZERO)
+        return unbilled + sum((self._posted[key] for key in believed), ZERO)
 
     @property
     def total(self) -> Decimal:
@@ -290,6 +326,26 @@ def _certain(
         if since >= UNFINISHED_FOR or (since >= timedelta(0) and amount >= estimate.get((kind, day), ZERO)):
             certain[kind, day] = amount
     return certain
+
+
+def _of_stopped(lease: Lease, billed: Mapping[KindAndDay, Decimal]) -> dict[KindAndDay, Decimal]:
+    """What the bill says of the computing of a machine that was found stopped, on the days that are in doubt.
+
+    It grows no more. A day on which the bill has the disk alone, or nothing where the disk is free, had none. Less than
+    what the machine was seen to compute is no bill yet.
+    """
+    doubt = unobserved_run(lease)
+    if doubt is None:
+        return {}
+    shown = {day for _, day in billed}
+    seen = metered_by_day((span for span in lease.spans if span.is_observed), doubt.found_at)
+    found: dict[KindAndDay, Decimal] = {}
+    for day in doubt.days:
+        key = CostKind.COMPUTE, day
+        amount, due = billed.get(key, ZERO), seen.get(key, ZERO)
+        if (day in shown or (billed and not lease.storage_rate)) and due - amount <= tolerance(due):
+            found[key] = amount
+    return found
 
 
 def _why_unfinished(
@@ -409,12 +465,14 @@ def window(leases: Sequence[Lease], now: datetime) -> tuple[date, date]:
 
 
 def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
-    """Whether the end of the lease calls for a look at its bill: soon after, until it is settled, and at ``LOOKS``.
+    """Whether a lease calls for a look at its bill: soon after its end, until it is settled, and at ``LOOKS``.
+
+    And where it was found stopped after a time in which nobody watched.
 
     The longer a bill is waited for, the longer the pauses between two looks.
     """
     if lease.ending.gone_at is None:
-        return False
+        return _is_doubted(lease, now)
     since = now - lease.ending.gone_at
     if lease.billing.settled_at is None:
         looked = lease.billing.reconciled_at
@@ -422,3 +480,11 @@ def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
         return since >= delay and (looked is None or now - looked >= pause)
     looked = lease.billing.reconciled_at or lease.billing.settled_at
     return any(since >= look and looked < lease.ending.gone_at + look for look in LOOKS)
+
+
+def _is_doubted(lease: Lease, now: datetime) -> bool:
+    """Whether a stopped machine waits for its bill: at once when it is found so, and then from hour to hour."""
+    doubt, looked = unobserved_run(lease), lease.billing.reconciled_at
+    if doubt is None or now - doubt.found_at >= UNFINISHED_FOR:
+        return False
+    return looked is None or looked < doubt.found_at or now - looked >= LOOKS_APART

@@ -15,6 +15,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import evolve_orphan
 from autopilot.engine.invoices import LATEST_BILL, import_invoice, is_due, settle_unbilled, window, write_off
 from autopilot.engine.orphans import make_orphan
+from autopilot.engine.recorded import read_record
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.provider import MarketUnknown, Provider
@@ -76,7 +77,7 @@ class Maintenance:
         of_market = [lease for lease in leases if lease.provider == name]
         never_seen = {lease.label: lease for lease in unresolved if lease.provider == name}
         if not provider.capabilities.has_bills:
-            await self._settle_unbilled(of_market, never_seen.values())
+            await self._settle_unbilled(provider, of_market, never_seen.values())
             return True
         try:
             charges = await provider.charges(*window([*of_market, *never_seen.values()], self._clock.now()))
@@ -91,10 +92,15 @@ class Maintenance:
                 await write_off(uow, lease, self._clock.now())
         return True
 
-    async def _settle_unbilled(self, of_market: Sequence[Lease], never_seen: Iterable[Lease]) -> None:
+    async def _settle_unbilled(
+        self, provider: Provider, of_market: Sequence[Lease], never_seen: Iterable[Lease]
+    ) -> None:
+        gone = [lease for lease in of_market if lease.ending.gone_at is not None]
+        unsettled = [lease for lease in gone if lease.billing.settled_at is None]
+        records = {lease.id: await read_record(provider, lease) for lease in unsettled}
         async with self._store.transaction() as uow:
-            for lease in of_market:
-                await settle_unbilled(uow, lease, self._clock.now())
+            for lease in gone:
+                await settle_unbilled(uow, lease, records.get(lease.id, {}), self._clock.now())
             for lease in never_seen:
                 await write_off(uow, lease, self._clock.now())
 

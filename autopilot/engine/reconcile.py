@@ -8,23 +8,28 @@ from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.evolve_lease import ABSENCE_GAP
-from autopilot.domain.instance import Instance
+from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.engine.observe import Reading
+from autopilot.engine.unwatched import EndBound
 
 SETTLE = timedelta(seconds=300)
 """A create of unknown outcome may take effect this late (reliability notes: at most 180 s seen)."""
 LISTS_TO_ABANDON = 3
 PRICE_ROUNDING = Decimal("0.001")
 """Markets echo prices with three decimals."""
+NO_BOUND = EndBound()
 
 
-def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: datetime) -> Iterator[e.Event]:
+def lease_events(
+    lease: Lease, reading: Reading, busy: Collection[str], now: datetime, bound: EndBound = NO_BOUND
+) -> Iterator[e.Event]:
     """Events that ``reading`` implies for one lease of that market.
 
     ``busy``: ids of leases with a call on its way; what a list says of them may be older than the call, so they wait.
+    ``bound``: by when it has ended, should the market say that it has.
     """
     if reading.instances is None or not reading.is_fresh or lease.id in busy or lease.is_over:
         return
@@ -34,13 +39,14 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
     instance = next((i for i in reading.instances if lease.is_of(i)), None)
     if instance is None:
         if lease.instance_id in reading.absent:
-            yield from _absence(lease, reading)
+            yield from _absence(lease, reading, bound)
         return
     if lease.ending.sent_at is not None and reading.begun_at <= lease.ending.sent_at:
         return
     if lease.bidding.changed_at is not None and reading.begun_at <= lease.bidding.changed_at:
         return
-    yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit)
+    has_ended = instance.status is InstanceStatus.STOPPED and not instance.intended_running
+    yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit, bound.stopped if has_ended else None)
     if lease.is_wanted and not _is_as_ordered(lease, instance):
         yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
 
@@ -91,7 +97,7 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
         yield e.LeaseAbandoned(lease.id, Reason.NEVER_APPEARED, now)
 
 
-def _absence(lease: Lease, reading: Reading) -> Iterator[e.Event]:
+def _absence(lease: Lease, reading: Reading, bound: EndBound) -> Iterator[e.Event]:
     """Gone = absent from two complete lists far enough apart, and from a single read after the second.
 
     Where one list and a single read both show it under another label, that is enough: it must not be touched from then
@@ -102,7 +108,7 @@ def _absence(lease: Lease, reading: Reading) -> Iterator[e.Event]:
     is_confirmed = lease.observed.absences >= 1 and again and lease.instance_id in reading.confirmed_gone
     taken_over = lease.instance_id in reading.taken_over
     if is_confirmed or taken_over:
-        yield e.LeaseGone(lease.id, reading.begun_at, taken_over)
+        yield e.LeaseGone(lease.id, reading.begun_at, taken_over, bound.gone)
 
 
 def find_unaccounted(

@@ -3,7 +3,7 @@
 One shell script for every market: the strictest takes 10,000 characters, the text keeps to 4,096. Members of the
 account's project can read it, so nothing in it is a secret but signed URLs that end. It trusts nothing but the SHA-256
 in it. A machine on which the program cannot be had within one permit's time switches itself off: that is all that it
-can do about its bill without a key.
+can do about its bill without a key. Where not even that ends the bill, it stays on and goes on trying.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ umask 077
 mkdir -p "$r/run/autopilot" "$r/var/lib/autopilot-host"
 has() { python3 -c 'import sys;sys.exit(sys.version_info<(3,8))' 2>/dev/null; }
 has || { apt-get -q update; DEBIAN_FRONTEND=noninteractive timeout 600 apt-get -qy install python3; } </dev/null
-has || { echo 'autopilot: no Python 3.8 or newer, and none could be installed' >&2; poweroff; exit 1; }
+off() { [ "$AUTOPILOT_STAYS" ] || poweroff; }
+has || { echo 'autopilot: no Python 3.8 or newer, and none could be installed' >&2; off; exit 1; }
 exec python3 -c LOADER "$r/var/lib/autopilot-host/host.pyz" ARGUMENTS
 """
 
@@ -36,7 +37,7 @@ end=time.monotonic()+900/speed
 wait=2
 while not fits(kept()):
  try:
-  if time.monotonic()>end:
+  if time.monotonic()>end and not os.environ.get("AUTOPILOT_STAYS"):
    print("autopilot: no host program in time; switching off",flush=True)
    subprocess.call(["poweroff"])
   else:
@@ -52,8 +53,8 @@ os.execv(sys.executable,[sys.executable,path,"install",orders])
 """
 
 
-def user_data(host_url: str, host_sha256: str, orders_url: str, speed: float = 1) -> str:
-    """POSIX sh. ``speed``: the daemon's clock, market seconds per real second.
+def user_data(host_url: str, host_sha256: str, orders_url: str, speed: float = 1, *, stays: bool = False) -> str:
+    """POSIX sh. ``speed``: the daemon's clock, market seconds per real second. ``stays``: it never switches itself off.
 
     Raises ``ValueError`` when the URLs make it too long.
     """
@@ -61,8 +62,9 @@ def user_data(host_url: str, host_sha256: str, orders_url: str, speed: float = 1
     shebang, _, body = _SHELL.partition("\n")
     head, _, rest = body.partition("LOADER")
     middle, _, tail = rest.partition("ARGUMENTS")
-    clock = "" if speed == 1 else f"export AUTOPILOT_CLOCK_SPEED={speed:g}\n"
-    text = f"{shebang}\n{clock}{head}{quote(_LOADER)}{middle}{arguments}{tail}"
+    exports = "" if speed == 1 else f"export AUTOPILOT_CLOCK_SPEED={speed:g}\n"
+    exports += "export AUTOPILOT_STAYS=1\n" if stays else ""
+    text = f"{shebang}\n{exports}{head}{quote(_LOADER)}{middle}{arguments}{tail}"
     if len(text) > MAX_USER_DATA_CHARS:
         raise ValueError(f"the user data has {len(text)} characters; it is to have {MAX_USER_DATA_CHARS} at most")
     return text

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
-from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState, unmetered_traffic
+from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState, unmetered_traffic, unwatched_since
 from autopilot.domain.money import ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import DeadMan, Offer
 from autopilot.domain.params import Params
@@ -159,23 +159,21 @@ def _commitment(lease: Same[Lease], params: Same[Params]) -> Decimal:
 
 
 def unobserved_cost(lease: Lease, now: datetime, params: Params) -> Decimal:
-    """The most that the lease can have cost beyond what its last observation implies, in dollars.
+    """The most that the lease can have cost since it was last observed, in dollars: nothing of that is booked yet.
 
     The market may have started it, or not carried out our destroy, right after that observation.
     """
     if lease.is_over:
         return ZERO
-    since, counted = lease.observed_at, ZERO
+    since, most = lease.observed_at, lease.burn_upper
     if lease.state is LeaseState.INTENT:
         since += timedelta(seconds=params.budget.settle_s)  # so much is in its reserve
-    elif lease.spans:
-        last = lease.spans[-1]
-        since = max(since, last.ended_at or last.started_at)
-        counted = last.billed_rate + last.storage_rate if last.ended_at is None else ZERO
-    more = lease.burn_upper - counted
-    if more <= ZERO or now <= since:
-        return ZERO
-    return worst_case(more, now - since)
+    elif lease.spans and lease.spans[-1].ended_at is None:
+        since = unwatched_since(lease)
+        most = max(most, lease.spans[-1].billed_rate + lease.spans[-1].storage_rate)
+    elif lease.spans and lease.spans[-1].ended_at is not None:
+        since = max(since, lease.spans[-1].ended_at)
+    return worst_case(most, now - since) if now > since else ZERO
 
 
 def held_by_purpose(job: Job, params: Params) -> dict[str, Decimal]:

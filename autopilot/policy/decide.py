@@ -22,18 +22,19 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, Number
+from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.eligibility import Eligibility
 from autopilot.policy.hold import hold
-from autopilot.policy.loading import loads_too_long, prepares_too_long
+from autopilot.policy.loading import cannot_boot_again, loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused
 from autopilot.policy.situation import Answer, Situation
-from autopilot.policy.unpaid import budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
+from autopilot.policy.unpaid import awaits_bill, budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
 from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, Verdict, is_at_work, measure_pressure
 from autopilot.pricing.rule.ranking import rank
@@ -72,16 +73,20 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
         notes = budget_notes(job, next_reserve(job, market, now, params), params)
+        if (waits := awaits_bill(job, market, now, params)) is not None:
+            return Decision((), (status, *notes, waits))
         return Decision(_park(job, end_unpaid(job, notes), now, params), (status, *notes))
     over = market.allowance.exhausted
     if over is not None:
         allowance = limit_numbers(market.allowance)
         at_limit = SetStatus(JobStatus.PARKED, over, allowance)
+        if (waits := awaits_bill(job, market, now, params)) is not None:
+            return Decision((), (status, Note("limits", allowance), waits))
         return Decision(_park(job, at_limit, now, params), (status, Note("limits", allowance)))
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:
-        return Decision(continue_move(job, now, params), (status,))
+        return Decision(continue_move(job, market, now, params), (status,))
     if job.main is None and market.outlook.is_learning and pressure.verdict is Verdict.FINE:
         return Decision((), (status, *_recorded_notes(market)))
     candidates = rank(job, market, Eligibility(job, market, now, params).holds, params)
@@ -129,9 +134,12 @@ def _for_main(situation: Situation) -> Answer:
         return (Release(main.id, over),), ()
     if main.observed.offline_since is not None:
         return (), ()
+    able = situation.market.able(main.provider)
+    if cannot_boot_again(main, able):
+        return (Release(main.id, Reason.STUCK_LOADING),), ()
     if main.state is LeaseState.PAUSED:
         return _while_paused(situation, main)
-    given_up = _why_given_up(main, now, params)
+    given_up = _why_given_up(main, able, now, params)
     if given_up is not None:
         return (Release(main.id, given_up),), ()
     ending = None if _is_loading(main) else _ending(job, main, now, params)
@@ -176,10 +184,10 @@ def _is_loading(main: Lease) -> bool:
     return main.observed.running_since is None or not main.agent.state
 
 
-def _why_given_up(main: Lease, now: datetime, params: Params) -> Reason | None:
+def _why_given_up(main: Lease, able: Capabilities | None, now: datetime, params: Params) -> Reason | None:
     """It loads, is silent or prepares for too long."""
     is_loading = _is_loading(main)
-    if is_loading and loads_too_long(main, now, params):
+    if is_loading and loads_too_long(main, able, now, params):
         return Reason.STUCK_LOADING
     if main.observed.running_since is not None and is_given_up(main, now, params):
         return Reason.AGENT_SILENT

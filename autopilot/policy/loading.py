@@ -10,12 +10,29 @@ from datetime import datetime, timedelta
 
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease
+from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
 
 
-def loads_too_long(lease: Lease, now: datetime, params: Params) -> bool:
-    """Of a machine whose agent has not spoken since it was rented, or woken."""
-    return now - _loading_since(lease) >= timedelta(seconds=params.loading.timeout_s)
+def loads_too_long(lease: Lease, able: Capabilities | None, now: datetime, params: Params) -> bool:
+    """Of a machine whose agent has not spoken since it was rented, or woken.
+
+    Where a market takes its time to start one, and bills nothing meanwhile, that counts apart.
+    """
+    free_start = timedelta(seconds=able.free_start_s if able is not None else 0)
+    since, patience = _loading_since(lease), timedelta(seconds=params.loading.timeout_s)
+    if free_start and lease.observed.running_since is not None:
+        return now - max(since, lease.observed.running_since) >= patience
+    return now - since >= patience + free_start
+
+
+def cannot_boot_again(lease: Lease, able: Capabilities | None) -> bool:
+    """Of a virtual machine that ran and was stopped before its agent ever spoke: what its first boot has not set up no
+    later one does."""
+    if able is None or not able.boots_vm or lease.agent.boot > 0:
+        return False
+    ran = [number for number, span in enumerate(lease.spans) if span.status is InstanceStatus.RUNNING]
+    return bool(ran) and any(span.status is InstanceStatus.STOPPED for span in lease.spans[ran[0] :])
 
 
 def prepares_too_long(lease: Lease, now: datetime, params: Params) -> bool:

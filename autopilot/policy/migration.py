@@ -13,6 +13,7 @@ from autopilot.domain.actions import Action, Promote, Release, SaveAndStop
 from autopilot.domain.agent_state import ENDED, AgentState
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.market import Market
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.loading import loads_too_long, prepares_too_long
@@ -21,7 +22,7 @@ FETCH_PATIENCE = timedelta(minutes=20)
 """A fetch that takes less is waited for, however often the job saves."""
 
 
-def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]:
+def continue_move(job: Job, market: Market, now: datetime, params: Params) -> tuple[Action, ...]:
     main, new = job.main, job.next
     assert new is not None, "a move without a new home"
     if main is None:
@@ -39,13 +40,16 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
         if new.instance_id is not None and was_saved(job, main, now, params):
             return (Release(main.id, Reason.MOVING), Promote(new.id, Reason.PROMOTED))
         return ()
-    return _while_both_run(job, main, new, now, params)
+    return _while_both_run(job, market, main, new, now, params)
 
 
-def _while_both_run(job: Job, main: Lease, new: Lease, now: datetime, params: Params) -> tuple[Action, ...]:
+def _while_both_run(
+    job: Job, market: Market, main: Lease, new: Lease, now: datetime, params: Params
+) -> tuple[Action, ...]:
     """The old machine works on until the new one waits for its checkpoint, or is given up."""
     new_lost = new.state is LeaseState.PAUSED or new.observed.offline_since is not None
-    is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(new, now, params)
+    able = market.able(new.provider)
+    is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(new, able, now, params)
     if now >= last_save(main, params):
         return (SaveAndStop(main.id, Reason.EXPIRING),)
     if new_lost or (is_stuck and new.agent.state is not AgentState.WAITING):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.actions import Note, SetStatus
 from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import unobserved_run
 from autopilot.domain.market import Allowance, Market
-from autopilot.domain.money import CENT, Number
+from autopilot.domain.money import CENT, ZERO, Number, worst_case
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
@@ -17,6 +18,8 @@ from autopilot.policy.options import reserve
 from autopilot.pricing.rule.cost import price_candidates
 
 _PURSES = {Reason.OVER_ALLOWANCE: "allowance_left", Reason.OVER_SCHEDULE_BUDGET: "schedule_left"}
+BILL_TAKES = timedelta(minutes=90)
+"""Two looks at a bill, an hour apart, and some."""
 LIMIT_REASONS = (Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT, *_PURSES)
 
 
@@ -41,6 +44,28 @@ def budget_notes(job: Job, needed: Decimal | None, params: Params) -> tuple[Note
     ]
     held = tuple((f"held_for_{purpose}", amount) for purpose, amount in budget.held_by_purpose(job, params).items())
     return Note("budget", tuple(numbers)), Note("held_back", held)
+
+
+def awaits_bill(job: Job, market: Market, now: datetime, params: Params) -> Note | None:
+    """Why a job without money is not parked yet: its machine was found stopped, and its bill may give enough back.
+
+    The machine costs its disk meanwhile. None where even the whole doubt would not do, where no bill comes, and when
+    the bill has had its time.
+    """
+    main = job.main
+    doubt = None if main is None else unobserved_run(main)
+    if main is None or doubt is None or any(lease.is_wanted for lease in job.leases if lease.id != main.id):
+        return None
+    view = market.providers.get(main.provider)
+    if view is None or not view.capabilities.has_bills or now - doubt.found_at >= BILL_TAKES:
+        return None
+    room = market.allowance
+    lefts = [left for left in (budget.left(job, params), room.day, room.month, room.purse) if left is not None]
+    disk = worst_case(main.storage_rate, BILL_TAKES)
+    if min(lefts, default=ZERO) + doubt.cost <= disk:
+        return None
+    until = (doubt.found_at + BILL_TAKES).isoformat()
+    return Note("bill_awaited", (("provider", main.provider), ("doubt", doubt.cost), ("until", until)))
 
 
 def end_unpaid(job: Job, notes: tuple[Note, ...]) -> SetStatus:

@@ -320,12 +320,13 @@ class AgentBootstrap:
             self._speed,
         )
 
-    def host_script(self, job_id: str, lease_id: str) -> str:
+    def host_script(self, job_id: str, lease_id: str, *, stays: bool) -> str:
         return user_data(
             self._blobs.sign_get(host_key(), ORDERS_URL_VALID_FOR),
             host_sha256(),
             self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
             self._speed,
+            stays=stays,
         )
 
 

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import (
@@ -49,11 +49,14 @@ class SqlLedger(SqlRepository):
     async def sum_corrections(
         self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
     ) -> Decimal:
-        sums = select(_total).where(_entry.type.in_(BILL_TYPES), _entry.posted_at >= since)
+        billed = and_(_entry.type.in_(BILL_TYPES), _entry.posted_at >= since)
+        if from_day is not None:
+            billed = and_(billed, _entry.day >= from_day)
+        gone = select(leases.c.id).where(leases.c.gone_at <= since)
+        held = and_(_entry.type.in_(RESERVE_TYPES), _entry.posted_at > since, _entry.lease_id.in_(gone))
+        sums = select(_total).where(or_(billed, held))
         if job_id is not None:
             sums = sums.where(_entry.job_id == job_id)
-        if from_day is not None:
-            sums = sums.where(_entry.day >= from_day)
         ((total,),) = await self._sql.fetch_all(sums)
         return Decimal(total)
 

@@ -526,6 +526,26 @@ class HowAStoreCountsMoney:
             assert await work.ledger.sum_corrections(START, job_id="job-000002", from_day=NOV_30) == Decimal("0.5")
             assert await work.ledger.sum_corrections(START, from_day=DEC_1) == Decimal("-0.5")
 
+    async def test_a_hold_that_is_released_is_money_back_where_the_machine_was_gone_by_then(self, store: Store) -> None:
+        ended = {"state": LeaseState.GONE, "instance_id": "1"}
+        early, late = START + HOUR, START + 2 * HOUR
+        gone, going = a_lease("lease-1", gone_at=START, **ended), a_lease("lease-2", gone_at=early, **ended)
+        async with store.transaction() as work:
+            await work.jobs.save(a_job(leases=(gone, going)))
+            await work.ledger.post(
+                [
+                    an_entry("1", "5", lease=gone, type="reserve", posted_at=START),
+                    an_entry("2", "-4", lease=gone, type="void", posted_at=early),
+                    an_entry("3", "-1", lease=gone, type="void", day=NOV_30, posted_at=late),
+                    an_entry("4", "-7", lease=going, type="void", posted_at=early),
+                ]
+            )
+        async with store.snapshot() as work:
+            assert await work.ledger.sum_corrections(START) == -5
+            assert await work.ledger.sum_corrections(START, job_id="job-000001", from_day=DEC_1) == -5, "of any day"
+            assert await work.ledger.sum_corrections(START, job_id="job-000002") == 0
+            assert await work.ledger.sum_corrections(early) == -1, "what was posted in that very moment came with it"
+
     async def test_what_is_held_back_for_bills_that_are_not_in(self, store: Store) -> None:
         gone = {"state": LeaseState.GONE, "instance_id": "1"}
         live, waiting, other = a_lease("lease-1"), a_lease("lease-2", **gone), a_lease("lease-3", None, **gone)

@@ -94,6 +94,22 @@ class Machine:
         hours = {line: nano for line, nano in self.clock(now).items() if line[0] == "compute"}
         return bool(has_run) and sum(hours.values()) > 10**6 and not any(line in shown for line in hours)
 
+    def doubt(self) -> tuple[int, set[date]] | None:
+        """Since when it is seen to be stopped, and the days before on which nobody saw whether it computed."""
+        rest, found_at = list(self.stretches), None
+        while rest and rest[-1].is_seen and rest[-1].status == "stopped":
+            found_at = rest.pop().start
+        days: set[date] = set()
+        while rest and not rest[-1].is_seen:
+            last = rest.pop()
+            if last.compute:
+                days |= {day for day, _ in _days(last.start, last.start if last.end is None else last.end)}
+        return None if found_at is None else (found_at, days)
+
+    def seen_computing(self, until: int) -> dict[date, int]:
+        whole = Machine([each for each in self.stretches if each.is_seen]).clock(until)
+        return {day: nano for (what, day), nano in whole.items() if what == "compute"}
+
     def bill(self, lines: dict[Line, int], now: int) -> None:
         self.bills |= lines
         clock = self.clock(now)

@@ -20,7 +20,7 @@ from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, SpotPolicy
-from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day
+from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day, keep_watched
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO, ceil_nano
 from autopilot.domain.offer import Offer
@@ -414,7 +414,8 @@ class Spending:
             spent = ZERO
             costs = [(day, amount) for (job_id, day), amount in self.past_cost.items() if job_id == job.id]
             for lease in job.leases:
-                costs += [(day, amount) for (_, day), amount in cost_by_day(lease, self.now).items()]
+                booked = cost_by_day(keep_watched(lease, self.now), self.now)
+                costs += [(day, amount) for (_, day), amount in booked.items()]
                 costs.append((self.now.date(), unobserved_cost(lease, self.now, PARAMS)))
             for day, amount in costs:
                 spent += amount

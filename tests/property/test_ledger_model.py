@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -30,7 +31,7 @@ from autopilot.domain import events as e
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
-from autopilot.domain.ledger import RESERVE_TYPES
+from autopilot.domain.ledger import RESERVE_TYPES, EntryType
 from autopilot.domain.money import from_nano, to_nano
 from autopilot.domain.params import Params
 from autopilot.domain.spend import report, total_row
@@ -79,6 +80,11 @@ class LedgerMachine(RuleBasedStateMachine):
         self.sent: dict[str, int] = {}
         self.sent_by_day: dict[tuple[str, date], int] = {}
         self.market: dict[tuple[str, CostKind, date], int] = {}
+        self.most: dict[str, Decimal] = {}
+        """By lease: the most that it has cost, as it was before the last look at its bill."""
+        self.believed: defaultdict[str, set[Line]] = defaultdict(set)
+        """By lease: lines that counted while it lived, and it lived on until its end."""
+        self.came_back: set[str] = set()
         self.noted: dict[str, dict[Line, tuple[int, datetime]]] = {}
         """By lease: the newest figure of each line, and when it was first seen."""
 
@@ -93,6 +99,16 @@ class LedgerMachine(RuleBasedStateMachine):
     @property
     def micros(self) -> int:
         return (self.now - EPOCH) // timedelta(microseconds=1)
+
+    def counted(self, lease_id: str) -> int:
+        """Until when its hours are booked: what nobody has looked at since waits until somebody does."""
+        if self.machines[lease_id].stretches[-1].end is not None:
+            return self.micros
+        seen_at = self.lease(lease_id).shown_at
+        return min(self.micros, (seen_at - EPOCH) // timedelta(microseconds=1))
+
+    def clock(self, lease_id: str) -> dict[Line, int]:
+        return self.machines[lease_id].clock(self.counted(lease_id))
 
     # What happens
 
@@ -124,9 +140,16 @@ class LedgerMachine(RuleBasedStateMachine):
         self.now += timedelta(hours=1)
         return lease_id
 
-    @rule(lease_id=live, status=st.sampled_from(InstanceStatus), rate=rates, disk=rates)
-    def see(self, lease_id: str, status: InstanceStatus, rate: int, disk: int) -> None:
-        lease = self.lease(lease_id)
+    @rule(
+        lease_id=live,
+        status=st.sampled_from([*InstanceStatus, InstanceStatus.STOPPED]),
+        rate=rates,
+        disk=rates,
+        ended=st.sampled_from([None, 0, 37, 100]),
+    )
+    def see(self, lease_id: str, status: InstanceStatus, rate: int, disk: int, ended: int | None = None) -> None:
+        """``ended``: after so many hundredths of the time in which nobody saw it, should it be found stopped."""
+        lease, ran_until = self.lease(lease_id), None
         shown = an_instance(lease, status=status, bid=from_nano(rate), storage_rate=from_nano(disk))
         compute = rate if status is InstanceStatus.RUNNING else 0
         # A machine that is shown as loading has loaded where its agent has just reported: the list is late.
@@ -139,6 +162,11 @@ class LedgerMachine(RuleBasedStateMachine):
             before = max(to_nano(lease.bid), last.compute), max(to_nano(lease.storage_rate), last.disk)
             at = max(unseen_since, self.began(lease_id))
             self.machines[lease_id].change(at, lease.spans[-1].status, *before, is_seen=False)
+            if status is InstanceStatus.STOPPED and ended is not None:
+                ran_until = lease.observed_at + (self.now - lease.observed_at) * ended / 100
+                ended_us = max((ran_until - EPOCH) // timedelta(microseconds=1), self.began(lease_id))
+                if ran_until < self.now:
+                    self.machines[lease_id].change(ended_us, "stopped", 0, before[1], is_seen=False)
         last = self.machines[lease_id].stretches[-1]
         if at_most > last.compute:
             at = max(unseen_since, last.start)
@@ -146,7 +174,7 @@ class LedgerMachine(RuleBasedStateMachine):
         last = self.machines[lease_id].stretches[-1]
         if not has_loaded or (last.status, last.compute, last.disk) != (status, at_most, kept):
             self.machines[lease_id].change(self.micros, status, compute, kept)
-        self.save(evolve_lease(lease, e.LeaseObserved(lease_id, shown, self.now)))
+        self.save(evolve_lease(lease, e.LeaseObserved(lease_id, shown, self.now, ran_until=ran_until)))
 
     @rule(lease_id=live, sent=st.integers(0, 10**9))
     def hear(self, lease_id: str, sent: int) -> None:
@@ -176,6 +204,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(target=live, lease_id=consumes(gone))
     def come_back(self, lease_id: str) -> str:
         lease = self.lease(lease_id)
+        self.now += timedelta(microseconds=1)
+        self.came_back.add(lease_id)
         self.machines[lease_id].change(self.micros, "stopped", 0, to_nano(lease.storage_rate))
         self.save(evolve_lease(lease, e.InstanceFound(lease_id, f"i-{lease_id}", self.now)))
         return lease_id
@@ -194,13 +224,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(lease_id=st.one_of(live, gone), data=st.data(), crash=crashes, again=st.booleans())
     def bill_comes(self, lease_id: str, data: st.DataObject, crash: str | None, again: bool) -> None:
-        lease, machine = self.lease(lease_id), self.machines[lease_id]
+        lease = self.lease(lease_id)
         if not lease.is_over:
             self.tick(lease_id, None)
-        clock = {line: nano for line, nano in machine.clock(self.micros).items() if self.is_billable(lease, line[1])}
+        clock = {line: nano for line, nano in self.clock(lease.id).items() if self.is_billable(lease, line[1])}
         figures: dict[Line, int] = {}
         for (what, day), nano in sorted(clock.items()):
-            lowest = 0 if self.is_certain(lease, day) else -(-nano // 10**6) * 10**6
+            is_free = self.is_certain(lease, day) or (what == "compute" and self.is_doubted(lease, day))
+            lowest = 0 if is_free else -(-nano // 10**6) * 10**6
             figures[what, day] = data.draw(st.integers(lowest // 10**6, nano // 10**6 + 50)) * 10**6
         if clock and data.draw(fee_comes, label="fee"):
             figures["fee", max(day for _, day in clock)] = data.draw(st.integers(1, 10**9))
@@ -221,9 +252,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(lease_id=gone, crash=crashes)
     def half_a_bill_comes(self, lease_id: str, crash: str | None) -> None:
         """Its dearest line is not there yet."""
-        metered = {
-            line: nano for line, nano in self.machines[lease_id].clock(self.micros).items() if line[0] != "traffic"
-        }
+        metered = {line: nano for line, nano in self.clock(lease_id).items() if line[0] != "traffic"}
         dearest = max(metered, key=lambda line: (metered[line], line), default=None)
         for (what, day), nano in metered.items():
             if (what, day) != dearest:
@@ -235,9 +264,13 @@ class LedgerMachine(RuleBasedStateMachine):
         machine, noted = self.machines[lease.id], self.noted.setdefault(lease.id, {})
         shown = {(NAMES[kind], day): nano for (id_, kind, day), nano in self.market.items() if id_ == lease.id}
         if lease.ending.gone_at is None:
-            shown = {line: nano for line, nano in shown.items() if self.counts(lease, line, nano)}
-            self.note(lease, shown)
-            machine.bill(shown, self.micros)
+            certain = {line: nano for line, nano in shown.items() if self.counts(lease, line, nano)}
+            stopped, steady = self.doubted(lease, shown)
+            self.note(lease, stopped | certain)
+            counted = certain | {line: stopped[line] for line in steady}
+            owed = machine.owed(self.counted(lease.id))
+            self.believed[lease.id] |= {line for line, nano in counted.items() if nano != owed.get(line, 0)}
+            machine.bill(counted, self.counted(lease.id))
             return
         waited = self.now - lease.ending.gone_at
         due = self.surely(lease)
@@ -248,11 +281,11 @@ class LedgerMachine(RuleBasedStateMachine):
         ours = sum(due.values())
         theirs = sum(nano for (what, _), nano in shown.items() if what in ("compute", "disk"))
         lacks_line = any(nano > 10**6 and line not in shown for line, nano in due.items())
-        lacks_hours = machine.lacks_hours(shown, self.micros)
+        lacks_hours = machine.lacks_hours(shown, self.counted(lease.id))
         is_near = ours - theirs <= max(10**7, ours // 1000) if shown else ours <= 10**6
         is_whole = is_near and not lacks_line and not lacks_hours
         self.note(lease, shown)
-        missing = {line: nano for line, nano in machine.clock(self.micros).items() if line not in noted}
+        missing = {line: nano for line, nano in self.clock(lease.id).items() if line not in noted}
         if is_whole or (shown and is_same and not lacks_hours):
             self.note(lease, dict.fromkeys(missing, 0))
         elif waited >= timedelta(hours=24) and (shown or ours <= 10**7):
@@ -260,11 +293,34 @@ class LedgerMachine(RuleBasedStateMachine):
             silent = [line for line, nano in missing.items() if late or line[0] == "traffic" or nano <= 10**7]
             self.note(lease, dict.fromkeys(silent, 0))
         else:
-            owed = machine.owed(self.micros)
+            owed = machine.owed(self.counted(lease.id))
             higher = {line: nano for line, (nano, _) in noted.items() if nano > owed.get(line, 0)}
-            machine.bill(higher, self.micros)
+            machine.bill(higher, self.counted(lease.id))
             return
-        machine.bill({line: nano for line, (nano, _) in noted.items()}, self.micros)
+        machine.bill({line: nano for line, (nano, _) in noted.items()}, self.counted(lease.id))
+
+    def doubted(self, lease: Lease, shown: dict[Line, int]) -> tuple[dict[Line, int], set[Line]]:
+        """Of a machine that was found stopped after hours that nobody saw: what its bill says of the computing on those
+        days, and which of that stands there for an hour by now."""
+        machine, noted = self.machines[lease.id], self.noted[lease.id]
+        doubt = machine.doubt() if lease.state is LeaseState.PAUSED else None
+        if doubt is None:
+            return {}, set()
+        found_us, days = doubt
+        found_at = EPOCH + timedelta(microseconds=found_us)
+        seen = machine.seen_computing(found_us)
+        stopped: dict[Line, int] = {}
+        for day in days:
+            is_shown = any(on == day for _, on in shown) or (shown and not lease.storage_rate)
+            nano, least = shown.get(("compute", day), 0), seen.get(day, 0)
+            if is_shown and least - nano <= max(Fraction(10**7), Fraction(least, 1000)):
+                stopped["compute", day] = nano
+        before = {line: noted.get(line, (None, self.now)) for line in stopped}
+        hour = timedelta(hours=1)
+        steady = {
+            line for line, (nano, at) in before.items() if nano == stopped[line] and found_at <= at <= self.now - hour
+        }
+        return stopped, steady
 
     def note(self, lease: Lease, figures: dict[Line, int]) -> None:
         for line, nano in figures.items():
@@ -274,7 +330,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def counts(self, lease: Lease, line: Line, nano: int) -> bool:
         """Of a machine that lives on: a day that is over, at once where the bill is not lower than our clock."""
         over = datetime.combine(line[1] + timedelta(days=1), datetime.min.time(), UTC)
-        is_low = nano < self.machines[lease.id].clock(self.micros).get(line, 0)
+        is_low = nano < self.clock(lease.id).get(line, 0)
         return self.now - over >= (UNFINISHED_FOR if is_low else timedelta(0))
 
     def surely(self, lease: Lease) -> dict[Line, int]:
@@ -284,7 +340,11 @@ class LedgerMachine(RuleBasedStateMachine):
         return self.machines[lease.id].surely(last_us - 60_000_000)
 
     def is_billable(self, lease: Lease, day: date) -> bool:
-        return lease.is_over or day < self.now.date()
+        return lease.is_over or day < self.now.date() or self.is_doubted(lease, day)
+
+    def is_doubted(self, lease: Lease, day: date) -> bool:
+        doubt = self.machines[lease.id].doubt() if lease.state is LeaseState.PAUSED else None
+        return doubt is not None and day in doubt[1]
 
     def is_certain(self, lease: Lease, day: date) -> bool:
         ended = lease.ending.gone_at or datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)
@@ -292,12 +352,29 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def look(self, lease: Lease, crash: str | None) -> None:
         bill = [self.charge(*key, nano) for key, nano in sorted(self.market.items())]
+        posted, accrued = self.sums_of(lease.id)
+        believed = set() if lease.id in self.came_back else self.believed[lease.id]
+        self.most[lease.id] = sum(
+            (posted[line] if line in believed else accrued.get(line, Decimal(0)) for line in posted), Decimal(0)
+        )
         self.expect(lease)
 
         async def look(work: UnitOfWork) -> None:
             await import_invoice(work, lease, bill, self.now)
 
         self.commit(look, crash)
+
+    def sums_of(self, lease_id: str) -> tuple[dict[Line, Decimal], dict[Line, Decimal]]:
+        """All spend that is posted, and of it what our own clock has."""
+        posted: dict[Line, Decimal] = {}
+        accrued: dict[Line, Decimal] = {}
+        for entry in self.ask("ledger.list_entries", lease_id):
+            line = NAMES[entry.kind.as_billed], entry.day
+            if entry.is_spend:
+                posted[line] = posted.get(line, Decimal(0)) + entry.amount
+            if entry.type is EntryType.ACCRUE:
+                accrued[line] = accrued.get(line, Decimal(0)) + entry.amount
+        return posted, accrued
 
     def charge(self, lease_id: str, kind: CostKind, day: date, nano: int) -> Charge:
         return Charge(f"i-{lease_id}", day, kind, from_nano(nano))
@@ -309,7 +386,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if not hasattr(self, "machines"):
             return
         for lease_id, machine in self.machines.items():
-            expected = {line: nano for line, nano in machine.owed(self.micros).items() if nano}
+            owed = machine.owed(self.counted(lease_id))
+            expected = {line: nano for line, nano in owed.items() if nano}
             assert self.ledger_of(lease_id) == expected, lease_id
 
     @invariant()
@@ -324,7 +402,7 @@ class LedgerMachine(RuleBasedStateMachine):
             if lease.is_over:
                 posted = sum((entry.amount for entry in entries if entry.is_spend), Decimal(0))
                 is_waited_for = lease.billing.settled_at is None and lease.billing.waits_for is not None
-                most = sum(books.accrued.values(), Decimal(0)) if is_waited_for else posted
+                most = self.most[lease_id] if is_waited_for else posted
                 assert books.reserved == max(most - posted, Decimal(0)), "limits count the higher of the two"
 
     @rule(zone=st.sampled_from(ZONES))

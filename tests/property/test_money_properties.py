@@ -123,7 +123,7 @@ def cut(lease: Lease, now: datetime) -> Lease:
         for span in lease.spans
         if span.started_at <= now
     )
-    return replace(lease, spans=known)
+    return replace(lease, spans=known, observed=replace(lease.observed, seen_at=now))
 
 
 @given(lives())

@@ -1,5 +1,7 @@
 """The host program at work: it brings the container up, hands it notices, and switches off what nobody wants.
 
+Where a machine that is off is billed on, it stays on: it works, or says what is wrong, until the daemon deletes it.
+
 Two threads. One corresponds: orders in, reports out, and when no new orders come for a permit's time, power off. The
 other boots and then watches the container, the agent's wish and the market's notice.
 """
@@ -82,12 +84,18 @@ class Host:
             while self.delivered < self.report["seq"] and self.now() < ends_at:
                 self.pause(1)
             self.power_off(f"the boot failed: {fault.name}")
+            return self.idle()
         while True:
             try:
                 self.look()
             except (OSError, DockerError) as error:
                 self.say(f"cannot look: {error}")
             self.pause(LOOK_S)
+
+    def idle(self) -> None:
+        """Nothing is left to do but to report: the daemon deletes the machine."""
+        while True:
+            self.pause(POLL_S)
 
     # -- orders and reports
 
@@ -301,7 +309,10 @@ class Host:
             self.docker.start(name)
 
     def power_off(self, why: str) -> None:
-        """Does not come back. The container is asked to end by the stop of this program's unit."""
+        """Comes back only where that would not end the bill. Else the container is asked to end by the stop of this
+        program's unit."""
+        if self.notes.get("stays"):
+            return
         self.say(f"switching off: {why}")
         while True:
             for command in (["poweroff"], ["systemctl", "poweroff"]):

@@ -35,9 +35,12 @@ WantedBy=multi-user.target
 """
 
 
-def install(places: Places, orders_url: str, speed: str) -> int:
-    """The exit code. Started twice it does the same once more, and one service runs."""
-    write_json(places.notes, {"orders_url": orders_url})
+def install(places: Places, orders_url: str, speed: str, *, stays: bool) -> int:
+    """The exit code. Started twice it does the same once more, and one service runs.
+
+    ``stays``: the machine never switches itself off, at any boot.
+    """
+    write_json(places.notes, {"orders_url": orders_url, "stays": stays})
     os.makedirs(os.path.dirname(places.unit), exist_ok=True)
     root = f" AUTOPILOT_ROOT={places.root}" if places.root else ""
     text = _UNIT.format(speed=speed, root=root, python=sys.executable, program=places.program, stop_s=STOP_S)

@@ -18,7 +18,7 @@ def main() -> int:
     try:
         if words[:1] == ["install"] and len(words) == 2:
             places.make()
-            return install(places, words[1], speed)
+            return install(places, words[1], speed, stays=bool(os.environ.get("AUTOPILOT_STAYS")))
         if words == ["run"]:
             places.make()
             Host(places, float(speed)).run()

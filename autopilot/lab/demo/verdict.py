@@ -45,7 +45,7 @@ class MarketBooks:
 BOOKS = {
     "vastai": MarketBooks("vast.ai", "books", "instance_id", "destroyed", "billed"),
     "runpod": MarketBooks("RunPod", "runpod/books", "pod_id", "terminated", "billed"),
-    "mithril": MarketBooks("Mithril", "mithril/books", "bid_id", "ended", "total", has_bill=False),
+    "mithril": MarketBooks("Mithril", "mithril/books", "bid_id", "ended", "total"),
     "nebius": MarketBooks("Nebius", "nebius/books", "vm_id", "ended", "total", has_bill=False),
 }
 

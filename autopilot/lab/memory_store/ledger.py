@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
-from autopilot.domain.ledger import LeaseBooks, LedgerEntry
+from autopilot.domain.ledger import RESERVE_TYPES, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.lab.memory_store.access import MemoryRepository
 from autopilot.lab.memory_store.tables import MemoryTables
@@ -30,9 +30,13 @@ class MemoryLedger(MemoryRepository):
     async def sum_corrections(
         self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
     ) -> Decimal:
-        bills = self._access.read().bill_entries.values()
-        late = (each for each in bills if each.posted_at >= since and job_id in (None, each.job_id))
-        return sum((entry.amount for entry in late if from_day is None or entry.day >= from_day), ZERO)
+        tables = self._access.read()
+        billed = (each for each in tables.bill_entries.values() if from_day is None or each.day >= from_day)
+        gone = {lease.id for lease in tables.leases.values() if lease.ending.gone_at and lease.ending.gone_at <= since}
+        of_gone = [entry for id in gone for entry in await self.list_entries(id) if entry.posted_at > since]
+        counted = [entry for entry in billed if entry.posted_at >= since]
+        counted += [entry for entry in of_gone if entry.type in RESERVE_TYPES]
+        return sum((entry.amount for entry in counted if job_id in (None, entry.job_id)), ZERO)
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         tables = self._access.read()

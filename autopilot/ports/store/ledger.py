@@ -47,7 +47,9 @@ class Ledger(Protocol):
     async def sum_corrections(
         self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
     ) -> Decimal:
-        """Dollars by which bills have changed the spend since then, at most zero when they gave money back.
+        """Dollars by which bills have changed what counts since then, at most zero when they gave money back.
+
+        That is spend, and what is held for machines that were gone by then.
 
         Of that job alone, or of all; of spend on ``from_day`` and after, or of any day.
         """

@@ -18,6 +18,7 @@ from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.mithril import mapping, outcomes, shapes, wire
+from autopilot.providers.mithril.bills import read_charges
 from autopilot.providers.mithril.client import PAGE_ROWS, MithrilClient
 from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.mithril.create import (
@@ -39,7 +40,6 @@ from autopilot.providers.reading import NoReply
 T = TypeVar("T")
 
 BIDS, INSTANCES = "/v2/spot/bids", "/v2/instances"
-NO_BILL = "this market has no bill that a program can read"
 
 
 class MithrilProvider:
@@ -57,8 +57,8 @@ class MithrilProvider:
         boots_vm=True,
         notice_s=300,
         notice_may_be_withdrawn=True,
-        has_bills=False,
         dead_man=DeadMan.NONE,
+        free_start_s=1200,
     )
     kept_logins = None
 
@@ -164,7 +164,8 @@ class MithrilProvider:
         return Account(credit=None, account_id=self._account_id)
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
-        raise MarketUnknown(NO_BILL)
+        wish = await self._of_project()
+        return await read_charges(self._client, BIDS, wish, since, until, self._clock.now())
 
     async def _the_project(self) -> str:
         """Raises ``MarketUnknown``."""

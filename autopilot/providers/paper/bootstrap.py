@@ -15,6 +15,6 @@ class PaperBootstrap:
         """The signed URL of the lease's orders."""
         return self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR)
 
-    def host_script(self, job_id: str, lease_id: str) -> str:
+    def host_script(self, job_id: str, lease_id: str, *, stays: bool) -> str:
         """The same: no machine boots."""
         return self.onstart(job_id, lease_id)

@@ -106,7 +106,7 @@ class OldBootstrap:
         orders_url = self._blobs.sign_get(orders_key(job_id, lease_id), DAY)
         return onstart(self._blobs.sign_get(self.key, DAY), self._sha256, orders_url)
 
-    def host_script(self, job_id: str, lease_id: str) -> str:
+    def host_script(self, job_id: str, lease_id: str, *, stays: bool) -> str:
         raise AssertionError("no market here boots virtual machines")
 
 

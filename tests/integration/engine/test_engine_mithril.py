@@ -11,6 +11,7 @@ import pytest
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.lab.sandbox.mithril.bids import BidStatus
+from autopilot.lab.sandbox.mithril.lifecycle import Timings
 from tests.integration.engine.engine_world import a_world
 from tests.integration.engine.mithril_world import JOB, MithrilWorld
 
@@ -115,3 +116,77 @@ async def test_a_restarted_daemon_goes_on_with_the_bid_that_it_has(world: Mithri
     assert job.status is JobStatus.SUCCEEDED
     assert len([each for each in await world.leases() if each.instance_id]) == 1
     assert world.bid(lease).boots == 1
+
+
+async def test_the_free_start_of_a_machine_is_no_part_of_the_time_that_it_may_load(world: MithrilWorld) -> None:
+    """Its market takes up to twenty minutes to start one; what is paid for begins after that."""
+    world.sandbox.mithril.lifecycle.timings = Timings(start_s=1190)
+    await world.tick()
+    await world.submit(JOB)
+    await world.tick(4)
+    (lease,) = await world.leases()
+    world.agents.deaf.add(lease.id)
+    await world.tick(90, apart_s=20)
+    assert (await world.lease(lease.id)).is_wanted, await world.story()
+    world.agents.deaf.clear()
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    assert len([each for each in await world.leases() if each.instance_id]) == 1
+
+
+async def test_a_machine_that_was_stopped_before_it_was_ever_heard_is_deleted_and_made_anew(
+    world: MithrilWorld,
+) -> None:
+    """The user data runs at the first boot only: no later one brings an agent up."""
+    await world.tick()
+    await world.submit(JOB)
+    await world.tick(2)
+    (lease,) = await world.leases()
+    world.agents.deaf.add(lease.id)
+    await world.until(lambda job: job.main is not None and job.main.has_run, "its machine runs")
+    world.take_others(lease)
+    world.outbid(lease, "9", stay_s=500)
+    await world.until(lambda job: all(each.id != lease.id for each in job.leases), "it is deleted")
+    assert world.bid(lease).status is BidStatus.TERMINATED
+    assert world.bid(lease).boots == 1, "it was not paid for again"
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+
+
+async def test_where_going_saves_nothing_the_permit_lasts_as_long_as_the_machine(world: MithrilWorld) -> None:
+    world.agents.total_steps = 900
+    lease = await world.running(JOB)
+    assert (await world.lease(lease.id)).permit.ttl_s == pytest.approx(
+        (lease.not_after - world.clock.now()).total_seconds(), abs=120
+    )
+    assert "export AUTOPILOT_STAYS=1" in world.bid(lease).order.startup_script
+    await world.until_over()
+
+
+async def test_after_an_outage_the_ledger_says_what_the_market_billed(world: MithrilWorld) -> None:
+    """What nobody saw is booked at the limit; the bill of the machine puts it right."""
+    world.agents.total_steps = 4000
+    lease = await world.running(JOB)
+    await world.until_checkpoint()
+    for _ in range(2):
+        world.clock.advance(1080)
+        await world.tick(4)
+    by_our_clock = sum((await world.spend()).values(), D(0))
+    assert by_our_clock > world.billed() * D("1.5"), "the limit is well above the price"
+    await world.until_over()
+    (posted,) = (await world.spend()).values()
+    assert abs(posted - world.billed()) < D("0.001")
+    assert world.bid(lease).boots == 1
+
+
+async def test_a_bid_that_was_not_watched_and_never_won_costs_nothing_in_the_end(world: MithrilWorld) -> None:
+    await world.tick()
+    await world.submit(JOB)
+    await world.tick(2)
+    (lease,) = await world.leases()
+    world.outbid(lease, "9")
+    world.clock.advance(1080)
+    await world.until(lambda job: all(each.id != lease.id for each in job.leases), "the bid is withdrawn")
+    world.sandbox.mithril.pool_of(world.bid(lease)).rivals.clear()
+    await world.until_over()
+    assert (await world.spend()).get(lease.instance_id or "", D(0)) == 0

@@ -119,3 +119,30 @@ async def test_a_restarted_daemon_goes_on_with_the_machine_that_it_has(world: Ne
     assert job.status is JobStatus.SUCCEEDED
     assert len([each for each in await world.leases() if each.instance_id]) == 1
     assert world.vm(lease).boots == 1
+
+
+async def test_unwatched_hours_cost_what_the_market_s_record_says(world: NebiusWorld) -> None:
+    """They were booked at the cap, which is three times the price."""
+    world.agents.total_steps = 6000
+    lease = await world.running(JOB)
+    await world.until_checkpoint()
+    for _ in range(2):
+        world.clock.advance(840)
+        await world.tick(4)
+    by_our_clock = sum((await world.spend()).values(), D(0))
+    assert by_our_clock > world.billed() * D("1.5")
+    await world.until_over()
+    (posted,) = (await world.spend()).values()
+    assert world.billed() - D("0.01") <= posted < world.billed() * D("1.1")
+    assert world.vm(lease).boots == 1
+
+
+async def test_a_machine_that_stays_stopped_where_nobody_starts_it_has_cost_its_disk(world: NebiusWorld) -> None:
+    world.agents.total_steps = 1500
+    lease = await world.running(JOB)
+    world.set_price(lease, D("5.20"))  # above what the job may pay
+    await world.until(lambda job: job.main is not None and job.main.state is LeaseState.PAUSED, "it is stopped")
+    before = sum((await world.spend()).values(), D(0))
+    world.clock.advance(3600)
+    await world.tick()
+    assert sum((await world.spend()).values(), D(0)) - before < lease.storage_rate * D("1.2") + D("0.01")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from autopilot.workers import workers
 from tests.simulation.checks.invariants import Violation
 from tests.simulation.drivers.campaign import prepare
-from tests.simulation.ground.machines import VIRTUAL, Box, State
+from tests.simulation.ground.machines import STAYING, VIRTUAL, Box, State
 from tests.simulation.ground.scenario import HOUR_S, draw_scenario
 from tests.simulation.runs.run import Play, run
 
@@ -53,7 +53,10 @@ def leave_dead(seed: int) -> Dead:
 
 
 def _goes_on(box: Box) -> bool:
-    """A virtual machine can but switch itself off: what its market makes of that is the market's."""
+    """A virtual machine can but switch itself off: what its market makes of that is the market's. Where it is billed on
+    all the same, it works on."""
+    if box.provider in STAYING:
+        return False
     return box.provider not in VIRTUAL or (box.agent is not None and box.agent.is_on)
 
 

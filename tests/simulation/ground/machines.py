@@ -12,7 +12,11 @@ from autopilot.agent.shipped.machine import Machine
 from tests.simulation.ground.books import Meter
 
 VIRTUAL = frozenset({"mithril", "nebius"})
-"""Markets whose machines are virtual, and that have no bill."""
+"""Markets whose machines are virtual."""
+STAYING = frozenset({"mithril"})
+"""Those whose machines never switch themselves off, for that would not end their bill."""
+UNBILLED = frozenset({"nebius"})
+"""Markets that have no bill."""
 REUSED_LABEL = "others-again"
 """Of a machine that got an id of ours anew."""
 

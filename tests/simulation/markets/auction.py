@@ -24,8 +24,6 @@ UNWATCHED_S = 3600.0
 IS_FREE = 0.2
 """Share of the pools in which nobody else bids."""
 LISTED_LATE_S = 60.0
-LOOKED_AT_S = 240.0
-"""What a reader may need to see that the price has risen: prices are remembered for a minute, lists may be stale."""
 
 
 @dataclass(slots=True)
@@ -50,12 +48,25 @@ class VmBid:
     has_won: bool = False
     machines: list[tuple[str, float]] = field(default_factory=list)
     """(id, since when), oldest first; all but the last were replaced."""
+    billed: list[tuple[str, int, float, float | None]] = field(default_factory=list)
+    """(machine, cents an hour, since when, until when), oldest first; None: it goes on."""
     listed_from_s: float = 0.0
     """Its newest machine is in the list from then on."""
     notice: str = ""
     """PREEMPTING, RELOCATING or none."""
     ends_s: float = 0.0
     """When a machine under notice stops."""
+
+    def bill(self, cents: int, now_s: float) -> None:
+        """From now on an hour costs so much; 0: nothing."""
+        machine = self.machines[-1][0] if self.machines else ""
+        if self.billed and self.billed[-1][3] is None:
+            last = self.billed[-1]
+            if last[:2] == (machine, cents):
+                return
+            self.billed[-1] = (*last[:3], now_s)
+        if cents:
+            self.billed.append((machine, cents, now_s, None))
 
 
 class AuctionMarket(SimulatedMarket):
@@ -97,9 +108,6 @@ class AuctionMarket(SimulatedMarket):
         if len(winners) < host.room and not self._is_free(host):
             limits.append(level)
         pool.lowest = min(limits, default=None)
-        if price > pool.price:
-            for bid in winners:
-                bid.box.unseen_rise += (price - pool.price) * Decimal(LOOKED_AT_S) / 3600
         pool.price = price
         for bid in ranked:
             if bid in winners:
@@ -257,9 +265,9 @@ class AuctionMarket(SimulatedMarket):
         computes = not box.is_gone and box.state in (State.RUNNING, State.OFFLINE)
         price = min(self.pools[box.host.machine_id].price, box.rate) if computes else Decimal(0)
         self.ground.books.change(box.meter, self.ground.now_s, price, Decimal(0), self.excuse_for(box))
+        self.bids[box.id].bill(int(price * 100), self.ground.now_s)
 
     def alone_until_s(self, box: Box) -> float:
         """Nothing on it can end its bill: an hour is held back for that."""
         out_since_s = self.ground.out_since_s
-        alone_s = super().alone_until_s(box)
-        return alone_s if out_since_s is None else max(alone_s, out_since_s + UNWATCHED_S)
+        return (self.ground.now_s if out_since_s is None else out_since_s) + UNWATCHED_S

@@ -31,6 +31,7 @@ _READS = {
     "/v2/spot/availability": "auctions",
     "/v2/pricing/current": "offers",
     "/v2/pricing/history": "past",
+    "/v2/instances/pricing/history": "bill",
 }
 _NO_BID = {"detail": "bid not found"}
 _NO_CREDIT = {"detail": "the payment method of this organization was declined"}
@@ -220,6 +221,21 @@ class Mithril:
         moments = (at(self.ground.now_s - 900 * step) for step in range(PAST_STEPS))
         return raw(200, {"prices": [{"spot_instance_price": price, "timestamp": each.isoformat()} for each in moments]})
 
+    def _bill(self, asked: Request) -> Raw:
+        """Machine by machine, the periods of each price."""
+        bid = self.market.bids.get(asked.query["bid_fid"])
+        if bid is None:
+            return raw(404, _NO_BID)
+        events: dict[str, list[Json]] = {machine: [] for machine, _ in bid.machines}
+        for machine, cents, since_s, until_s in bid.billed:
+            end = None if until_s is None else at(until_s).isoformat()
+            events[machine].append({"price_cents": cents, "start_time": at(since_s).isoformat(), "end_time": end})
+        rows = [
+            {"instance_fid": machine, "events": billed, "bid_fid": bid.box.id, "reservation_fid": None}
+            for machine, billed in events.items()
+        ]
+        return raw(200, {"instances": rows, "next_cursor": None})
+
     def _account(self, _: Request) -> Raw:
         return raw(200, {"data": [{"fid": PROJECT, "name": "simulated"}], "next_cursor": None})
 
@@ -305,7 +321,6 @@ def _machine_status(bid: VmBid) -> str | None:
     if box.is_gone:
         return "STATUS_TERMINATED"
     if box.shown is not None and box.state is not State.STOPPED:
-        box.was_shown_wrongly = True
         word = _SHOWN[box.shown]
         return None if word is None else f"STATUS_{word}"
     if box.state is State.LOADING:

@@ -52,7 +52,7 @@ class OrdersBootstrap:
     def onstart(self, job_id: str, lease_id: str) -> str:
         return f"agent {self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR)}"
 
-    def host_script(self, job_id: str, lease_id: str) -> str:
+    def host_script(self, job_id: str, lease_id: str, *, stays: bool) -> str:
         return self.onstart(job_id, lease_id)
 
 

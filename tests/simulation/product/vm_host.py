@@ -10,7 +10,7 @@ import random
 from autopilot.host.shipped.host import RETRY_FIRST_S, RETRY_MOST_S
 from autopilot.host.shipped.notices import LAST_GRACE_S, STOP_GRACE_S, Signal
 from tests.simulation.ground.ground import Ground
-from tests.simulation.ground.machines import Box, State
+from tests.simulation.ground.machines import STAYING, Box, State
 from tests.simulation.markets.network import Connection
 from tests.simulation.product.agents import SimAgent
 from tests.simulation.product.blobs import Objects
@@ -46,7 +46,9 @@ class VmHost:
         return agent
 
     def power_off(self) -> None:
-        """The guest is off. What its machine costs from now on is up to the market."""
+        """The guest is off, unless that saves nothing. What its machine costs from now on is up to the market."""
+        if self.box.provider in STAYING:
+            return
         self._is_off = True
         self._agent.power_off()
         self.ground.trace("guest off", self.box.key)

@@ -21,7 +21,7 @@ from tests.simulation.checks.invariants import QUARANTINE_S, Violation
 from tests.simulation.checks.logs import watch_log
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.faults import Faults
-from tests.simulation.ground.machines import VIRTUAL, Box, Kept
+from tests.simulation.ground.machines import UNBILLED, Box, Kept
 from tests.simulation.ground.scenario import HOUR_S, Move, MoveSchedule, Scenario, draw_scenario
 from tests.simulation.runs.bugs import plant
 from tests.simulation.runs.events import Events
@@ -257,7 +257,7 @@ class Play:
                     continue
                 billed = sum(world.books.bill(box.meter).values(), ZERO)
                 ours = posted.get((box.provider, box.id), ZERO)
-                if box.provider in VIRTUAL:
+                if box.provider in UNBILLED:
                     if not box.was_shown_wrongly and ours < billed - box.unseen_rise - box.rate * UNSEEN_H:
                         found.append(f"{box.key}: costs {billed:.6f}, posted {ours:.6f}")
                     continue

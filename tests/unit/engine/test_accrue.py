@@ -28,7 +28,21 @@ def total(entries: list[LedgerEntry]) -> dict[tuple[CostKind, date], Decimal]:
 
 
 def running(rate: str = "0.36", started: datetime = START) -> Lease:
-    return an_intent().bill_as(InstanceStatus.RUNNING, D(rate), D("0.0036"), started)
+    """Shown so, by every list."""
+    lease = an_intent().bill_as(InstanceStatus.RUNNING, D(rate), D("0.0036"), started)
+    return watched_until(lease, started + timedelta(days=99))
+
+
+def watched_until(lease: Lease, until: datetime) -> Lease:
+    return replace(lease, observed=replace(lease.observed, seen_at=until))
+
+
+def test_what_nobody_watched_is_not_posted() -> None:
+    lease = watched_until(running(), at(100))
+    entries, unposted = accruals(lease, {}, at(5000))
+    assert (total(entries), unposted) == ({(COMPUTE, TODAY): D("0.01")}, D("0.0001"))
+    entries, _ = accruals(lease.stop_billing(at(4000)), {}, at(5000))
+    assert total(entries)[COMPUTE, TODAY] == D("0.4"), "somebody knows its end"
 
 
 def test_nothing_is_posted_before_it_is_worth_a_cent() -> None:

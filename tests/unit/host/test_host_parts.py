@@ -41,14 +41,14 @@ def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(subprocess, "call", call)
     places = Places({"AUTOPILOT_ROOT": str(tmp_path)})
     places.make()
-    assert installing.install(places, "http://orders", "1") == 0
+    assert installing.install(places, "http://orders", "1", stays=False) == 0
     assert calls == [
         ["systemctl", "daemon-reload"],
         ["systemctl", "enable", "--now", "--no-block", "autopilot-host.service"],
     ]
     answer = subprocess.run(["systemd-analyze", "verify", places.unit], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert json.loads(Path(places.notes).read_text()) == {"orders_url": "http://orders"}
+    assert json.loads(Path(places.notes).read_text()) == {"orders_url": "http://orders", "stays": False}
     broken = Path(places.unit).read_text().replace("KillMode", "KillMood")
     Path(places.unit).write_text(broken)
     answer = subprocess.run(["systemd-analyze", "verify", places.unit], capture_output=True, text=True, check=False)

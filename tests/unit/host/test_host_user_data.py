@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import os
 import shlex
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from hypothesis import strategies as st
 
 from autopilot.host import artifact, shipped
 from autopilot.host.artifact import SHARED, host_key, host_sha256, host_source
+from autopilot.host.shipped.host import Host
+from autopilot.host.shipped.install import install
+from autopilot.host.shipped.places import Places
 from autopilot.host.user_data import MAX_USER_DATA_CHARS, user_data
 from autopilot.ports.blobs import check_key
 
@@ -96,3 +100,30 @@ def test_a_program_that_is_there_already_is_started_with_the_orders(tmp_path: Pa
         text = user_data("http://127.0.0.1:1/h", hashlib.sha256(program).hexdigest(), "http://127.0.0.1:1/o", speed)
         done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, check=True)
         assert done.stdout == f"install http://127.0.0.1:1/o {told}\n"
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_machine_without_python_switches_itself_off_unless_that_saves_nothing(tmp_path: Path, stays: bool) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "mkdir").symlink_to("/bin/mkdir")
+    (programs / "poweroff").write_text(f"#!/bin/sh\n: > {tmp_path}/off\n")
+    (programs / "poweroff").chmod(0o755)
+    text = user_data("http://127.0.0.1:1/h", host_sha256(), "http://127.0.0.1:1/o", stays=stays)
+    env = {"PATH": str(programs), "AUTOPILOT_ROOT": str(tmp_path)}
+    done = subprocess.run(["/bin/sh", "-c", text], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, (tmp_path / "off").exists()) == (1, not stays)
+
+
+def test_a_machine_that_stays_knows_it_at_every_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later boot that hears of no orders would switch itself off after two minutes."""
+    monkeypatch.setattr("autopilot.host.shipped.install.subprocess.call", lambda _: 0)
+    places = Places({"AUTOPILOT_ROOT": str(tmp_path)})
+    places.make()
+    assert install(places, "http://127.0.0.1:1/o", "1", stays=True) == 0
+    first = Host(places, 1.0)
+    os.close(first.lock)
+    again = Host(places, 1.0)
+    assert again.boot == 2
+    again.power_off("nobody renews its permit")  # where it may, it does not come back
+    os.close(again.lock)

@@ -13,7 +13,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import LeaseState, Role, cost_by_day
+from autopilot.domain.lease import LeaseState, Role, cost_by_day, keep_watched
 from autopilot.domain.offer import DeadMan
 from autopilot.domain.params import Budget, Params
 from autopilot.policy import budget
@@ -125,18 +125,19 @@ def test_money_that_comes_late_does_not_leave_a_stopped_run_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "per_hour"),
+    "status",
     [
-        pytest.param(InstanceStatus.RUNNING, "0", id="running: all that it can bill is counted"),
-        pytest.param(InstanceStatus.STOPPED, "0.3", id="stopped: its disk is counted, and it may have woken up"),
-        pytest.param(InstanceStatus.OFFLINE, "0.31", id="offline: nothing is counted, and its host may be back"),
+        pytest.param(InstanceStatus.RUNNING, id="running"),
+        pytest.param(InstanceStatus.STOPPED, id="stopped: it may have woken up"),
+        pytest.param(InstanceStatus.OFFLINE, id="offline: its host may be back"),
     ],
 )
-def test_unobserved_time_costs_the_most_that_is_not_counted(status: InstanceStatus, per_hour: str) -> None:
+def test_unobserved_time_costs_the_most_and_nothing_of_it_is_booked(status: InstanceStatus) -> None:
     lease = change_lease(a_lease(bid=D("0.3"), storage_rate=D("0.01")), last_seen_at=START)
     stored = D(0) if status is InstanceStatus.OFFLINE else D("0.01")
     lease = replace(lease, spans=()).bill_as(status, D("0.3"), stored, START)
-    assert budget.unobserved_cost(lease, START + HOUR, P) == D(per_hour)
+    assert budget.unobserved_cost(lease, START + HOUR, P) == D("0.31")
+    assert not cost_by_day(keep_watched(lease, START + HOUR), START + HOUR)
 
 
 def test_a_lease_without_word_for_a_quarter_of_an_hour_is_stale_until_it_is_over() -> None:
@@ -147,11 +148,13 @@ def test_a_lease_without_word_for_a_quarter_of_an_hour_is_stale_until_it_is_over
     assert not budget.is_stale(replace(lease, state=LeaseState.GONE), word_at + timedelta(days=1))
 
 
-def test_a_closed_span_counts_for_nothing_in_unobserved_time_and_an_open_one_for_what_it_bills() -> None:
+def test_unobserved_time_begins_with_the_last_sight_and_ends_with_the_last_span() -> None:
     lease = a_lease()
     (span,) = lease.spans
     since = max(lease.observed_at, span.started_at)
-    assert budget.unobserved_cost(lease, since + HOUR, P) == 0, "all that it can bill is counted"
+    assert budget.unobserved_cost(lease, since + HOUR, P) == lease.burn_upper
+    dearer = lease.bill_as(InstanceStatus.RUNNING, D(7), D(0), since + HOUR / 2)
+    assert budget.unobserved_cost(dearer, since + HOUR, P) == D(7), "a call of ours in between is no sight"
     closed = replace(lease, spans=(replace(span, ended_at=since),))
     assert budget.unobserved_cost(closed, since + HOUR, P) == lease.burn_upper
     assert budget.unobserved_cost(closed, since, P) == 0

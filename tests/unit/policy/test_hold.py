@@ -15,7 +15,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import Action, Decision, Hold, Release
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day
+from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day, keep_watched
 from autopilot.domain.market import Allowance
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
@@ -215,7 +215,9 @@ def test_a_held_machine_never_outlives_its_money(
         if now == START or gaps[tick % len(gaps)][1]:
             job = play(job, seen(lease_of(job), InstanceStatus.RUNNING, now))
         job = play(job, heartbeat(lease, now, "finished"))
-        job = replace(job, spent=spent_by(job, now) + budget.unobserved_cost(lease_of(job), now, P))
+        main = lease_of(job)
+        booked = sum(cost_by_day(keep_watched(main, now), now).values(), D(0))
+        job = replace(job, spent=booked + budget.unobserved_cost(main, now, P))
         actions, job = decided(job, a_market(), now)
         if any(isinstance(action, Release) for action in actions):
             break

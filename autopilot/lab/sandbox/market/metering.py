@@ -71,6 +71,11 @@ class Meter:
     def running(self, kind: str) -> bool:
         return kind in self._open
 
+    def stretches(self, kind: str) -> list[tuple[datetime, datetime | None, Fraction]]:
+        """From when to when it cost how much an hour, oldest first; None: it goes on."""
+        over = [(start, end, rate) for name, start, end, rate in self._closed if name == kind]
+        return [*over, *((start, None, rate) for name, (start, rate) in self._open.items() if name == kind)]
+
     def burn(self) -> Fraction:
         """Dollars per hour at this moment."""
         return sum((rate for _, rate in self._open.values()), Fraction(0))

@@ -78,6 +78,7 @@ class MithrilApi:
             ("PATCH", "/v2/spot/bids/{id}", "change", _change),
             ("DELETE", "/v2/spot/bids/{id}", "end", _end),
             ("GET", "/v2/instances", "instances", self._list_machines),
+            ("GET", "/v2/instances/pricing/history", "bill", self._list_bill),
             ("GET", "/v2/instances/{id}/status", "instances", _show_machine),
             ("GET", "/v2/instance-types", "types", _list_types),
             ("GET", "/v2/spot/availability", "availability", _list_auctions),
@@ -134,7 +135,11 @@ class MithrilApi:
         lag_s = call.fault.lag_s if call.fault and call.has("stale_list") else self._list_lag_s
         return self._page(call, rows.listed_machines(call.market, lag_s))
 
-    def _page(self, call: Call, shown: list[Json]) -> web.Response:
+    def _list_bill(self, call: Call) -> web.Response:
+        bid = call.market.find(call.request.query.get("bid_fid", ""))
+        return self._page(call, rows.bill_rows(bid), "instances")
+
+    def _page(self, call: Call, shown: list[Json], name: str = "data") -> web.Response:
         query = call.request.query
         if query.get("project") != PROJECT:
             raise MithrilRefused(403, "no such project, or none of yours")
@@ -143,10 +148,10 @@ class MithrilApi:
             raise MithrilRefused(422, "not a cursor, or no limit", "next_cursor")
         size = min(int(wish), self._page_rows, MOST_PAGE_ROWS)
         if call.has("repeated_cursor"):
-            return web.json_response({"data": shown[:1], "next_cursor": "1"})
+            return web.json_response({name: shown[:1], "next_cursor": "1"})
         end = int(start) + size
         cursor = str(end) if end < len(shown) else None
-        return web.json_response({"data": shown[int(start) : end], "next_cursor": cursor})
+        return web.json_response({name: shown[int(start) : end], "next_cursor": cursor})
 
 
 def _create(call: Call) -> web.Response:

@@ -14,7 +14,20 @@ from autopilot.lab.sandbox.faults import InjectedFault
 from autopilot.lab.sandbox.wire import hang, reset
 
 FAMILIES = frozenset(
-    {"create", "list", "show", "change", "end", "instances", "types", "availability", "price", "history", "account"}
+    {
+        "create",
+        "list",
+        "show",
+        "change",
+        "end",
+        "instances",
+        "bill",
+        "types",
+        "availability",
+        "price",
+        "history",
+        "account",
+    }
 )
 LOST = frozenset(
     {

@@ -82,7 +82,7 @@ class MarketView(Protocol):
 class Lifecycle:
     def __init__(self, market: MarketView, timings: Timings, machines: Machines) -> None:
         self._market = market
-        self._timings = timings
+        self.timings = timings
         self._machines = machines
 
     def start(self, bid: Bid) -> None:
@@ -98,7 +98,7 @@ class Lifecycle:
             self._set(bid, MachineStatus.ERROR)
             return
         self._set(bid, MachineStatus.STARTING)
-        market.later(self._timings.start_s if is_new else self._timings.restart_s, bid, lambda: self._run(bid))
+        market.later(self.timings.start_s if is_new else self.timings.restart_s, bid, lambda: self._run(bid))
 
     def _run(self, bid: Bid) -> None:
         bid.boots += 1
@@ -107,12 +107,12 @@ class Lifecycle:
 
     def give_notice(self, bid: Bid, status: MachineStatus) -> None:
         """``status``: PREEMPTING or RELOCATING."""
-        ends_at = self._market.now + timedelta(seconds=self._timings.notice_s)
+        ends_at = self._market.now + timedelta(seconds=self.timings.notice_s)
         self._set(bid, status, ends_at)
         said = "Relocating" if status is MachineStatus.RELOCATING else str(bid.status)
-        self._machines.warn(bid, status, said, self._timings.notice_s)
+        self._machines.warn(bid, status, said, self.timings.notice_s)
         end = self.preempt if status is MachineStatus.PREEMPTING else self._move
-        self._market.later(self._timings.notice_s, bid, lambda: end(bid))
+        self._market.later(self.timings.notice_s, bid, lambda: end(bid))
 
     def withdraw_notice(self, bid: Bid) -> None:
         self._set(bid, MachineStatus.RUNNING)
@@ -148,7 +148,7 @@ class Lifecycle:
         self._add_machine(bid)
         self._set(bid, MachineStatus.STARTING)
         self._market.record("machine.moved", bid_id=bid.id, machine_id=old.id)
-        self._market.later(self._timings.grace_s + self._timings.restart_s, bid, lambda: self._run(bid))
+        self._market.later(self.timings.grace_s + self.timings.restart_s, bid, lambda: self._run(bid))
 
     def terminate(self, bid: Bid) -> None:
         if bid.machine is not None:
@@ -163,7 +163,7 @@ class Lifecycle:
             if bid.boots == boots:
                 self._machines.kill(bid)
 
-        self._market.agenda.at(self._market.now + timedelta(seconds=self._timings.grace_s), cut)
+        self._market.agenda.at(self._market.now + timedelta(seconds=self.timings.grace_s), cut)
 
     def _add_machine(self, bid: Bid) -> Machine:
         made = Machine(self._market.new_machine_id(), MachineStatus.STARTING, self._market.now)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from autopilot.lab.sandbox.market.metering import GPU
 from autopilot.lab.sandbox.mithril.bids import Bid, Machine
 from autopilot.lab.sandbox.mithril.market import MithrilMarket
 from autopilot.lab.sandbox.mithril.pools import AuctionPool, TypeSpec
@@ -81,6 +82,24 @@ def history_rows(pool: AuctionPool, start: datetime | None, end: datetime | None
             "region": pool.spec.region,
         }
         for each in kept
+    ]
+
+
+def bill_rows(bid: Bid) -> list[Json]:
+    """Of each of its machines, the periods in which it was billed."""
+    events: dict[str, list[Json]] = {machine.id: [] for machine in bid.machines}
+    for start, end, rate in bid.meter.stretches(GPU):
+        made = [machine.id for machine in bid.machines if machine.created_at <= start]
+        events[made[-1]].append(
+            {
+                "price_cents": int(rate * 100 / bid.order.quantity),
+                "start_time": instant(start),
+                "end_time": None if end is None else instant(end),
+            }
+        )
+    return [
+        {"instance_fid": machine_id, "events": billed, "bid_fid": bid.id, "reservation_fid": None}
+        for machine_id, billed in events.items()
     ]
 
 

@@ -1,0 +1,51 @@
+"""Until when a machine can have run while nobody watched: its permit is the bound, where it is found to have ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from autopilot.domain.evolve_lease import UNOBSERVED_LASTS
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.offer import Capabilities, DeadMan
+from autopilot.mailbox.report_shapes import Heartbeat
+from autopilot.policy.budget import PERMIT_TAIL_S
+
+ENDS_WITHIN = timedelta(minutes=2)
+"""After its permit: the agent has read its last orders a moment after they were written, saves, and goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndBound:
+    """By when a machine has ended, should it be found ``stopped``, or ``gone``. None: it may have run on."""
+
+    stopped: datetime | None = None
+    gone: datetime | None = None
+
+
+def end_bound(lease: Lease, able: Capabilities, longest_ttl_s: int, beat: Heartbeat | None, now: datetime) -> EndBound:
+    """What is certain of a machine that nobody has watched for a while. ``beat``: what its mailbox holds now."""
+    since, changed_at = lease.shown_at, lease.bidding.changed_at
+    has_been_asked = changed_at is not None and changed_at >= since
+    if now - since <= UNOBSERVED_LASTS or has_been_asked:
+        return EndBound()
+    if lease.observed.status is InstanceStatus.STOPPED:
+        return EndBound(stopped=None if able.resumes_by_itself else since)
+    ended_by = _permit_end(lease, able, longest_ttl_s, beat)
+    last_word = max(since, lease.agent.seen_at or since)
+    if ended_by is None or not last_word < ended_by < now:
+        return EndBound()
+    return EndBound(ended_by, ended_by if able.dead_man is DeadMan.DESTROYS else None)
+
+
+def _permit_end(lease: Lease, able: Capabilities, longest_ttl_s: int, beat: Heartbeat | None) -> datetime | None:
+    """It was seen to run under an agent that counts a permit, and its mailbox tells of no other boot."""
+    is_known = lease.observed.status is InstanceStatus.RUNNING and lease.agent.boot > 0
+    if able.dead_man is DeadMan.NONE or lease.permit.renewed_at is None or not is_known:
+        return None
+    if beat is None or beat.boot != lease.agent.boot:
+        return None
+    # On a virtual machine the host program waits so long for an agent that cannot go.
+    tail = timedelta(seconds=PERMIT_TAIL_S) if able.boots_vm else ENDS_WITHIN
+    return lease.permit.renewed_at + timedelta(seconds=lease.permit.ttl_s or longest_ttl_s) + tail

@@ -1,0 +1,78 @@
+"""By when a machine that nobody watched has ended, where the market says that it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from autopilot.domain.agent_state import AgentState
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.offer import DeadMan
+from autopilot.engine.unwatched import EndBound, end_bound
+from autopilot.mailbox.report_shapes import Heartbeat
+from tests.builders import a_lease, at, capabilities
+
+ABLE = capabilities()
+BEAT = Heartbeat(boot=1, seq=9, run_epoch=1, orders_seq_seen=4, state=AgentState.RUNNING)
+NOBODY_KNOWS = EndBound()
+LATER = at(7200)
+
+
+def watched(**changes: Any) -> Lease:
+    """Last seen to run at 100 s, and heard; its permit of 900 s is from 60 s."""
+    lease = a_lease()
+    lease = replace(
+        lease,
+        observed=replace(lease.observed, seen_at=at(100), status=InstanceStatus.RUNNING),
+        agent=replace(lease.agent, boot=1, seen_at=at(100), state=AgentState.RUNNING),
+        permit=replace(lease.permit, seq=4, renewed_at=at(60), ttl_s=900),
+    )
+    for part, values in changes.items():
+        lease = replace(lease, **{part: replace(getattr(lease, part), **values)})
+    return lease
+
+
+def bound(lease: Lease, beat: Heartbeat | None = BEAT, now: datetime = LATER, **able: Any) -> EndBound:
+    return end_bound(lease, replace(ABLE, **able), 900, beat, now)
+
+
+def test_it_has_ended_two_minutes_after_its_permit() -> None:
+    assert bound(watched()) == EndBound(at(1080), at(1080))
+
+
+def test_a_virtual_machine_takes_longer_and_what_is_only_off_keeps_its_disk() -> None:
+    assert bound(watched(), boots_vm=True, dead_man=DeadMan.POWERS_OFF) == EndBound(at(1200), None)
+
+
+@pytest.mark.parametrize(
+    ("lease", "beat"),
+    [
+        pytest.param(watched(), None, id="its mailbox cannot be read"),
+        pytest.param(watched(), replace(BEAT, boot=2), id="it was woken"),
+        pytest.param(watched(agent={"boot": 0}), BEAT, id="its agent was never heard"),
+        pytest.param(watched(permit={"renewed_at": None}), BEAT, id="it has no permit"),
+        pytest.param(watched(observed={"status": InstanceStatus.PROVISIONING}), BEAT, id="it was loading"),
+        pytest.param(watched(observed={"status": InstanceStatus.STOPPED}), BEAT, id="it was stopped, and may wake"),
+        pytest.param(watched(bidding={"changed_at": at(100)}), BEAT, id="we have asked for a start"),
+        pytest.param(watched(agent={"seen_at": at(1100)}), BEAT, id="it was heard after that"),
+        pytest.param(watched(observed={"seen_at": at(1100)}), BEAT, id="it was seen to run after that"),
+    ],
+)
+def test_of_any_other_nobody_knows(lease: Lease, beat: Heartbeat | None) -> None:
+    assert bound(lease, beat) == NOBODY_KNOWS
+
+
+def test_nor_where_it_cannot_end_its_bill_or_was_watched_all_the_time() -> None:
+    assert bound(watched(), dead_man=DeadMan.NONE) == NOBODY_KNOWS
+    assert bound(watched(), now=at(190)) == NOBODY_KNOWS
+
+
+def test_one_that_was_stopped_stays_so_where_nobody_but_we_starts_it() -> None:
+    stopped = watched(observed={"status": InstanceStatus.STOPPED})
+    assert bound(stopped, resumes_by_itself=False) == EndBound(stopped=at(100))
+    asked = replace(stopped, bidding=replace(stopped.bidding, changed_at=at(101)))
+    assert bound(asked, resumes_by_itself=False) == NOBODY_KNOWS
