@@ -168,7 +168,7 @@ class Engine:
         self.certification = Certification(config.certify, self.watches)
         self._arrays = Arrays(ids, config.params)
         self._orphans = Orphans(config.install_id, ids)
-        self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined)
+        self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined, self.certification)
         self.waits = Waits()
         self.firings = Firings(store, clock, ids, config.settled, config.params)
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)

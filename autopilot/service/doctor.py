@@ -22,6 +22,7 @@ from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import PAPER_PREFIX, Settings, load_settings
+from autopilot.domain.certificate import tell_command
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
@@ -78,8 +79,7 @@ async def _certificates(settings: Settings) -> list[Check]:
     except UserError:
         return []  # the ledger's own check has said it
     return [
-        Check(f"certificate of {market}", ok, detail, f'autopilot certify {market} --budget "$1.00"')
-        for market, (ok, detail) in found.items()
+        Check(f"certificate of {market}", ok, detail, tell_command(market)) for market, (ok, detail) in found.items()
     ]
 
 
