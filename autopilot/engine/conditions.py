@@ -21,6 +21,7 @@ from autopilot.domain.money import ZERO
 from autopilot.engine.certification import Certification
 from autopilot.engine.event_log import (
     budget_low,
+    card_pays,
     certificate_ends,
     certificate_lacked,
     credit_low,
@@ -113,6 +114,9 @@ class ConditionLog:
             yield Condition(name, market_unread(name, _seconds(unread_for), len(leases), now))
         if self._is_quarantined(name, now):
             yield Condition(name, market_quarantined(name, now))
+        top_up = self._watches[name].top_up
+        if reading.known and top_up.is_on:
+            yield Condition(name, card_pays(name, reading.credit, top_up.below, now))
         per_hour = burn(leases)
         if not reading.known or reading.credit is None or per_hour <= ZERO:
             return

@@ -176,6 +176,12 @@ def market_quarantined(provider: str, at: datetime) -> EventRecord:
     return EventRecord(at, "market.quarantined", None, None, (("provider", provider),))
 
 
+def card_pays(provider: str, credit: Decimal | None, below: Decimal | None, at: datetime) -> EventRecord:
+    """By the account's answer a card tops it up by itself."""
+    fields: Fields = (("provider", provider), ("credit", credit), ("below", below))
+    return EventRecord(at, "account.tops_up", None, None, fields)
+
+
 def certificate_ends(provider: str, ends_at: datetime, at: datetime) -> EventRecord:
     """It has asked to be renewed."""
     fields: Fields = (("provider", provider), ("ends_at", ends_at.isoformat()))

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import structlog
 
-from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.instance import Instance, InstanceStatus, TopUp
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.same import Same
@@ -77,6 +77,8 @@ class Watch:
         self._credit: Decimal | None = None
         self.account_digest = ""
         """Of the id of the account; empty until it was read, and where the market tells none."""
+        self.top_up = TopUp()
+        """What the account answered of a card that pays in by itself."""
         self.known_at: datetime | None = None
         """When the market was last read in full."""
         self.no_rights = False
@@ -173,7 +175,7 @@ class Watch:
         account."""
         if at_once or self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
             account = await self.provider.account()
-            self._credit, self.account_digest = account.credit, account.digest
+            self._credit, self.account_digest, self.top_up = account.credit, account.digest, account.top_up
             self._credit_at = now
 
     async def _read_alone(self, lease: Lease) -> _Alone | None:

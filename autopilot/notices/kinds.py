@@ -224,6 +224,19 @@ def _say_credit_low(facts: Facts) -> Words:
     )
 
 
+def _say_card(facts: Facts) -> Words:
+    market, credit, below = (facts.fields[name] for name in ("provider", "credit", "below"))
+    holds = f" It holds {_money(credit)} now." if credit is not None else ""
+    when = f" once less than {_money(below)} is left" if below is not None else ""
+    return (
+        f"A card may top the account at {market} up",
+        f"The account answers so{when}; what that answer means is not verified.{holds} If it is so, the credit is no "
+        "last fuse: a hostile host, a bug or a stolen key can spend what the card pays. [limits] bounds autopilot "
+        "alone.\n"
+        f"Next: look at {market}'s billing page; switch it off, or give the card a limit at your bank.",
+    )
+
+
 def _say_certificate_ends(facts: Facts) -> Words:
     market, ends_at = facts.fields["provider"], datetime.fromisoformat(str(facts.fields["ends_at"]))
     left = max(ends_at - facts.event.at, timedelta(0))
@@ -355,6 +368,7 @@ KINDS = (
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),
     NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),
     NoticeKind("credit_low", "credit.ran_low", _say_credit_low),
+    NoticeKind("card_pays", "account.tops_up", _say_card),
     NoticeKind("certificate_ends", "certificate.ends_soon", _say_certificate_ends),
     NoticeKind("certificate_lacked", "certificate.lacked", _say_certificate_lacked),
     NoticeKind("orphan_found", "lease.instance_found", _say_orphan),
