@@ -15,6 +15,7 @@ from autopilot.domain.instance import Instance, InstanceStatus, TopUp
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.same import Same
+from autopilot.engine.past_bids import PastBids
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 
@@ -77,6 +78,7 @@ class Watch:
         self._credit: Decimal | None = None
         self.account_digest = ""
         """Of the id of the account; empty until it was read, and where the market tells none."""
+        self._past_bids = PastBids()
         self.top_up = TopUp()
         """What the account answered of a card that pays in by itself."""
         self.known_at: datetime | None = None
@@ -150,8 +152,15 @@ class Watch:
             log.exception("offers.failed", provider=self.provider.name)
             return ()
         self.search_problem = ""
+        found = self._past_bids.remove(found, self._clock.now())
         dead_man = self.provider.capabilities.dead_man
         return found if dead_man is DeadMan.DESTROYS else tuple(replace(each, dead_man=dead_man) for each in found)
+
+    def recall_bids(self, leases: Iterable[Lease]) -> None:
+        """As the daemon begins: those that the ledger knows, of all markets. A pool's floor is no machine's."""
+        if not self.provider.capabilities.is_pooled:
+            ours = (lease for lease in leases if lease.provider == self.provider.name)
+            self._past_bids.recall(ours, self._clock.now())
 
     async def gpu_names(self) -> tuple[str, ...] | None:
         """All kinds of GPU that the market lists; None when it cannot be asked now."""

@@ -183,34 +183,34 @@ async def test_when_it_is_over_machines_go_on_and_new_ones_are_refused(world: Ce
 async def test_people_are_told_days_before_it_ends_and_once_it_is_over(tmp_path: Path) -> None:
     def wrap(store: Store) -> Store:
         sinks = {"ops": Subscription()}
-        return AnnouncingStore(store, Announcer(sinks, UlidIds(world.clock), str), lambda: None)
+        return AnnouncingStore(store, Announcer(sinks, UlidIds(told.clock), str), lambda: None)
 
-    async with a_world(tmp_path, kind=CertifyWorld) as world:
-        assert isinstance(world, CertifyWorld)
-        await world.tick()
-        await world.submit(JOB, accept_any=True)
-        certificate = await given_a_certificate(world, days=8)
-        world.wrap = wrap
-        await world.restart()
-        await world.tick(2)
-        await world.jobs.cancel(world.job_id)
-        await world.tick(3)
-        assert await figures(world) == (1, certificate.ends_at)
-        assert await heard(world, "certificate_") == []
-        world.clock.advance(timedelta(days=2).total_seconds())
-        await world.tick(2)
-        await world.restart()
-        await world.tick(2)
-        assert await heard(world, "certificate_ends") == ["The certificate of vastai ends in 5 d 23 h"]
-        world.clock.advance(timedelta(days=7).total_seconds())
-        await world.tick(2)
-        await world.restart()
-        await world.submit(JOB.replace("train", "second", 1), accept_any=True)
-        await ticks_without_a_machine(world)
-        assert await heard(world, "certificate_lacked") == [
+    async with a_world(tmp_path, kind=CertifyWorld) as told:
+        assert isinstance(told, CertifyWorld)
+        await told.tick()
+        await told.submit(JOB, accept_any=True)
+        certificate = await given_a_certificate(told, days=8)
+        told.wrap = wrap
+        await told.restart()
+        await told.tick(2)
+        await told.jobs.cancel(told.job_id)
+        await told.tick(3)
+        assert await figures(told) == (1, certificate.ends_at)
+        assert await heard(told, "certificate_") == []
+        told.clock.advance(timedelta(days=2).total_seconds())
+        await told.tick(2)
+        await told.restart()
+        await told.tick(2)
+        assert await heard(told, "certificate_ends") == ["The certificate of vastai ends in 5 d 23 h"]
+        told.clock.advance(timedelta(days=7).total_seconds())
+        await told.tick(2)
+        await told.restart()
+        await told.submit(JOB.replace("train", "second", 1), accept_any=True)
+        await ticks_without_a_machine(told)
+        assert await heard(told, "certificate_lacked") == [
             "Nothing new is rented on vastai: no certificate is in force"
         ]
-        assert await figures(world) == (0, certificate.ends_at)
+        assert await figures(told) == (0, certificate.ends_at)
 
 
 async def heard(world: CertifyWorld, kind: str) -> list[str]:
