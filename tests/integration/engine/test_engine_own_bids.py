@@ -123,11 +123,13 @@ async def test_a_new_daemon_takes_the_bid_of_the_one_before_for_no_floor(tmp_pat
         vast.market.echo_lasts_s = 900.0
         only_host(vast, "0.120")
         await vast.running(SPOT_ONLY)
-        await vast.until_over()
-        await vast.until_settled()
+        await vast.until(lambda job: job.status.is_final, "the job is over")
+        await vast.tick(2)
+        assert vast.ours() == []
         await vast.restart()
         await vast.submit(SPOT_ONLY.replace("train", "second", 1))
-        lease = await vast.until_running()
+        lease = (await vast.until(lambda job: job.main is not None, "a machine", most=80)).main
+        assert lease is not None
         assert lease.bid == D("0.126"), "the least and a markup, as the first one"
         now = vast.clock.now()
         async with vast.store.snapshot() as uow:
