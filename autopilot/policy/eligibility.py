@@ -103,9 +103,9 @@ class Eligibility:
             return Unfit("avoided")
         if machine in self._held:
             return Unfit("held")
-        return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._uncertified(offer)
+        return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._check_certificate(offer)
 
-    def _uncertified(self, offer: Offer) -> Unfit | None:
+    def _check_certificate(self, offer: Offer) -> Unfit | None:
         """Asked last: whoever is told so is to know that a certificate would help."""
         lack = self._market.lack_for(self._job, offer.provider)
         return None if lack is None else Unfit("not_certified", lack)
