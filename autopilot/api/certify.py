@@ -13,7 +13,7 @@ from autopilot.api.outstanding import Money
 from autopilot.certify.claim import HOW, MarketClaim
 from autopilot.certify.claims import claims_of
 from autopilot.certify.job import spec_for
-from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, Lack
+from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, Lack, tell_command
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
@@ -118,11 +118,12 @@ def certificate_notes(engine: Engine, now: datetime) -> list[str]:
         lack = engine.certification.lack_of(market, now)
         if lack is not None:
             told = f"nothing new is rented on {market}: its certificate is {LACKS[lack]}"
-            notes.append(f"{told} (autopilot certify {market})")
+            notes.append(f"{told} ({tell_command(market, lack)})")
     for note in engine.certification.notes(now):
         numbers = dict(note.numbers)
         day = str(numbers["ends_at"])[:10]
-        notes.append(f"the certificate of {numbers['provider']} ends on {day} (autopilot certify renews it)")
+        market = str(numbers["provider"])
+        notes.append(f"the certificate of {market} ends on {day} ({tell_command(market)} renews it)")
     return notes
 
 

@@ -331,9 +331,13 @@ class JobService:
         wait = self._engine.waits.of(job)
         stands = moment.tasks.get(job.id, render.NO_TASKS)
         answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, stands)
-        if job.waits_for_jobs or job.is_array:
+        if job.waits_for_jobs:
             return answer
-        if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
+        if wait is not None and wait.reason is Reason.NOT_CERTIFIED:
+            answer["reason"] = wait.reason
+        elif job.is_array:
+            return answer
+        elif job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
             answer["reason"] = Reason.MARKET_UNKNOWN
         elif job.status is JobStatus.PENDING and wait is not None:
             answer["reason"] = wait.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from autopilot.api.card import tell_top_up
 from autopilot.domain.offer import Capabilities, DeadMan
 from autopilot.domain.time import show_duration
 from autopilot.engine.engine import Engine
@@ -27,6 +28,8 @@ def market_notes(engine: Engine) -> list[str]:
             notes.append(f"a machine on {market} {words}, until you end it{held}")
         if not able.has_bills:
             notes.append(f"{market} {NO_BILL}")
+        if card := tell_top_up(market, engine.watches[market].top_up):
+            notes.append(card)
         if warns := _tell_warning(able):
             notes.append(f"{market} {warns}: the job saves then")
     return notes

@@ -122,6 +122,19 @@ class _Collector:
         yield _gauge("market_known", "Whether the market could be read at the last tick", ("provider",), known)
         credit = {(name,): watch.last.credit for name, watch in watches.items() if watch.last.credit is not None}
         yield _gauge("credit_dollars", "What the account has at the market", ("provider",), credit)
+        yield from self._certificates()
+
+    def _certificates(self) -> Iterator[GaugeMetricFamily]:
+        """Of the markets that need one."""
+        held, rules = self._engine.certification, self._engine.certification.rules
+        needed = sorted(name for name in self._engine.watches if name in rules.needed_on)
+        in_force = {(name,): int(held.lack_of(name, self._seen.now) is None) for name in needed}
+        help_of_force = "Whether new machines may be rented there by its certificate"
+        yield _gauge("certificate_in_force", help_of_force, ("provider",), in_force)
+        found = {name: held.statuses[name].certificate for name in needed if name in held.statuses}
+        ends = {(name,): _epoch(each.ends_at) for name, each in found.items() if each is not None}
+        help_of_end = "When the newest certificate ends, in force or not"
+        yield _gauge("certificate_ends_timestamp_seconds", help_of_end, ("provider",), ends)
 
     def _work(self) -> Iterator[GaugeMetricFamily]:
         statuses = Tally(job.status for job in self._seen.jobs)

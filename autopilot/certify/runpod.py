@@ -8,6 +8,17 @@ DOCS, SDK = "RunPod's documentation", "RunPod's SDK"
 
 RUNPOD = (
     MarketClaim(
+        "floor-is-no-own-bid",
+        "runpod",
+        "`minimumBidPrice` of a pool does not rise with bids of our own that run there.",
+        ASSUMED,
+        "2026-11",
+        Confidence.LOW,
+        "the sandbox does so",
+        None,
+        "a second job of ours in a pool bids a twentieth more than the first",
+    ),
+    MarketClaim(
         "spot-is-rented",
         "runpod",
         "While the probe finds spot, a pod is rented at the shown floor.",

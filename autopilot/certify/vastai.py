@@ -202,6 +202,17 @@ VASTAI = (
         "costs are lower than planned where a machine is not destroyed at once",
     ),
     MarketClaim(
+        "card-is-told",
+        "vastai",
+        "`balance_threshold_enabled` of the account, or an `autobill_threshold`, says whether a card tops it up.",
+        SDK,
+        "2026-11",
+        Confidence.LOW,
+        "the sandbox answers so",
+        None,
+        "a card pays in unseen, and the credit is no last fuse: look at the billing page",
+    ),
+    MarketClaim(
         "pull-is-billed",
         "vastai",
         "The bytes of an image pull are billed as traffic.",

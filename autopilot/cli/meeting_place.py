@@ -13,8 +13,11 @@ from autopilot.domain.money import usd
 LISTEN = "127.0.0.1:8787"
 """A fixed port, so that a proxy can lead there."""
 
-Values = dict[tuple[str, str], str]
+Values = dict[tuple[str, str], str | bool]
 """(section, key) → what to set."""
+_CARD = """
+A card that tops the vast.ai account up by itself makes its credit no last fuse: a hostile host or a bug could then
+spend what the card pays. Its billing page says whether one does; what the account answers of it is not verified."""
 
 
 def ask() -> tuple[Values, str | None]:
@@ -43,6 +46,16 @@ def ask() -> tuple[Values, str | None]:
     return values | more, key
 
 
+def ask_card() -> Values:
+    """Whether a card pays in by itself; nothing where that is not known."""
+    print(_CARD)
+    answer = input("Does a card top it up? [y, n, Enter: not known]: ").strip().lower()
+    if answer in ("y", "yes", "n", "no"):
+        return {("providers.vastai", "tops_up"): answer.startswith("y")}
+    print("later: tops_up in [providers.vastai]; autopilot doctor reminds you")
+    return {}
+
+
 def _ask_bucket(service: Service) -> tuple[Values, str]:
     known = {}
     for name in service.asks:
@@ -50,7 +63,7 @@ def _ask_bucket(service: Service) -> tuple[Values, str]:
         if not known[name]:
             raise UserError(f"the {name} is missing", hint="autopilot init --force asks again")
     print(f"\nThe key needs no more than this: {fill(service.rights, known)}\n")
-    values = {
+    values: Values = {
         ("blobs", key): fill(text, known)
         for key, text in (("url", service.url), ("endpoint", service.endpoint), ("region", service.region))
         if text

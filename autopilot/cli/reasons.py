@@ -10,6 +10,7 @@ from autopilot.cli import array_views, story, text
 from autopilot.cli.certify_views import LACKS
 from autopilot.cli.plan_views import OPTION
 from autopilot.domain.after import ENDS, On
+from autopilot.domain.certificate import Lack, tell_command
 from autopilot.domain.time import show_duration
 
 Row = Mapping[str, Any]
@@ -30,10 +31,12 @@ def brief(job: Row) -> str:
         return tell_veto(waiting["vetoes"][0])
     notes = [(note["topic"], note["numbers"]) for note in waiting["notes"]]
     searched = [numbers for topic, numbers in notes if topic == "search" and not int(numbers["fitting"])]
-    nearest = [_tell_removed(numbers) for topic, numbers in notes if topic == "removed"] if searched else []
+    removed = [numbers for topic, numbers in notes if topic == "removed"]
+    nearest = [each for each in removed[:1] if searched]
+    nearest += [each for each in removed if each["condition"] == "not_certified" and each not in nearest]
     chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
     others = [tell(note) for note in waiting["notes"] if note["topic"] in BRIEF]
-    return "; ".join([*map(_tell_count, searched), *nearest[:1], *chosen, *others])
+    return "; ".join([*map(_tell_count, searched), *map(_tell_removed, nearest), *chosen, *others])
 
 
 def tell_stall(job: Row, now: datetime) -> str:
@@ -65,6 +68,8 @@ def tell(note: Row) -> str:
 def tell_veto(veto: Row) -> str:
     """``rent: over day limit, would come to $50.20 of $50.00``."""
     numbers = dict(veto.get("numbers") or {})
+    if numbers.get("certificate") is not None:
+        return f"{text.words(numbers.get('action'))} refused on {_tell_lack(numbers, 'certificate')}"
     action, because = numbers.pop("action", None), numbers.pop("because", None)
     limit = numbers.pop("limit", None)
     in_dollars = because in _IN_DOLLARS
@@ -153,14 +158,17 @@ def _too_short(numbers: Numbers) -> str:
     return f"that end too soon: the nearest in {lasts}, the job may take {needed}"
 
 
-def _tell_lack(numbers: Numbers) -> str:
-    lack = LACKS.get(str(numbers.get("has")))
-    return f": {lack}" if lack else ""
+def _tell_lack(numbers: Numbers, key: str) -> str:
+    """``vastai, whose certificate is not in force (expired): autopilot certify vastai --budget "$1.00"``."""
+    lack, market = str(numbers.get(key)), text.plain(numbers.get("provider"))
+    because = f" ({LACKS[lack]})" if lack in LACKS else ""
+    command = tell_command(market, Lack(lack) if lack in LACKS else None)
+    return f"{market}, whose certificate is not in force{because}: {command}"
 
 
 CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "market_unknown": "on a market that cannot be read now",
-    "not_certified": lambda numbers: f"on a market without a certificate in force{_tell_lack(numbers)}",
+    "not_certified": lambda numbers: f"on {_tell_lack(numbers, 'has')}",
     "other_market": "on another market than the one that is certified",
     "gpu": "with another GPU",
     "vram_gb": _less("GPU memory", _gb),
@@ -309,7 +317,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "no_spot": _tell_no_spot,
     "certificate_ends": lambda numbers: (
         f"the certificate of {text.plain(numbers.get('provider'))} ends on {text.plain(numbers.get('ends_at'))[:10]}: "
-        f"autopilot certify {text.plain(numbers.get('provider'))} renews it"
+        f"{tell_command(text.plain(numbers.get('provider')))} renews it"
     ),
     "certify": lambda numbers: f"a step of certifying {text.plain(numbers.get('provider'))}",
     "acquire": _tell_acquire,

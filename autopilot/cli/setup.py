@@ -81,7 +81,9 @@ def init(
         **{("limits", "day"): day, ("limits", "month"): month, ("blobs", "url"): bucket},
         **{("blobs", "endpoint"): endpoint, ("blobs", "region"): region, ("blobs", "public_url"): public_url},
     }
-    values = {place: _check_amount(place, value) for place, value in wish.items() if value is not None}
+    values: meeting_place.Values = {
+        place: _check_amount(place, value) for place, value in wish.items() if value is not None
+    }
     bucket_key = None if bucket_key_file is None else read_private(bucket_key_file)
     files = {
         **{"vastai": vast_key_file, "runpod": runpod_key_file},
@@ -103,6 +105,8 @@ def init(
         is_asked = sys.stdin.isatty() and not given and not values
         if is_asked and is_written:
             values, bucket_key = meeting_place.ask()
+            if (credentials / f"vastai{KEY_SUFFIX}").exists():
+                values |= meeting_place.ask_card()
         _set_values(directory / paths.CONFIG_NAME, values)
         if bucket_key is not None:
             print(f"wrote {store_private(credentials, BUCKET_KEY, bucket_key)}")
@@ -138,7 +142,7 @@ def _check_amount(place: tuple[str, str], value: str) -> str:
     return f"${money.usd(value)}" if place[0] == "limits" else value
 
 
-def _set_values(path: Path, values: Mapping[tuple[str, str], str]) -> None:
+def _set_values(path: Path, values: Mapping[tuple[str, str], str | bool]) -> None:
     if not values:
         return
     text, kept = set_values(path.read_text(), values)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 
 
-def set_values(text: str, values: Mapping[tuple[str, str], str]) -> tuple[str, list[str]]:
+def set_values(text: str, values: Mapping[tuple[str, str], str | bool]) -> tuple[str, list[str]]:
     """The file with these values set, and the keys of those that it had set already and keeps.
 
-    ``values``: (section, key) → text value. A key that the file does not mention is added to its section.
+    ``values``: (section, key) → text, or whether. A key that the file does not mention is added to its section.
     """
     lines, kept = text.splitlines(), []
     for (section, key), value in values.items():

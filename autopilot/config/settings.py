@@ -176,6 +176,7 @@ class ProviderSettings(BaseModel):
     base_url: MarketUrl | None = None
     api_key_file: Location | None = None
     poll_interval_s: Positive | None = None
+    tops_up: bool | None = None
 
     @property
     def is_real(self) -> bool:
@@ -188,7 +189,7 @@ class ProviderSettings(BaseModel):
     @property
     def options(self) -> dict[str, Any]:
         """What the adapter's own configuration takes, where set: the address and the market's own keys."""
-        return self.model_dump(exclude={"enabled", "api_key_file", "poll_interval_s"}, exclude_none=True)
+        return self.model_dump(exclude={"enabled", "api_key_file", "poll_interval_s", "tops_up"}, exclude_none=True)
 
 
 class Settings(BaseSettings):

@@ -236,6 +236,7 @@ def _intend_bid(lease: Lease, event: e.BidIntended) -> Lease:
         lease.bidding,
         raises=lease.bidding.raises + raises,
         changed_at=event.at,
+        first=lease.bidding.first or lease.bid,
         highest=max(event.bid, lease.bid, lease.bidding.highest or event.bid),
     )
     return _with_bid(replace(lease, bidding=bidding), max(event.bid, lease.bid), event.at)

@@ -72,11 +72,23 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class TopUp:
+    """What a market's answer says of a card that pays in by itself: a claim, which nobody has verified."""
+
+    is_on: bool | None = None
+    """None: the market does not tell."""
+    below: Decimal | None = None
+    """Dollars of credit at which the card is charged, where it tells."""
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     credit: Decimal | None
     """Spendable dollars; may be negative. None: the market has no way to tell."""
     account_id: str = ""
     """What the market calls the account; empty where it does not say."""
+    top_up: TopUp = TopUp()
+    """Where it is on, the credit is no last fuse."""
 
     @property
     def digest(self) -> str:

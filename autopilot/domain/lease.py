@@ -127,6 +127,8 @@ class Bidding:
     """What became of the bid since the machine was rented."""
 
     changed_at: datetime | None = None
+    first: Decimal | None = None
+    """$/h: what was bid at first, once the bid was changed; None: it never was."""
     highest: Decimal | None = None
     """$/h: the highest that was ever bid, once the bid was changed; None: it never was."""
     raises: int = 0

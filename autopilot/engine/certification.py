@@ -71,12 +71,18 @@ class Certification:
         is_over = held.certificate is not None and now >= held.certificate.ends_at
         return held.lack or (Lack.EXPIRED if is_over else None)
 
+    def ends_soon(self, market: str, now: datetime) -> datetime | None:
+        """When its certificate ends, where it is needed and asks to be renewed; else None."""
+        held = self.statuses.get(market)
+        if market not in self.rules.needed_on or held is None or held.certificate is None:
+            return None
+        return held.certificate.ends_at if held.ends_soon(now) else None
+
     def notes(self, now: datetime) -> tuple[Note, ...]:
         """Certificates that end soon."""
+        ends = ((name, self.ends_soon(name, now)) for name in sorted(self.statuses))
         return tuple(
-            Note("certificate_ends", (("provider", name), ("ends_at", held.certificate.ends_at.isoformat())))
-            for name, held in sorted(self.statuses.items())
-            if name in self.rules.needed_on and held.certificate is not None and held.ends_soon(now)
+            Note("certificate_ends", (("provider", name), ("ends_at", at.isoformat()))) for name, at in ends if at
         )
 
     async def load(self, uow: UnitOfWork, now: datetime) -> None:

@@ -14,10 +14,21 @@ from decimal import Decimal
 
 import structlog
 
+from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
-from autopilot.engine.event_log import budget_low, credit_low, deadline_lost, market_quarantined, market_unread
+from autopilot.engine.certification import Certification
+from autopilot.engine.event_log import (
+    budget_low,
+    card_pays,
+    certificate_ends,
+    certificate_lacked,
+    credit_low,
+    deadline_lost,
+    market_quarantined,
+    market_unread,
+)
 from autopilot.engine.observe import Reading, Watch
 from autopilot.policy.budget import burn
 from autopilot.ports.store import EventRecord, UnitOfWork
@@ -48,9 +59,15 @@ class Condition:
 class ConditionLog:
     """One per engine. What it remembers beside the ledger is since when it has tried to read the markets."""
 
-    def __init__(self, watches: Mapping[str, Watch], is_quarantined: Callable[[str, datetime], bool]) -> None:
+    def __init__(
+        self,
+        watches: Mapping[str, Watch],
+        is_quarantined: Callable[[str, datetime], bool],
+        certification: Certification,
+    ) -> None:
         self._watches = watches
         self._is_quarantined = is_quarantined
+        self._certification = certification
         self._since: datetime | None = None
 
     async def note(
@@ -81,6 +98,8 @@ class ConditionLog:
     ) -> Iterator[Condition]:
         for name, reading in readings.items():
             yield from self._of_market(name, reading, [lease for lease in leases if lease.provider == name], now)
+            if reading.known:  # whose account it is, only an answer tells
+                yield from self._of_certificate(name, jobs, now)
         for job in jobs:
             try:
                 yield from _of_job(job, now)
@@ -95,11 +114,23 @@ class ConditionLog:
             yield Condition(name, market_unread(name, _seconds(unread_for), len(leases), now))
         if self._is_quarantined(name, now):
             yield Condition(name, market_quarantined(name, now))
+        top_up = self._watches[name].top_up
+        if reading.known and top_up.is_on:
+            yield Condition(name, card_pays(name, reading.credit, top_up.below, now))
         per_hour = burn(leases)
         if not reading.known or reading.credit is None or per_hour <= ZERO:
             return
         if max(reading.credit, ZERO) < per_hour * Decimal(CREDIT_ENDS_WITHIN / timedelta(hours=1)):
             yield Condition(name, credit_low(name, reading.credit, per_hour, now))
+
+    def _of_certificate(self, name: str, jobs: Sequence[Job], now: datetime) -> Iterator[Condition]:
+        lack = self._certification.lack_of(name, now)
+        if lack is not None and lack is not Lack.CERTIFYING_ONLY:
+            waiting = sum(job.status.wants_capacity and job.main is None and not job.certifies for job in jobs)
+            yield Condition(name, certificate_lacked(name, lack, waiting, now))
+        ends_at = self._certification.ends_soon(name, now)
+        if ends_at is not None:
+            yield Condition(name, certificate_ends(name, ends_at, now))
 
 
 def _of_job(job: Job, now: datetime) -> Iterator[Condition]:

@@ -169,7 +169,7 @@ class Engine:
         self.certification = Certification(config.certify, self.watches)
         self._arrays = Arrays(ids, config.params)
         self._orphans = Orphans(config.install_id, ids)
-        self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined)
+        self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined, self.certification)
         self.waits = Waits()
         self.firings = Firings(store, clock, ids, config.settled, config.params)
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
@@ -195,7 +195,10 @@ class Engine:
                 self._with_room = await self._regained.find(uow, self._known_jobs, self._clock.now())
                 unused_code = await uow.code_copies.list_unused()
                 if self.last_tick_at is None:
-                    self._mailbox.withdraw(await self._list_ended(uow))
+                    held_lately = await self._list_ended(uow)
+                    self._mailbox.withdraw(held_lately)
+                    for watch in self.watches.values():
+                        watch.recall_bids(held_lately)
             leases = [lease for job in self._known_jobs for lease in job.leases] + list(orphans)
             readings = await self._read_markets(leases)
             mail = await self._read_mail(self._known_jobs)
@@ -283,7 +286,7 @@ class Engine:
         return tuple(dict.fromkeys(found)) or gpu_names.NAMES
 
     async def _list_ended(self, uow: UnitOfWork) -> list[Lease]:
-        """Leases whose orders an earlier daemon may not have deleted."""
+        """Leases that an earlier daemon had: their orders may not have been deleted, and lists may show their bids."""
         since = self._clock.now() - ORDERS_URL_VALID_FOR
         of_open_jobs = [lease for job in self._known_jobs for lease in await uow.leases.list_by_job(job.id)]
         return [*of_open_jobs, *await uow.leases.list_to_reconcile(since), *await uow.leases.list_unresolved(since)]
@@ -525,7 +528,9 @@ class Engine:
                     self._avoid.add(before[lease_id], now, span, bids_only=reason is Reason.OUTBID)
                     if reason is Reason.BAD_MACHINE and job.array_id is not None:
                         self._avoid.add(before[lease_id], now, span, of=job.array_id)
-                    if before[lease_id].observed.pause_cause is Reason.OUTBID:
+                    is_beside_ours = (before[lease_id].provider, before[lease_id].machine_id) in market.ours
+                    # Where others of ours go on, what it lost to may be ours.
+                    if before[lease_id].observed.pause_cause is Reason.OUTBID and not is_beside_ours:
                         self._lost_bids.add(before[lease_id], before[lease_id].bid, now)
                 case _:
                     pass

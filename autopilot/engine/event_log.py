@@ -14,7 +14,7 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.array import ArraySpec
-from autopilot.domain.certificate import Certificate, ClaimFinding
+from autopilot.domain.certificate import Certificate, ClaimFinding, Lack
 from autopilot.domain.evolve import evolve
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
@@ -174,6 +174,24 @@ def market_unread(provider: str, unread_s: int, machines: int, at: datetime) -> 
 
 def market_quarantined(provider: str, at: datetime) -> EventRecord:
     return EventRecord(at, "market.quarantined", None, None, (("provider", provider),))
+
+
+def card_pays(provider: str, credit: Decimal | None, below: Decimal | None, at: datetime) -> EventRecord:
+    """By the account's answer a card tops it up by itself."""
+    fields: Fields = (("provider", provider), ("credit", credit), ("below", below))
+    return EventRecord(at, "account.tops_up", None, None, fields)
+
+
+def certificate_ends(provider: str, ends_at: datetime, at: datetime) -> EventRecord:
+    """It has asked to be renewed."""
+    fields: Fields = (("provider", provider), ("ends_at", ends_at.isoformat()))
+    return EventRecord(at, "certificate.ends_soon", None, None, fields)
+
+
+def certificate_lacked(provider: str, lack: Lack, waiting: int, at: datetime) -> EventRecord:
+    """Nothing new may be rented there. ``waiting``: jobs that have no machine and want one, wherever that may be."""
+    fields: Fields = (("provider", provider), ("lack", lack), ("waiting", waiting))
+    return EventRecord(at, "certificate.lacked", None, None, fields)
 
 
 def credit_low(provider: str, credit: Decimal, per_hour: Decimal, at: datetime) -> EventRecord:

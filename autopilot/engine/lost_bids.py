@@ -56,7 +56,10 @@ class LostBids:
         since = now - timedelta(hours=self._params.most_h)
         lost = await uow.leases.list_ended((Reason.OUTBID, Reason.DISPLACED), since)
         for lease in sorted(lost, key=lambda lease: lease.end_asked_at):
-            self.add(lease, lease.bid, lease.end_asked_at)
+            provider = self._providers.get(lease.provider)
+            # Where bids set the price it may have lost to one of ours, and the list says what wins.
+            if provider is not None and not provider.capabilities.bids_set_price:
+                self.add(lease, lease.bid, lease.end_asked_at)
         self._is_loaded = True
 
     def add(self, lease: Lease, bid: Decimal, at: datetime) -> None:

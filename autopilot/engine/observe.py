@@ -11,10 +11,11 @@ from functools import lru_cache
 
 import structlog
 
-from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.instance import Instance, InstanceStatus, TopUp
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.same import Same
+from autopilot.engine.past_bids import PastBids
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 
@@ -77,6 +78,9 @@ class Watch:
         self._credit: Decimal | None = None
         self.account_digest = ""
         """Of the id of the account; empty until it was read, and where the market tells none."""
+        self._past_bids = PastBids()
+        self.top_up = TopUp()
+        """What the account answered of a card that pays in by itself."""
         self.known_at: datetime | None = None
         """When the market was last read in full."""
         self.no_rights = False
@@ -148,8 +152,15 @@ class Watch:
             log.exception("offers.failed", provider=self.provider.name)
             return ()
         self.search_problem = ""
+        found = self._past_bids.remove(found, self._clock.now())
         dead_man = self.provider.capabilities.dead_man
         return found if dead_man is DeadMan.DESTROYS else tuple(replace(each, dead_man=dead_man) for each in found)
+
+    def recall_bids(self, leases: Iterable[Lease]) -> None:
+        """As the daemon begins: those that the ledger knows, of all markets. A pool's floor is no machine's."""
+        if not self.provider.capabilities.is_pooled:
+            ours = (lease for lease in leases if lease.provider == self.provider.name)
+            self._past_bids.recall(ours, self._clock.now())
 
     async def gpu_names(self) -> tuple[str, ...] | None:
         """All kinds of GPU that the market lists; None when it cannot be asked now."""
@@ -173,7 +184,7 @@ class Watch:
         account."""
         if at_once or self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
             account = await self.provider.account()
-            self._credit, self.account_digest = account.credit, account.digest
+            self._credit, self.account_digest, self.top_up = account.credit, account.digest, account.top_up
             self._credit_at = now
 
     async def _read_alone(self, lease: Lease) -> _Alone | None:

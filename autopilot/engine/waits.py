@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from autopilot.domain.actions import Action, Note, Veto
 from autopilot.domain.job import Job
@@ -47,11 +48,18 @@ class Waits:
 
     def __init__(self) -> None:
         self._now: dict[str, Wait] = {}
+        self._task: dict[str, str] = {}
+        """By array: the task of it that was seen to wait last."""
         self._vetoed: dict[str, tuple[Reason, ...]] = {}
         self._recorded: dict[str, tuple[_Causes, datetime]] = {}
 
     def of(self, job: Job) -> Wait | None:
-        """None for a job that wants no machine, or whose machine works or is being made ready."""
+        """None for a job that wants no machine, or whose machine works or is being made ready.
+
+        Of an array: what one of its tasks waits for.
+        """
+        if job.is_array:
+            return self._now.get(self._task.get(job.id, "")) if job.status.wants_capacity else None
         return self._now.get(job.id) if _is_without_machine(job) else None
 
     def is_queued(self, job: Job, now: datetime) -> bool:
@@ -73,8 +81,9 @@ class Waits:
             self._now.pop(job.id, None)
             self._recorded.pop(job.id, None)
             return bool(allowed) or is_vetoed_anew
-        reason = refused[0] if refused else Reason.WAITING_FOR_OFFER
-        self._now[job.id] = Wait(now, reason, tuple(map(veto_note, vetoes)), notes)
+        if job.array_id is not None:
+            self._task[job.array_id] = job.id
+        self._now[job.id] = Wait(now, _reason(refused, notes), tuple(map(veto_note, vetoes)), notes)
         causes = _causes(notes)
         last = self._recorded.get(job.id)
         waits_anew = last is None or (causes != last[0] and now - last[1] >= RECORDED_EVERY)
@@ -86,10 +95,19 @@ class Waits:
     def forget(self, open_jobs: Iterable[str]) -> None:
         """Keep nothing of jobs that are over."""
         kept = frozenset(open_jobs)
-        for job_id in (self._now.keys() | self._vetoed.keys() | self._recorded.keys()) - kept:
-            self._now.pop(job_id, None)
-            self._vetoed.pop(job_id, None)
-            self._recorded.pop(job_id, None)
+        kinds: tuple[dict[str, Any], ...] = (self._now, self._task, self._vetoed, self._recorded)
+        for of_job in kinds:
+            for job_id in of_job.keys() - kept:
+                del of_job[job_id]
+
+
+def _reason(refused: tuple[Reason, ...], notes: tuple[Note, ...]) -> Reason:
+    if refused:
+        return refused[0]
+    numbers = [dict(note.numbers) for note in notes]
+    is_uncertified = any(each.get("condition") == Reason.NOT_CERTIFIED for each in numbers)
+    has_other = any(each["fitting"] for note, each in zip(notes, numbers, strict=True) if note.topic == SEARCH)
+    return Reason.NOT_CERTIFIED if is_uncertified and not has_other else Reason.WAITING_FOR_OFFER
 
 
 def _is_without_machine(job: Job) -> bool:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from autopilot.domain.certificate import Lack, tell_command
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import show
@@ -223,6 +224,51 @@ def _say_credit_low(facts: Facts) -> Words:
     )
 
 
+def _say_card(facts: Facts) -> Words:
+    market, credit, below = (facts.fields[name] for name in ("provider", "credit", "below"))
+    holds = f" It holds {_money(credit)} now." if credit is not None else ""
+    when = f" once less than {_money(below)} is left" if below is not None else ""
+    return (
+        f"A card may top the account at {market} up",
+        f"The account answers so{when}; what that answer means is not verified.{holds} If it is so, the credit is no "
+        "last fuse: a hostile host, a bug or a stolen key can spend what the card pays. [limits] bounds autopilot "
+        "alone.\n"
+        f"Next: look at {market}'s billing page; switch it off, or give the card a limit at your bank.",
+    )
+
+
+def _say_certificate_ends(facts: Facts) -> Words:
+    market, ends_at = facts.fields["provider"], datetime.fromisoformat(str(facts.fields["ends_at"]))
+    left = max(ends_at - facts.event.at, timedelta(0))
+    return (
+        f"The certificate of {market} ends in {show_duration(left)}",
+        f"It ends at {_clock(ends_at)}, and so it does with another minor version of autopilot. From then on nothing "
+        f"new is rented on {market}; machines that are rented go on.\n"
+        f"Next: {tell_command(market)} renews it, beside your jobs.",
+    )
+
+
+_LACKS = {
+    Lack.MISSING: "It has none yet, or its ledger is a new one.",
+    Lack.EXPIRED: "It has expired.",
+    Lack.ENDED: "It was ended early: a field that carries money is not what it was.",
+    Lack.OTHER_ACCOUNT: "It is of another account, or of another key.",
+    Lack.OTHER_VERSION: "It is of another minor version of autopilot than the one that runs.",
+    Lack.CLAIM_BROKEN: "A certification has found a claim broken that matters to money or to ending machines.",
+}
+
+
+def _say_certificate_lacked(facts: Facts) -> Words:
+    market, lack = facts.fields["provider"], Lack(str(facts.fields["lack"]))
+    waiting = facts.fields["waiting"]
+    jobs = f"{waiting} job{' is' if waiting == 1 else 's are'} without a machine now. " if waiting else ""
+    shows = "shows which, and how to accept it" if lack is Lack.CLAIM_BROKEN else "proves the market anew"
+    return (
+        f"Nothing new is rented on {market}: no certificate is in force",
+        f"{_LACKS[lack]} {jobs}Machines that are rented there go on.\nNext: {tell_command(market, lack)} {shows}.",
+    )
+
+
 def _say_orphan(facts: Facts) -> Words:
     lease, instance = facts.lease, facts.fields["instance_id"]
     where = f" on {lease.provider}" if lease else ""
@@ -322,6 +368,9 @@ KINDS = (
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),
     NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),
     NoticeKind("credit_low", "credit.ran_low", _say_credit_low),
+    NoticeKind("card_pays", "account.tops_up", _say_card),
+    NoticeKind("certificate_ends", "certificate.ends_soon", _say_certificate_ends),
+    NoticeKind("certificate_lacked", "certificate.lacked", _say_certificate_lacked),
     NoticeKind("orphan_found", "lease.instance_found", _say_orphan),
     NoticeKind("bill_differs", "invoice.drifted", _say_bill),
     NoticeKind("daemon_restarted", "daemon.restarted", _say_restart),

@@ -25,6 +25,11 @@ class Unfit:
     """What the offer has, and what the job wants, where the condition is a matter of degree."""
     wanted: Number = None
 
+    @property
+    def is_uncertified(self) -> bool:
+        """All else would do."""
+        return self.condition == "not_certified"
+
 
 def misfit(spec: JobSpec, offer: Offer) -> Unfit | None:
     """None when the offer fits the job file; else the first thing that does not."""
@@ -92,15 +97,18 @@ class Eligibility:
         machine = offer.provider, offer.machine_id
         if not market.knows(offer.provider):
             return Unfit("market_unknown")
-        if (lack := market.lack_for(job, offer.provider)) is not None:
-            return Unfit("not_certified", lack)
         if job.certifies not in ("", offer.provider):
             return Unfit("other_market")
         if machine in market.avoid:
             return Unfit("avoided")
         if machine in self._held:
             return Unfit("held")
-        return misfit(job.spec, offer) or self._ends_too_soon(offer)
+        return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._check_certificate(offer)
+
+    def _check_certificate(self, offer: Offer) -> Unfit | None:
+        """Asked last: whoever is told so is to know that a certificate would help."""
+        lack = self._market.lack_for(self._job, offer.provider)
+        return None if lack is None else Unfit("not_certified", lack)
 
     def _ends_too_soon(self, offer: Offer) -> Unfit | None:
         if offer.ends_at is None:

@@ -26,24 +26,26 @@ def wait_notes(job: Job, market: Market, now: datetime, params: Params) -> tuple
     An offer is counted once, for the first condition that it does not meet. One that could be rented on demand alone
     counts for what keeps a bid from it.
     """
-    counts: Counter[str] = Counter()
-    nearest: dict[str, tuple[float, Decimal, tuple[str, str, int], Offer, Unfit]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    nearest: dict[tuple[str, str], tuple[float, Decimal, tuple[str, str, int], Offer, Unfit]] = {}
     only_on_demand = 0
     for offer, unmet in judge(job, market, now, params):
-        unfit, has_other_way = (unmet, False) if unmet else _price_misfit(job.spec, offer, market, params)
+        unfit, has_other_way = _with_price(job.spec, offer, unmet, market, params)
         if unfit is None:
             continue
         only_on_demand += has_other_way
-        counts[unfit.condition] += 1
+        # Each market has a certificate of its own.
+        cause = unfit.condition, offer.provider if unfit.is_uncertified else ""
+        counts[cause] += 1
         # The key last: of equals the same one is nearest, in whatever order they came.
         found = (_gap(unfit), offer.floor or offer.on_demand_price or ZERO, offer.key, offer, unfit)
-        if unfit.condition not in nearest or found[:3] < nearest[unfit.condition][:3]:
-            nearest[unfit.condition] = found
-    ranked = sorted(nearest.values(), key=lambda each: each[:3])
+        if cause not in nearest or found[:3] < nearest[cause][:3]:
+            nearest[cause] = found
+    ranked = sorted(nearest.items(), key=lambda each: each[1][:3])
     fitting = len(market.offers) - counts.total()
     return (
         _search_note(job.spec, len(market.offers), fitting, only_on_demand),
-        *(_removed_note(offer, unfit, counts[unfit.condition]) for _, _, _, offer, unfit in ranked),
+        *(_removed_note(offer, unfit, counts[cause]) for cause, (*_, offer, unfit) in ranked),
         *(
             Note(UNSEARCHED, (("provider", name), ("problem", view.search_problem)))
             for name, view in sorted(market.providers.items())
@@ -91,6 +93,16 @@ def _gap(unfit: Unfit) -> float:
     if unfit.has is None or not unfit.wanted:
         return inf
     return abs(float(unfit.has) - float(unfit.wanted)) / abs(float(unfit.wanted))
+
+
+def _with_price(
+    spec: JobSpec, offer: Offer, unmet: Unfit | None, market: Market, params: Params
+) -> tuple[Unfit | None, bool]:
+    """``unmet``, or what is wrong with the price; a certificate is wanting only where its price would do."""
+    if unmet is not None and not unmet.is_uncertified:
+        return unmet, False
+    unfit, has_other_way = _price_misfit(spec, offer, market, params)
+    return (unmet, False) if unmet is not None and (unfit is None or has_other_way) else (unfit, has_other_way)
 
 
 def _price_misfit(spec: JobSpec, offer: Offer, market: Market, params: Params) -> tuple[Unfit | None, bool]:

@@ -10,7 +10,14 @@ from autopilot import __version__
 from autopilot.certify.claims import weighty
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
-from autopilot.domain.certificate import Certificate, CertificateStatus, ClaimFinding, Lack, judge_certificate
+from autopilot.domain.certificate import (
+    Certificate,
+    CertificateStatus,
+    ClaimFinding,
+    Lack,
+    judge_certificate,
+    tell_command,
+)
 from autopilot.engine.certification import CertifyRules
 from autopilot.ports.store import StoreUnavailable
 from autopilot.store.database import unopened_store
@@ -80,5 +87,5 @@ def tell_rules(rules: CertifyRules) -> None:
             "certificate.needed",
             provider=market,
             consequence="nothing new is rented there without one",
-            remedy=f"autopilot certify {market}",
+            remedy=tell_command(market),
         )

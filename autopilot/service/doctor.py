@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from autopilot.api.card import advise, judge_card
 from autopilot.api.key_hint import replace_keys
 from autopilot.api.market_notes import tell_market
 from autopilot.blobs.listener import KEPT_FREE_BYTES
@@ -22,6 +23,7 @@ from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import PAPER_PREFIX, Settings, load_settings
+from autopilot.domain.certificate import tell_command
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
@@ -78,8 +80,7 @@ async def _certificates(settings: Settings) -> list[Check]:
     except UserError:
         return []  # the ledger's own check has said it
     return [
-        Check(f"certificate of {market}", ok, detail, f'autopilot certify {market} --budget "$1.00"')
-        for market, (ok, detail) in found.items()
+        Check(f"certificate of {market}", ok, detail, tell_command(market)) for market, (ok, detail) in found.items()
     ]
 
 
@@ -210,6 +211,18 @@ async def check_quotas(name: str, provider: Provider) -> Check | None:
     return Check(what, None, detail, "free some of it, or ask the market to raise it: nothing new is rented there")
 
 
+async def check_card(name: str, provider: Provider, settings: Settings) -> Check:
+    """Whether the account's credit is a last fuse. Said of every real market, whatever is found."""
+    what, market = f"card of {name}", name.removeprefix(PAPER_PREFIX)
+    word, limits = settings.markets[name].tops_up, settings.limits
+    try:
+        account = await provider.account()
+    except MarketUnknown as problem:
+        return Check(what, None, str(problem), f"look at {market}'s billing page")
+    ok, detail = judge_card(account, word, limits.day, limits.month)
+    return Check(what, ok, detail, advise(market, account, word))
+
+
 def tell_quota(quota: AccountQuota) -> str:
     """Like ``compute.instance.count 3 of 50 in eu-north1``."""
     used, limit = (_amount(number, quota.unit) for number in (quota.used, quota.limit))
@@ -253,6 +266,8 @@ async def _each_market(settings: Settings) -> AsyncIterator[Check]:
             yield market
             if market.ok is not False and (quotas := await check_quotas(name, provider)) is not None:
                 yield quotas
+            if market.ok is not False and settings.markets[name].is_real:
+                yield await check_card(name, provider, settings)
             yield await _answers(name, provider, settings)
         finally:
             await provider.close()

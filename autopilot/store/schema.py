@@ -37,7 +37,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0029"
+REVISION = "0030"
 
 metadata = MetaData(
     naming_convention={
@@ -145,6 +145,7 @@ LEASE_PATHS = {
     "disk_tail": ("billing", "tail"),
     "unwatched": ("billing", "unwatched"),
     "bid_changed_at": ("bidding", "changed_at"),
+    "first_bid": ("bidding", "first"),
     "highest_bid": ("bidding", "highest"),
     "rebids": ("bidding", "raises"),
     "status": ("observed", "status"),

@@ -65,6 +65,7 @@ class Control:
             ("POST", "full"): self._set_full,
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
+            ("POST", "card"): self._set_card,
             ("POST", "claim"): self._set_claim,
             ("POST", "traffic"): self._add_traffic,
             ("POST", "fault"): self._add_fault,
@@ -148,6 +149,10 @@ class Control:
     def _set_credit(self, wish: Json) -> Json:
         self._market.set_credit(amount(wish, "amount"))
         return {"credit": str(self._market.credit)}
+
+    def _set_card(self, wish: Json) -> Json:
+        self._market.tops_up = bool(wish.get("tops_up", True))
+        return {"tops_up": self._market.tops_up}
 
     def _set_claim(self, wish: Json) -> Json:
         return {"broken": set_claim(self._market.broken, "vastai", wish)}

@@ -45,7 +45,8 @@ def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
 
 
 MOST_TIMES = 3
-"""A bid that is not paid is no more than so many times what wins now: all of it is held back."""
+"""A bid that is not paid is no more than so many times what wins now: all of it is held back. Nor is one that is raised
+without knowing what wins ever more than so many times the first."""
 
 
 def reservation(spec: JobSpec, offer: Offer, params: Params, left: Decimal | None, hours: float) -> Decimal | None:
@@ -81,14 +82,18 @@ def raised_bid(
     ``MOST_TIMES`` what wins.
 
     Where the market says what wins, somewhat more is bid, and nothing where what wins is above the ceiling. Where it
-    does not say, a bid that had been lowered goes back to the highest that was made: that one ran.
+    does not say, a bid that had been lowered goes back to the highest that was made: that one ran. In the dark no more
+    is ever bid than ``MOST_TIMES`` the first bid, however often the machine was won meanwhile: rungs are counted anew
+    after each win, dollars are not.
     """
     limit = ceiling(spec, lease.on_demand_price, params)
     if limit is None or lease.bidding.raises >= params.bids.max_rebids:
         return None
     to_win = lease.observed.price_to_win
+    most = min(limit, ((lease.bidding.first or lease.bid) * MOST_TIMES).quantize(params.bids.unit, ROUND_FLOOR))
     if not pays_bid and spec.budget is None:
-        top = min(limit, ((to_win or lease.bid) * MOST_TIMES).quantize(params.bids.unit, ROUND_FLOOR))
+        told = None if to_win is None else (to_win * MOST_TIMES).quantize(params.bids.unit, ROUND_FLOOR)
+        top = most if told is None else min(limit, told)
         is_of_use = top > lease.bid and (to_win is None or to_win <= limit)
         return top if is_of_use else None
     if to_win is not None and to_win > lease.bid:
@@ -96,5 +101,5 @@ def raised_bid(
         more = (to_win * (over or params.bids.over_winning)).quantize(params.bids.unit, ROUND_CEILING)
         return min(more, limit) if known <= limit else None
     step = max(lease.bid * params.bids.rebid_step, lease.bid + params.bids.unit, lease.bidding.highest or lease.bid)
-    bid = min(step.quantize(params.bids.unit, ROUND_CEILING), limit)
+    bid = min(step.quantize(params.bids.unit, ROUND_CEILING), most)
     return bid if bid > lease.bid else None

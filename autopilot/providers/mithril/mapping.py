@@ -131,7 +131,7 @@ def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str, own: Own) -> Offe
         disk_gb=kind.storage_gb or UNSTATED_DISK_GB,
         location=region,
         ends_at=None,
-        clearing_price=row.spot,
+        clearing_price=None if row.spot is None or own.is_echoed_by(row.spot) else row.spot,
         room=found.bids,
     )
 

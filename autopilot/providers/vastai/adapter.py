@@ -134,7 +134,7 @@ class VastaiProvider:
         credit = values.dollars(body.get("credit"))
         if credit is None:
             raise MarketUnknown("the account names no credit")
-        return Account(credit=credit, account_id=values.identifier(body.get("id")) or "")
+        return Account(credit, values.identifier(body.get("id")) or "", mapping.top_up(body))
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
         return mapping.charges(await listing.charge_rows(self._client, since, until), since, until)

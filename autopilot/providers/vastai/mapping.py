@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import ROUND_CEILING, Decimal
+from typing import Any
 
-from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
+from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus, TopUp
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
+from autopilot.providers import values
 from autopilot.providers.pulls import says_pull_refused
 from autopilot.providers.vastai.wire import ChargeRow, InstanceRow, OfferRow
 
@@ -50,6 +52,15 @@ def status(row: InstanceRow) -> InstanceStatus:
     if row.actual in _NOT_YET_UP:
         return InstanceStatus.PROVISIONING
     return InstanceStatus.RUNNING
+
+
+def top_up(account: Mapping[str, Any]) -> TopUp:
+    """As its account answers it. An ``autobill_threshold``, which the SDK can set, counts as a card that pays in."""
+    bill_below = values.dollars(account.get("autobill_threshold"))
+    is_billed = bill_below is not None and bill_below > ZERO
+    is_on = values.boolean(account.get("balance_threshold_enabled"))
+    below = bill_below if is_billed else values.dollars(account.get("balance_threshold"))
+    return TopUp(True if is_billed else is_on, below)
 
 
 def pull_refused(row: InstanceRow) -> bool:

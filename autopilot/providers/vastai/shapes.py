@@ -187,10 +187,12 @@ ACCOUNT = AnswerShape(
         **_SUCCESS,
         **read("credit", NUMBER, money=True),
         **read("id", NUMBER),
-        **ignore("balance key_id balance_threshold", NUMBER),
+        **read("balance_threshold_enabled", BOOLEAN),
+        **read("balance_threshold", NUMBER),
+        **read("autobill_threshold", NUMBER, NULL, optional=True),
+        **ignore("balance key_id", NUMBER),
         **ignore("email sid", TEXT),
         **ignore("ssh_key", TEXT, NULL),
-        **ignore("balance_threshold_enabled", BOOLEAN),
     },
 )
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from autopilot.api.metrics import Metrics
 from autopilot.certify.claims import claims_of
+from autopilot.cli import reasons
 from autopilot.domain.certificate import Certificate, ClaimVerdict
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Role
 from autopilot.engine.certification import end_certificate
+from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.market.metering import GPU
+from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
+from autopilot.ports.store import Store
 from tests.integration.engine.certify_world import VERSION, CertifyWorld, note_row, verdicts, with_one_fast
 from tests.integration.engine.engine_world import JOB, D, a_world
 
@@ -172,6 +178,72 @@ async def test_when_it_is_over_machines_go_on_and_new_ones_are_refused(world: Ce
     assert (await world.job()).status is JobStatus.RUNNING
     await world.submit(JOB.replace("train", "second", 1), accept_any=True)
     await ticks_without_a_machine(world)
+
+
+async def test_people_are_told_days_before_it_ends_and_once_it_is_over(tmp_path: Path) -> None:
+    def wrap(store: Store) -> Store:
+        sinks = {"ops": Subscription()}
+        return AnnouncingStore(store, Announcer(sinks, UlidIds(told.clock), str), lambda: None)
+
+    async with a_world(tmp_path, kind=CertifyWorld) as told:
+        assert isinstance(told, CertifyWorld)
+        await told.tick()
+        await told.submit(JOB, accept_any=True)
+        certificate = await given_a_certificate(told, days=8)
+        told.wrap = wrap
+        await told.restart()
+        await told.tick(2)
+        await told.jobs.cancel(told.job_id)
+        await told.tick(3)
+        assert await figures(told) == (1, certificate.ends_at)
+        assert await heard(told, "certificate_") == []
+        told.clock.advance(timedelta(days=2).total_seconds())
+        await told.tick(2)
+        await told.restart()
+        await told.tick(2)
+        assert await heard(told, "certificate_ends") == ["The certificate of vastai ends in 5 d 23 h"]
+        told.clock.advance(timedelta(days=7).total_seconds())
+        await told.tick(2)
+        await told.restart()
+        await told.submit(JOB.replace("train", "second", 1), accept_any=True)
+        await ticks_without_a_machine(told)
+        assert await heard(told, "certificate_lacked") == [
+            "Nothing new is rented on vastai: no certificate is in force"
+        ]
+        assert await figures(told) == (0, certificate.ends_at)
+
+
+async def heard(world: CertifyWorld, kind: str) -> list[str]:
+    async with world.store.snapshot() as uow:
+        due = await uow.notices.list_due("ops", world.clock.now(), limit=100)
+    return [notice.title for notice in due if notice.kind.startswith(kind)]
+
+
+async def figures(world: CertifyWorld) -> tuple[float, datetime]:
+    """What Prometheus reads: whether it is in force, and when it ends."""
+    text = (await Metrics(world.engine, world.store, world.clock).render()).decode()
+    found = dict(re.findall(r'^autopilot_certificate_(\w+)\{provider="vastai"\} (\S+)$', text, re.MULTILINE))
+    return float(found["in_force"]), datetime.fromtimestamp(float(found["ends_timestamp_seconds"]), UTC)
+
+
+@pytest.mark.parametrize("version", ["9.9", "9.8"])
+async def test_a_job_and_an_array_that_wait_for_one_say_so_and_what_to_type(world: CertifyWorld, version: str) -> None:
+    """Missing as well as another version's, as after an upgrade."""
+    await world.tick()
+    await world.submit(JOB, accept_any=True)
+    if version != VERSION:
+        certificate = await given_a_certificate(world)
+        async with world.store.transaction() as uow:
+            await uow.certificates.save(replace(certificate, version=version))
+    lack = "none" if version == VERSION else "of another version"
+    command = f'vastai, whose certificate is not in force ({lack}): autopilot certify vastai --budget "$1.00"'
+    await ticks_without_a_machine(world)
+    await world.submit(JOB.replace("train", "many", 1) + "[array]\ncount = 3\n", accept_any=True)
+    await world.tick(3)
+    for name in ("train", "many"):
+        job = await world.jobs.show(name)
+        assert job["job"]["reason"] == "not_certified"
+        assert command in reasons.brief(job["job"])
 
 
 async def test_a_field_of_money_that_has_changed_ends_it(world: CertifyWorld) -> None:

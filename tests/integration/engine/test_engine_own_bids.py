@@ -1,4 +1,4 @@
-"""Two of our own jobs in one pool of Mithril's: our bids are no competition, and nobody bids against himself."""
+"""Several of our own jobs on one market: our bids are no competition, and nobody bids against himself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from autopilot.domain.job import JobStatus
 from autopilot.lab.sandbox.mithril.pools import AuctionPool
 from tests.integration.engine.engine_world import a_world
 from tests.integration.engine.mithril_world import JOB, MithrilWorld
+from tests.integration.engine.test_engine_lost_bids import SPOT_ONLY, only_host
 
 D = Decimal
 MINIMUM = D("1.00")
@@ -72,6 +73,15 @@ async def test_four_jobs_for_two_machines_pay_the_least(world: MithrilWorld) -> 
     assert len(world.sandbox.mithril.bids) == 4
 
 
+async def test_an_array_of_four_tasks_has_two_free_machines_at_their_least(world: MithrilWorld) -> None:
+    pool = only_pool(world, 2)
+    (array_id,) = await play(world, pool, [SHORT.replace("train", "many", 1) + "[array]\ncount = 4\n"])
+    async with world.store.snapshot() as uow:
+        tasks = (await uow.jobs.count_tasks([array_id]))[array_id]
+    assert (tasks.succeeded, tasks.begun) == (4, 4)
+    assert len(world.sandbox.mithril.bids) <= 4
+
+
 async def test_what_we_hold_is_no_floor_and_is_recorded_as_none(world: MithrilWorld) -> None:
     pool = only_pool(world, 1)
     world.agents.total_steps = 3000
@@ -105,3 +115,24 @@ async def test_a_bid_that_a_rival_beat_does_not_set_what_our_other_machine_pays(
     await world.tick(60)
     assert len(world.open_bids()) == 1, "what lost was withdrawn"
     assert pool.cleared.price == MINIMUM
+
+
+async def test_a_new_daemon_takes_the_bid_of_the_one_before_for_no_floor(tmp_path: Path) -> None:
+    """On vast.ai a list shows it for a quarter of an hour after the machine is left, and the record would keep it."""
+    async with a_world(tmp_path) as vast:
+        vast.market.echo_lasts_s = 900.0
+        only_host(vast, "0.120")
+        await vast.running(SPOT_ONLY)
+        await vast.until(lambda job: job.status.is_final, "the job is over")
+        await vast.tick(2)
+        assert vast.ours() == []
+        await vast.restart()
+        await vast.submit(SPOT_ONLY.replace("train", "second", 1))
+        lease = (await vast.until(lambda job: job.main is not None, "a machine", most=80)).main
+        assert lease is not None
+        assert lease.bid == D("0.126"), "the least and a markup, as the first one"
+        now = vast.clock.now()
+        async with vast.store.snapshot() as uow:
+            seen = await uow.prices.list_by_gpu("RTX 4090", now.replace(year=2000), now, provider="vastai")
+        here = [each.floor for each in seen if each.machine_id == lease.machine_id and each.floor is not None]
+        assert set(here) == {D("0.120")}

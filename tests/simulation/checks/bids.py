@@ -27,6 +27,8 @@ CHAINED_S = 25 * 3600.0
 """and longer where another bid has lost there within so long: the rival is taken to be the same one."""
 MOST_MARKUP = Decimal("1.15")
 """No first bid is more above the floor that is known, whether by the rule or learnt."""
+CENT = Decimal("0.01")
+"""The coarsest step of bids."""
 LOST = frozenset({Reason.OUTBID, Reason.DISPLACED})
 STOPPED_BY_CREDIT = frozenset({Reason.OUT_OF_CREDIT, Reason.PAID_IN})
 
@@ -67,6 +69,18 @@ class Bids:
                 lost_s, highest = self._lost.get(key, (now_s, after.bid))
                 is_recent = now_s - lost_s < KNOWN_LOST_S and not self._has_won(after, lost_s, highest)
                 self._lost[key] = now_s, max(highest, after.bid) if is_recent else after.bid
+
+    def look(self) -> None:
+        """Nobody bids against himself: while nobody else is there, what is paid is the market's least and a markup."""
+        if not self._ground.scenario.is_alone:
+            return
+        for market in self._markets.values():
+            for box in market.boxes.values():
+                if box.is_spot and box.job_id and box.computes:
+                    most = (market.least(box.host) * self._params.bids.markup).quantize(CENT, ROUND_CEILING)
+                    if market.pays(box) > most:
+                        least = market.least(box.host)
+                        self._add_violation("S37", f"{box.key} pays {market.pays(box)} where {least} is enough")
 
     def _is_pool(self, provider: str) -> bool:
         return provider in POOLED

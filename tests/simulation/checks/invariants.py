@@ -72,6 +72,7 @@ CHECKERS = {
     "S34": "a machine that failed a task at once, or two in a row, gets no more",
     "S35": "a notice is obeyed for as long as it stands: what was there is saved in time, and nothing stops after it",
     "S36": "what a market keeps for a machine beside it is gone once the lease is, or is looked for and found",
+    "S37": "where nobody else bids, each price paid stays within one markup of its market's least",
     "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -401,6 +402,7 @@ class Invariants:
         ground.books.settle_all(ground.now_s)
         if not self.is_ledger_old:
             self._limits()
+        self._bids.look()
         self._conduct.look()
         self._holds.look()
         self._allowances.look()

@@ -178,6 +178,8 @@ class Scenario:
     tokens: tuple[Token, ...] = ()
     """Known to the ledger from the beginning: owners of some of the jobs."""
     markets: tuple[str, ...] = TWO_MARKETS
+    is_alone: bool = False
+    """Nobody else bids on any market, so each stays at its least."""
 
     @property
     def jobs(self) -> dict[str, JobSpec]:

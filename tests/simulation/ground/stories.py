@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -51,6 +52,30 @@ def _story(
 
 def _outage(row: str, begins_s: float, ends_s: float, target: str = "") -> Burst:
     return Burst(row, target, begins_s, ends_s)
+
+
+def _alone(
+    market: str,
+    jobs: int,
+    room: str = "",
+    length_s: float = 9000.0,
+    faults: Mapping[str, tuple[int, ...]] | None = None,
+    **changes: Any,
+) -> Scenario:
+    """Jobs that would each pay a multiple of what is enough."""
+    spec: dict[str, Any] = {"spot_policy": SpotPolicy.SPOT, "max_bid": D(4), **changes}
+    others = [Submit(f"01JOB00000000000000000001{n}", a_spec(timedelta(minutes=20), **spec)) for n in range(1, jobs)]
+    wishes = tuple((50.0 + 30.0 * n, each) for n, each in enumerate(others))
+    made = _story(
+        *([(0.0, room)] if room else []),
+        minutes=20,
+        wishes=wishes,
+        faults=faults,
+        length_s=length_s,
+        idle_s=length_s,
+        **spec,
+    )
+    return replace(made, markets=(market,), is_alone=True)
 
 
 STORIES: dict[str, Scenario] = {
@@ -189,6 +214,15 @@ STORIES: dict[str, Scenario] = {
             ),
         ),
         length_s=6000.0,
+    ),
+    "nobody else bids: three jobs, one machine at vast.ai": _alone(
+        "vastai", 3, "one host", faults={"E12": (0, 1, 2, 3)}
+    ),
+    "nobody else bids: three jobs, two machines at RunPod": _alone("runpod", 3, "one host of two"),
+    "nobody else bids: three jobs, one machine at Mithril": _alone("mithril", 3, "one host"),
+    "nobody else bids: three jobs at Nebius": _alone("nebius", 3),
+    "nobody else bids: an array of four, two machines at Mithril": _alone(
+        "mithril", 1, "one host of two", array=ArraySpec(4)
     ),
     "ends unseen": _story((500.0, "ends unseen"), minutes=10, length_s=4200.0),
     "market dark for long, its machine speaks": _story(

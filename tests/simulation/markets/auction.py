@@ -122,7 +122,14 @@ class AuctionMarket(SimulatedMarket):
         return box.wanted and not box.is_gone and not is_stuck
 
     def _is_free(self, host: Host) -> bool:
-        return self.pools[host.machine_id].is_free and host.rival is None
+        is_free = self.ground.scenario.is_alone or self.pools[host.machine_id].is_free
+        return is_free and host.rival is None
+
+    def least(self, host: Host) -> Decimal:
+        return self.pools[host.machine_id].minimum
+
+    def pays(self, box: Box) -> Decimal:
+        return min(self.pools[box.host.machine_id].price, box.rate)
 
     def free_in(self, host: Host) -> int:
         """Machines that nobody has."""
@@ -263,7 +270,7 @@ class AuctionMarket(SimulatedMarket):
     def rebill(self, box: Box) -> None:
         """The market goes on billing a machine whose host is cut off."""
         computes = not box.is_gone and box.state in (State.RUNNING, State.OFFLINE)
-        price = min(self.pools[box.host.machine_id].price, box.rate) if computes else Decimal(0)
+        price = self.pays(box) if computes else Decimal(0)
         self.ground.books.change(box.meter, self.ground.now_s, price, Decimal(0), self.excuse_for(box))
         self.bids[box.id].bill(int(price * 100), self.ground.now_s)
 

@@ -146,6 +146,9 @@ class CappedMarket(SimulatedMarket):
         cap = self.caps.get(vm.cap_id)
         return cap is not None and cap.most < self.prices[vm.box.host.machine_id]
 
+    def pays(self, box: Box) -> Decimal:
+        return min(self.prices[box.host.machine_id], box.rate)
+
     def is_blocked(self, cap: Cap) -> bool:
         return cap.most < self.prices[self._pool(cap.project, cap.platform).machine_id]
 
@@ -494,7 +497,7 @@ class CappedMarket(SimulatedMarket):
     def rebill(self, box: Box) -> None:
         """The market goes on billing a machine whose host is cut off, and a disk whose machine is gone."""
         is_on = not box.is_gone and box.state in (State.RUNNING, State.OFFLINE)
-        price = min(self.prices[box.host.machine_id], box.rate) if is_on else Decimal(0)
+        price = self.pays(box) if is_on else Decimal(0)
         has_disk = DISK + box.id.removeprefix(BOX) in self.kept
         disk = box.storage_rate if has_disk else Decimal(0)
         self.ground.books.change(box.meter, self.ground.now_s, price, disk, self.excuse_for(box))

@@ -78,10 +78,18 @@ class SimulatedMarket:
         return [gpu for gpu in range(host.room) if gpu not in taken][: max(host.room - len(held), 0)]
 
     def _move_floor(self, host: Host) -> None:
-        if not host.is_dear:
+        if not (host.is_dear or self.ground.scenario.is_alone):
             pull = host.mean_floor * (Decimal(self.rng.randint(70, 135)) / 100)
             self.set_floor(host, ((host.floor + pull) / 2).quantize(MILLI))
         self.ground.loop.after(self.rng.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
+
+    def least(self, host: Host) -> Decimal:
+        """$/h: what a machine costs there while nobody else bids."""
+        return host.floor
+
+    def pays(self, box: Box) -> Decimal:
+        """$/h of its GPUs, while they run."""
+        return box.rate
 
     def set_floor(self, host: Host, floor: Decimal) -> None:
         """Those who bid less are stopped, those who bid more come back."""

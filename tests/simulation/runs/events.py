@@ -329,6 +329,10 @@ def _one_host(world: World, gpus: int = 1) -> None:
         host.room = 0
 
 
+def _one_host_of_two(world: World) -> None:
+    _one_host(world, 2)
+
+
 def _one_host_of_eight(world: World) -> None:
     _one_host(world, 8)
 
@@ -435,6 +439,7 @@ ACTS = {
     "paid in": _pay_in,
     "outbid unseen": _outbid_unseen,
     "one host": _one_host,
+    "one host of two": _one_host_of_two,
     "one host of eight": _one_host_of_eight,
     "nothing at vast.ai": _nothing_at_vastai,
     "ends unseen": _end_unseen,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from autopilot.agent.shipped.machine import Machine
+from autopilot.engine import engine
 from autopilot.host.shipped.notices import Signal
+from autopilot.policy import paused
 from autopilot.providers.mithril import mapping
 from autopilot.providers.mithril.adapter import MithrilProvider
+from autopilot.providers.mithril.own_bids import Own, OwnBids
 from tests.simulation.runs.bug import Patches, bug
 
 is_over = mapping.is_over
@@ -42,3 +45,15 @@ def _disk_left_behind() -> Patches:
         return bid.status == "Paused" or is_over(bid, machine)
 
     return [(MithrilProvider, "destroy", MithrilProvider.stop), (mapping, "is_over", paused_for_good)]
+
+
+@bug("our own bids in a pool are taken for competition")
+def _own_bids_compete() -> Patches:
+    """None is counted: neither in floors nor in what wins, and a bid is made although no machine is left for it."""
+    return [
+        (OwnBids, "of", lambda self, region, type_id: Own()),
+        (OwnBids, "beside", lambda self, bid: Own()),
+        (engine, "leave_room", lambda offers, leases: tuple(offers)),
+        (engine, "ours_in_pools", lambda leases, job_id, providers: {}),
+        (paused, "sets_our_price", lambda lease, market: False),
+    ]

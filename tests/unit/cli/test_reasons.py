@@ -14,7 +14,10 @@ from autopilot.policy import eligibility, wait
 
 def removed(condition: str, has: Any = None, wanted: Any = None) -> str:
     return reasons.tell(
-        {"topic": "removed", "numbers": {"condition": condition, "offers": 3, "has": has, "wanted": wanted}}
+        {
+            "topic": "removed",
+            "numbers": {"condition": condition, "offers": 3, "has": has, "wanted": wanted, "provider": "vastai"},
+        }
     )
 
 
@@ -38,7 +41,10 @@ def test_no_condition_shows_a_raw_number(condition: str) -> None:
         ("max_price", "0.95", "0.3", "3 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h"),
         ("max_hourly_on_demand", "1.5", "1", "3 above your max_hourly: cheapest on-demand price $1.50/h, your "
          "max_hourly $1.00/h"),
-        ("not_certified", "expired", None, "3 on a market without a certificate in force: expired"),
+        ("not_certified", "expired", None, "3 on vastai, whose certificate is not in force (expired): "
+         'autopilot certify vastai --budget "$1.00"'),
+        ("not_certified", "claim_broken", None, "3 on vastai, whose certificate is not in force (stopped: a claim that "
+         "matters is broken): autopilot certify vastai --resume"),
         ("vram_gb", "16", "24", "3 with too little GPU memory: the nearest has 16 GB, the job asks for 24 GB"),
         ("disk_gb", "90.5", "100", "3 with too little disk: the nearest has 90.5 GB, the job asks for 100 GB"),
         ("lasts_s", 3600, 9600, "3 that end too soon: the nearest in 1 h, the job may take 2 h 40 min"),

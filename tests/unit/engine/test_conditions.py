@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.conditions import ConditionLog
 from autopilot.lab.memory_store.store import MemoryStore
 from tests.builders import START, D, a_job, a_spec
@@ -21,7 +22,9 @@ async def test_a_pace_beyond_all_numbers_keeps_nothing_from_the_other_jobs() -> 
     store = MemoryStore()
     async with store.transaction() as uow:
         await uow.jobs.save_all([absurd, poor])
-        await ConditionLog({}, lambda name, now: False).note(uow, {}, [absurd, poor], (), START)
+        await ConditionLog({}, lambda name, now: False, Certification(CertifyRules(), {})).note(
+            uow, {}, [absurd, poor], (), START
+        )
     async with store.snapshot() as uow:
         events = await uow.events.list_after()
     assert [(event.name, event.job_id) for event in events] == [("budget.ran_low", "job-poor")]

@@ -33,6 +33,9 @@ FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "market.stayed_unread": (("provider", "vastai"), ("unread_s", 300), ("machines", 2)),
     "market.quarantined": (("provider", "vastai"),),
     "credit.ran_low": (("provider", "vastai"), ("credit", Decimal("4.10")), ("per_hour", Decimal("0.50"))),
+    "account.tops_up": (("provider", "vastai"), ("credit", Decimal("4.10")), ("below", Decimal(5))),
+    "certificate.ends_soon": (("provider", "vastai"), ("ends_at", (START + timedelta(days=5)).isoformat())),
+    "certificate.lacked": (("provider", "vastai"), ("lack", "other_version"), ("waiting", 2)),
     "lease.instance_found": (("instance_id", "77"),),
     "invoice.drifted": (("drift", Decimal("0.12")), ("estimate", Decimal(1)), ("instance_id", "77")),
     "daemon.restarted": (("since", START.isoformat()),),
@@ -105,6 +108,17 @@ def test_numbers_are_as_people_say_them() -> None:
     assert "vastai billed $0.12 more than our clock says for machine 77" in words_of("invoice.drifted")
     assert "vastai billed $0.12 less" in words_of("invoice.drifted", drift=Decimal("-0.12"))
     assert "Machine 77 on vastai runs for up to $0.3" in words_of("lease.instance_found")
+
+
+def test_a_certificate_s_notice_holds_the_command_to_type() -> None:
+    ends = words_of("certificate.ends_soon")
+    assert ends.startswith("The certificate of vastai ends in 4 d 19 h\n")
+    assert 'Next: autopilot certify vastai --budget "$1.00" renews it' in ends
+    lacked = words_of("certificate.lacked")
+    assert "It is of another minor version of autopilot than the one that runs. 2 jobs are without a machine" in lacked
+    assert 'Next: autopilot certify vastai --budget "$1.00" proves' in lacked
+    assert 'certify nebius --budget "$3.00"' in words_of("certificate.lacked", provider="nebius")
+    assert "autopilot certify vastai --resume shows which" in words_of("certificate.lacked", lack="claim_broken")
 
 
 def test_a_parked_job_goes_on_as_its_reason_says() -> None:

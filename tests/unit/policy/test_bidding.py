@@ -5,9 +5,11 @@ from decimal import Decimal
 
 import pytest
 
+from autopilot.domain import events as e
+from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.params import BidRules, Params
 from autopilot.pricing.rule.bidding import ceiling, first_bid, raised_bid
-from tests.builders import D, a_lease, a_spec, an_offer
+from tests.builders import START, D, a_lease, a_spec, an_offer
 
 P = Params(bids=BidRules(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3))
 
@@ -69,6 +71,29 @@ def test_a_first_bid_wins_now_or_is_not_made(floor: str | None, on_demand: str |
 )
 def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: int, bid: str | None) -> None:
     assert raised_bid(a_spec(), a_lease(bid=D(rate), rebids=rebids), P) == dollars(bid)
+
+
+@pytest.mark.parametrize("pays_bid", [True, False])
+def test_raises_in_the_dark_end_at_three_times_the_first_bid_however_often_they_win(pays_bid: bool) -> None:
+    """Whoever raises against himself wins each time, and begins to count anew."""
+    lease = a_lease(bid=D("0.300"), on_demand_price=D(20))
+    for _ in range(40):
+        bid = raised_bid(a_spec(budget=None), lease, P, pays_bid=pays_bid)
+        if bid is None:
+            break
+        lease = evolve_lease(lease, e.BidIntended(lease.id, bid, START))
+        lease = evolve_lease(lease, e.BidChanged(lease.id, bid, START))
+        lease = replace(lease, bidding=replace(lease.bidding, raises=0))
+    assert bid is None
+    assert lease.bid == D("0.900")
+
+
+def test_what_the_market_says_to_win_is_no_raise_in_the_dark() -> None:
+    lease = a_lease(bid=D("0.300"), on_demand_price=D(20))
+    lease = replace(lease, observed=replace(lease.observed, price_to_win=D("1.500")))
+    bid = raised_bid(a_spec(), lease, P)
+    assert bid is not None
+    assert bid > D("1.500")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autopilot.domain.certificate import Lack
 from autopilot.domain.job import JobSpec, SpotPolicy, Trust
 from autopilot.domain.lost_bids import LostBid, raise_floors
 from autopilot.domain.market import Market, ProviderView
@@ -35,6 +36,33 @@ def removed(spec: JobSpec, *offers: Offer, **market: Any) -> dict[str, tuple[int
         for topic, numbers in notes_of(spec, a_market(*offers, **market))
         if topic == "removed"
     }
+
+
+def test_a_certificate_is_wanting_only_where_it_would_help_and_for_each_market() -> None:
+    spec = a_spec(max_bid=D("0.30"), spot_policy=SpotPolicy.SPOT)
+    offers = (
+        an_offer("dear", floor=D("1.20"), on_demand_price=D(2)),
+        an_offer("small", disk_gb=D(1)),
+        an_offer("fits", floor=D("0.20")),
+        an_offer("fits-too", floor=D("0.20")),
+        replace(an_offer("other", floor=D("0.20")), provider="runpod"),
+    )
+    market = a_market(*offers)
+    views = {
+        "vastai": replace(market.providers["vastai"], lack=Lack.OTHER_VERSION),
+        "runpod": replace(market.providers["vastai"], lack=Lack.EXPIRED),
+    }
+    told = [
+        (n["condition"], n["offers"], n["has"], n["provider"])
+        for topic, n in notes_of(spec, replace(market, providers=views))
+        if topic == "removed" and n["condition"] in ("not_certified", "max_price", "disk_gb")
+    ]
+    assert sorted(told, key=str) == [
+        ("disk_gb", 1, D(1), "vastai"),
+        ("max_price", 1, D("1.20"), "vastai"),
+        ("not_certified", 1, "expired", "runpod"),
+        ("not_certified", 2, "other_version", "vastai"),
+    ]
 
 
 def test_the_search_the_conditions_and_the_nearest_that_failed() -> None:

@@ -91,6 +91,8 @@ class Exchange:
         self.account = PrepaidCredit(credit, lambda: (instance.meter for instance in self.instances.values()))
         self._clearing_is_visible = clearing_is_visible
         self.echo_lasts_s = 0.0
+        self.tops_up = False
+        """Whether the account answers that a card pays in by itself. None does."""
         """How long listings go on to show a bid of ours on GPUs that we have given back."""
         self._offer_ids = itertools.count(29_332_107)
         self._instance_ids = itertools.count(47_848_147)

@@ -33,7 +33,7 @@ def current_user(call: Call) -> HttpReply:
             "sid": "sandbox",
             "key_id": 77,
             "balance_threshold": 5.0,
-            "balance_threshold_enabled": False,
+            "balance_threshold_enabled": call.market.tops_up,
         }
     )
 
