@@ -33,6 +33,7 @@ from autopilot.providers.mithril.pacing import Family
 from autopilot.providers.mithril.reply import Answer, Fault
 from autopilot.providers.mithril.search import OfferSearch
 from autopilot.providers.mithril.series import read_series
+from autopilot.providers.pacing import urgently
 from autopilot.providers.reading import NoReply
 
 T = TypeVar("T")
@@ -272,7 +273,8 @@ class MithrilProvider:
         return await self._pause(instance_id, is_paused=False)
 
     async def stop(self, instance_id: str) -> Outcome:
-        return await self._pause(instance_id, is_paused=True)
+        with urgently():
+            return await self._pause(instance_id, is_paused=True)
 
     async def _pause(self, instance_id: str, *, is_paused: bool) -> Outcome:
         """A pause that is not verified would bill on: the answer must show it."""
@@ -305,7 +307,8 @@ class MithrilProvider:
         if wire.check_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a bid id of this market: {instance_id!r}")
         try:
-            answer = await self._client.change("DELETE", f"{BIDS}/{instance_id}", shapes.ENDED)
+            with urgently():
+                answer = await self._client.change("DELETE", f"{BIDS}/{instance_id}", shapes.ENDED)
         except NoReply as error:
             return Unknown(str(error))
         outcome = outcomes.judge_destroy(answer)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.ports.provider import MarketUnknown
 from autopilot.providers import values
 from autopilot.providers.drift.comparison import MOST_ROWS
 from autopilot.providers.drift.counter import DriftCounter
@@ -15,14 +16,8 @@ from autopilot.providers.mithril import mapping, outcomes, shapes, wire
 from autopilot.providers.mithril.pacing import INTERVAL_S, Family, lanes
 from autopilot.providers.mithril.reply import Answer, Fault, understand
 from autopilot.providers.mithril.transport import Transport
-from autopilot.providers.pacing import Lane
-from autopilot.providers.reading import (
-    FIRST_BACKOFF_S,
-    LONGEST_BACKOFF_S,
-    LONGEST_HOLD_S,
-    READ_TRIES,
-    read_repeatedly,
-)
+from autopilot.providers.pacing import Lane, Quiet
+from autopilot.providers.reading import FIRST_BACKOFF_S, READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
 
 PAGE_ROWS = 100
@@ -44,7 +39,8 @@ class MithrilClient:
         self.remarks = RemarkLog(clock)
         self._transport = transport
         self._clock = clock
-        self._lanes = lanes(clock)
+        self._quiet = Quiet(clock, INTERVAL_S)
+        self._lanes = lanes(clock, self._quiet)
 
     def lane(self, family: Family) -> Lane:
         return self._lanes[family]
@@ -111,11 +107,15 @@ class MithrilClient:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``."""
+        if quiet_s := self._quiet.left_s(family):
+            return understand(Reply(429, json.dumps({"detail": self._quiet.words(family)}), f"{quiet_s:.0f}"))
         reply = await self._transport.send(method, path, parameters=parameters, body=body, headers=headers)
         answer = understand(reply)
         fault = answer.fault
         if answer.status == 429:
-            self.lane(family).hold(min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S))
+            self._quiet.refuse(family, answer.retry_after_s)
+        elif answer.status < 500:
+            self._quiet.succeed(family)
         if answer.is_json and answer.status < 500 and answer.status != 204:
             self._compare(shape if fault is None else shapes.REFUSAL, answer.body)
         if fault is not None:
@@ -133,8 +133,5 @@ class MithrilClient:
 
 
 def _pause_s(answer: Answer, error: MarketUnknown) -> float | None:
-    """After a gateway's hiccup, a torn body, or a limit that lifts within seconds."""
-    asked_s = answer.retry_after_s or FIRST_BACKOFF_S
-    limited = error.code is RefusalCode.RATE_LIMITED
-    passes_soon = asked_s <= LONGEST_BACKOFF_S if limited else answer.fault is Fault.TRANSIENT
-    return asked_s if passes_soon else None
+    """After a gateway's hiccup, or a torn body. Never under a limit: who asks at once again keeps it up."""
+    return FIRST_BACKOFF_S if answer.fault is Fault.TRANSIENT else None

@@ -41,6 +41,7 @@ from autopilot.providers.nebius.quotas import read_quotas
 from autopilot.providers.nebius.reply import Fault, MarketRefused
 from autopilot.providers.nebius.search import OfferSearch
 from autopilot.providers.nebius.series import read_series
+from autopilot.providers.pacing import urgently
 from autopilot.providers.reading import NoReply
 
 LEFT_OVER_AFTER = timedelta(minutes=30)
@@ -347,13 +348,15 @@ class NebiusProvider:
         """A stop that is not over would bill on: Done says that it is."""
         if wire.check_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a machine id of this market: {instance_id!r}")
-        return await self._machines.change("stop", StopInstanceRequest(id=instance_id), STOP_WAIT_S)
+        with urgently():
+            return await self._machines.change("stop", StopInstanceRequest(id=instance_id), STOP_WAIT_S)
 
     async def destroy(self, instance_id: str) -> Outcome:
         """Done: the market says of the machine, its disk and its policies that they are gone."""
         if wire.check_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a machine id of this market: {instance_id!r}")
-        return await self._give_back.destroy(instance_id)
+        with urgently():
+            return await self._give_back.destroy(instance_id)
 
     def _note_words(self, outcome: Refused | Unknown) -> None:
         """A plain "no" that has no code of its own."""

@@ -18,6 +18,7 @@ from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.providers.pacing import urgently
 from autopilot.providers.pulls import says_pull_refused
 from autopilot.providers.runpod import mapping, wire
 from autopilot.providers.runpod.client import RunpodClient
@@ -298,14 +299,16 @@ class RunpodProvider:
     async def stop(self, instance_id: str) -> Outcome:
         if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
-        return await self._change(lambda: self._graphql.stop(instance_id), lambda: self._rest.stop(instance_id))
+        with urgently():
+            return await self._change(lambda: self._graphql.stop(instance_id), lambda: self._rest.stop(instance_id))
 
     async def destroy(self, instance_id: str) -> Outcome:
         if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
-        outcome = await self._change(
-            lambda: self._graphql.destroy(instance_id), lambda: self._rest.destroy(instance_id)
-        )
+        with urgently():
+            outcome = await self._change(
+                lambda: self._graphql.destroy(instance_id), lambda: self._rest.destroy(instance_id)
+            )
         if isinstance(outcome, Done):
             self._alive.discard(instance_id)
         return outcome

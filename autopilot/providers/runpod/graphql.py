@@ -80,7 +80,9 @@ class GraphqlMarket:
         """Without waiting for a turn: the caller is in the lane."""
         try:
             variables = {"input": create.graphql_input(wanted)}
-            answer = await self._client.graphql(queries.RENT_SPOT, shapes.SPOT_RENTED, variables)
+            answer = await self._client.send(
+                Family.CREATE, lambda: self._client.graphql(queries.RENT_SPOT, shapes.SPOT_RENTED, variables)
+            )
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.spot_rented(answer, queries.SPOT_OPERATION)
@@ -89,7 +91,9 @@ class GraphqlMarket:
         """Without waiting for a turn: the caller is in the lane."""
         try:
             variables = {"input": create.graphql_input(wanted)}
-            answer = await self._client.graphql(queries.RENT_ON_DEMAND, shapes.ON_DEMAND_RENTED, variables)
+            answer = await self._client.send(
+                Family.CREATE, lambda: self._client.graphql(queries.RENT_ON_DEMAND, shapes.ON_DEMAND_RENTED, variables)
+            )
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.judge_rental(answer, queries.ON_DEMAND_OPERATION)

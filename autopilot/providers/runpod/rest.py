@@ -66,7 +66,10 @@ class RestMarket:
     async def rent_on_demand(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane. Raises ``Withdrawn``."""
         try:
-            answer = await self._client.rest("POST", "/pods", shapes.REST_POD, body=create.rest_body(wanted))
+            body = create.rest_body(wanted)
+            answer = await self._client.send(
+                Family.CREATE, lambda: self._client.rest("POST", "/pods", shapes.REST_POD, body=body)
+            )
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.judge_rest_rental(answer)
@@ -101,11 +104,10 @@ class RestMarket:
         """The newest lines that its host wrote about the pod; None when they cannot be read now."""
         wish = {"source": "system", "tail": "50"}
         try:
-            async with self._client.lane(Family.REST_READ):
-                reply = await self._client.transport.listen(f"/v2/pods/{pod_id}/logs", wish)
+            reply = await self._client.listen(Family.REST_READ, f"/v2/pods/{pod_id}/logs", wish)
         except NoReply:
             return None
-        if reply.status != 200:
+        if reply is None or reply.status != 200:
             return None
         events = wire.log_events(reply.text)
         for event in events[:MOST_ROWS]:

@@ -17,6 +17,7 @@ from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
+from autopilot.providers.pacing import urgently
 from autopilot.providers.reading import READ_TRIES, NoReply
 from autopilot.providers.vastai import create, listing, mapping, outcomes, shapes, wire
 from autopilot.providers.vastai.client import VastaiClient
@@ -212,11 +213,13 @@ class VastaiProvider:
         return outcomes.judge_start(answer) if isinstance(answer, Answer) else answer
 
     async def stop(self, instance_id: str) -> Outcome:
-        answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "stopped"})
+        with urgently():
+            answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "stopped"})
         return outcomes.judge_stop(answer) if isinstance(answer, Answer) else answer
 
     async def destroy(self, instance_id: str) -> Outcome:
-        answer = await self._change(Family.DESTROY, "DELETE", "/instances/{}/", instance_id, {})
+        with urgently():
+            answer = await self._change(Family.DESTROY, "DELETE", "/instances/{}/", instance_id, {})
         if not isinstance(answer, Answer):
             return answer
         outcome = outcomes.judge_destroy(answer)

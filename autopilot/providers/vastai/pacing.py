@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 
 from autopilot.ports.clock import Clock
-from autopilot.providers.pacing import Lane
+from autopilot.providers.pacing import Lane, Quiet
 
 MARGIN = 1.2
 """We keep this much more distance than the market asks for."""
@@ -42,5 +43,8 @@ PENALTY_S = {Family.CREATE: 12.0}
 """Added by the market once a request came too early."""
 
 
-def lanes(clock: Clock) -> dict[Family, Lane]:
-    return {family: Lane(interval_s * MARGIN, clock) for family, interval_s in INTERVAL_S.items()}
+def lanes(clock: Clock, quiet: Quiet[Family]) -> dict[Family, Lane]:
+    return {
+        family: Lane(interval_s * MARGIN, clock, partial(quiet.left_s, family))
+        for family, interval_s in INTERVAL_S.items()
+    }
