@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
-.PHONY: help demo test lint check pythons sim mutants calibrate bids bench docs pictures page-pictures release previous lock clean
+.PHONY: help demo quick test lint check pythons sim mutants calibrate bids bench docs pictures page-pictures release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -15,14 +15,19 @@ help:    ## show this
 demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a local market (about a minute)
 	$(BIN)/autopilot demo $(ARGS)
 
-# Compiled once: else each process of each test compiles the package for itself where Python is told to keep nothing.
-test: lint    ## lint, type-check and run the tests (17 to 20 minutes on two cores)
-	$(BIN)/python -m compileall -q autopilot
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
+# Compiled files are kept, also where Python is told to keep nothing: else each process compiles the package, and each
+# worker all tests, for itself. The hash seed is the one that the simulator's seeds are replayed with.
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-check: lint    ## the long gates as well: coverage, random kills of the daemon, every supported Python
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --cov --cov-report=term
-	$(BIN)/pytest -m slow -x --timeout=1800
+quick: $(READY)    ## pure rules, property tests and documents (a minute)
+	$(PYTEST) -q -m "not slow" tests/property tests/unit/certify tests/unit/config tests/unit/docs tests/unit/domain \
+		tests/unit/engine tests/unit/policy
+
+test: lint    ## what must hold before every landing: lint, types, and all tests but the long ones (7 minutes on two cores)
+	$(PYTEST) -m "not slow"
+
+check: lint    ## all tests, with coverage, and the unit tests on every supported Python (an hour, and the Pythons)
+	$(PYTEST) --cov --cov-report=term
 	tools/pythons.sh
 
 pythons:    ## the unit tests on Python 3.11 to 3.14, as far as they are installed

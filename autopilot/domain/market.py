@@ -53,6 +53,19 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
+class Ours:
+    """Machines of our other jobs that run in one pool whose machines all pay one price."""
+
+    count: int
+    price: Decimal
+    """$/h, the least that one of them pays now."""
+
+    def dearer_by(self, price: Decimal) -> Decimal:
+        """$/h that all of them pay more once the pool costs so much."""
+        return self.count * max(price - self.price, Decimal(0))
+
+
+@dataclass(frozen=True, slots=True)
 class Market:
     """``offers``: those that fit the job's query, from all markets.
 
@@ -68,6 +81,8 @@ class Market:
     outlook: Outlook = field(default_factory=Outlook)
     lost_bids: tuple[LostBid, ...] = ()
     """Those that raised a floor among ``offers``."""
+    ours: Mapping[tuple[str, str], Ours] = field(default_factory=dict)
+    """By (provider, machine_id), on markets of which one says how much room there is."""
     made_room: bool = False
     """Since the job was parked a bill has given money back, or a limit or its budget was raised."""
 

@@ -57,6 +57,8 @@ class Capabilities:
     """Market seconds from the notice that it is to be taken away until it stops; 0: none is promised."""
     notice_may_be_withdrawn: bool = False
     """A notice says what may happen, not what will: the machine goes on if its bid wins again in time."""
+    bids_set_price: bool = False
+    """The highest bid that loses in a pool is what all pay who win there: ours against ours raises our own price."""
     has_bills: bool = True
     """The market says what it billed. False: what the ledger holds is never confirmed by a bill."""
     dead_man: DeadMan = DeadMan.DESTROYS
@@ -105,6 +107,8 @@ class Offer:
     clearing_price: Decimal | None = None
     """What spot machines of this kind pay now ($/h), where that is neither their bid nor the floor; None: the market
     does not tell it apart."""
+    room: int | None = None
+    """How many more bids of ours win at the floor, of a pool whose machines all pay one price; None: it is not told."""
     dead_man: DeadMan = DeadMan.DESTROYS
     """Of its market, put here with every search; no adapter sets it."""
 

@@ -67,6 +67,7 @@ from autopilot.mailbox.wire import EXEC
 from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
+from autopilot.policy.own_bids import leave_room, ours_in_pools
 from autopilot.policy.scene import Scene
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.bootstrap import Bootstrap
@@ -455,7 +456,14 @@ class Engine:
             for lease in exposure.leases
             if lease.intended_at == now and not market.providers[lease.provider].capabilities.is_pooled
         }
-        market = replace(market, avoid=market.avoid | taken, allowance=room, made_room=job.id in self._with_room)
+        market = replace(
+            market,
+            offers=leave_room(market.offers, exposure.leases),
+            avoid=market.avoid | taken,
+            allowance=room,
+            ours=ours_in_pools(exposure.leases, job.id, market.providers),
+            made_room=job.id in self._with_room,
+        )
         allowed: tuple[Action, ...] = ()
         with contain(event_log):
             market = replace(market, outlook=self.outlooks.of(job, market, now))

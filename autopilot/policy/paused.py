@@ -21,6 +21,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.markups import learnt_markup
 from autopilot.policy.options import waits_for_spot
+from autopilot.policy.own_bids import sets_our_price
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.rule.bidding import raised_bid
 from autopilot.pricing.rule.cost import lease_cost_to_finish
@@ -39,11 +40,16 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:  # noqa: C901
     can_rebid = able is not None and able.can_rebid and able.pauses_when_outbid
     pays_bid = able is None or able.bills_at_bid
     rung = None
-    if can_rebid and lease.is_spot:
+    # Where bids that lose set the price, none is raised in the dark.
+    is_told = able is None or not able.bids_set_price or lease.observed.price_to_win is not None
+    if can_rebid and lease.is_spot and is_told:
         rung = raised_bid(job.spec, lease, params, learnt_markup(situation), pays_bid=pays_bid)
     keeps_disk = able is None or able.keeps_disk_when_stopped
     to_win = lease.observed.price_to_win
     price = rung if pays_bid or to_win is None or rung is None else min(rung, to_win)
+    ours = market.ours.get((lease.provider, lease.machine_id))
+    if price is not None and ours is not None:
+        price += ours.dearer_by(price)
     rebid = None if price is None else _cost_of_rebid(situation, lease, price, keeps_disk=keeps_disk)
     other = situation.candidates.best(CapacityType.SPOT if waits_for_spot(situation) else None)
     note = Note(
@@ -68,6 +74,9 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:  # noqa: C901
         return (Start(lease.id, Reason.PAID_IN),), (note,)
     if able is not None and not able.pauses_when_outbid and lease.is_spot:
         # This market does not bring an outbid machine back: it is lost, and only its disk still bills.
+        return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)
+    if sets_our_price(lease, market):
+        # It would come back by itself, and until then our other machines there may pay by its limit.
         return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)
     if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)

@@ -6,6 +6,7 @@ cost  = hours × (price of compute + storage rate) + expected traffic × the hos
 
 Where an outbid machine does not come back, or comes back without its disk, each loss is received anew as well.
 
+Where a bid raises what our other machines pay, that is part of its price.
 Losses are those of that machine, as far as it, its host or its kind was seen (``hazard``).
 """
 
@@ -139,7 +140,11 @@ class Pricing:
         traffic = ceil_nano(offer.download_price * self.received_gb + offer.upload_price * self.sent_gb)
         if capacity_type is CapacityType.SPOT:
             losses = _losses(offer, (setup + _work(work, params)).total_seconds() / 3600, market, params)
-        cost = cost_to_finish(job, losses, price + storage, work, setup, params) + traffic
+        hourly = price + storage
+        ours = market.ours.get((offer.provider, offer.machine_id))
+        if ours is not None and capacity_type is CapacityType.SPOT:
+            hourly += ours.dearer_by(price)
+        cost = cost_to_finish(job, losses, hourly, work, setup, params) + traffic
         if losses and not able.resumes_where_it_was:
             cost += ceil_nano(offer.download_price * self.received_gb * Decimal(losses))
         return Candidate(offer, capacity_type, bid, price, cost, setup, work, traffic)

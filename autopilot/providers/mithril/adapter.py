@@ -29,6 +29,7 @@ from autopilot.providers.mithril.create import (
     limit_text,
 )
 from autopilot.providers.mithril.outcomes import Outcome
+from autopilot.providers.mithril.own_bids import OwnBids
 from autopilot.providers.mithril.pacing import Family
 from autopilot.providers.mithril.reply import Answer, Fault
 from autopilot.providers.mithril.search import OfferSearch
@@ -53,6 +54,7 @@ class MithrilProvider:
         reports_floor=True,
         bills_at_bid=False,
         is_pooled=True,
+        bids_set_price=True,
         boots_vm=True,
         notice_s=300,
         notice_may_be_withdrawn=True,
@@ -65,7 +67,8 @@ class MithrilProvider:
         self._settings = settings
         self._client = client
         self._clock = clock
-        self._search = OfferSearch(settings, client, clock)
+        self._own = OwnBids(clock)
+        self._search = OfferSearch(settings, client, clock, self._own)
         self._project = settings.project
         self._ssh_key = settings.ssh_key
         self._alive: set[str] = set()
@@ -87,6 +90,7 @@ class MithrilProvider:
         known = {bid.bid_id for bid in bids}
         if len(known) != len(bids):
             raise MarketUnknown("the list names a bid twice")
+        self._own.observe(bids)
         await self._confirm_lost({each.bid_id for each in machines if mapping.is_on(each)} - known - {""})
         listed = [found for bid in bids if (found := await self._instance_of(bid, machines)) is not None]
         alive = {each.instance_id for each in listed}
@@ -135,7 +139,8 @@ class MithrilProvider:
         # What others' cost is nobody's concern here, and each pool takes a request.
         is_ours = bid.name.startswith(LABEL_PREFIX)
         prices = await self._search.prices(bid.region, bid.type_id) if is_ours else None
-        return mapping.instance(bid, machine, kind, prices, is_waiting=self._is_waiting(bid, machine))
+        others = self._own.beside(bid)
+        return mapping.instance(bid, machine, kind, prices, others, is_waiting=self._is_waiting(bid, machine))
 
     def _is_waiting(self, bid: wire.BidRow, machine: wire.InstanceRow | None) -> bool:
         """Whether a bid that has won nothing yet may still do so soon: an auction or two have not been held since."""
@@ -248,6 +253,7 @@ class MithrilProvider:
 
     def _judge(self, made: wire.BidRow, wanted: BidRequest) -> Done[Created] | Refused:
         self._alive.add(made.bid_id)
+        self._own.note(made)
         differing = difference(made, wanted)
         if differing is not None:
             return Refused(RefusalCode.WRONG_TERMS, differing, made.bid_id)
@@ -262,9 +268,11 @@ class MithrilProvider:
         if not isinstance(answer, Answer):
             return answer
         try:
-            holds = wire.bid_row(answer.body).limit
+            changed = wire.bid_row(answer.body)
         except wire.UnreadableRow as error:
             return Unknown(f"the limit was changed, and {error}")
+        self._own.note(changed)
+        holds = changed.limit
         if holds != limit:
             return Unknown(f"asked for a limit of ${limit}/h, and ${holds}/h holds")
         return Done(limit)
@@ -285,6 +293,7 @@ class MithrilProvider:
             bid = wire.bid_row(answer.body)
         except wire.UnreadableRow as error:
             return Unknown(f"the bid was changed, and {error}")
+        self._own.note(bid)
         if (bid.status == "Paused") != is_paused:
             return Unknown(f"asked for a bid that is {'' if is_paused else 'not '}paused, and it is {bid.status}")
         return Done(None)

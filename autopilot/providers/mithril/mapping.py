@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 
@@ -15,6 +16,7 @@ from autopilot.domain import gpu_names
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.money import CENT, ZERO
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.providers.mithril.own_bids import Own
 from autopilot.providers.mithril.wire import BidRow, InstanceRow, PriceRow, TypeRow
 
 PROVIDER = "mithril"
@@ -66,23 +68,43 @@ def limit_for(bid: Decimal) -> Decimal:
     return min(bid.quantize(CENT, ROUND_FLOOR), HIGHEST_LIMIT)
 
 
-def floor(row: PriceRow) -> Decimal | None:
-    """$/h: the least limit that wins now. None: nobody can tell.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """``floor``: $/h, the least limit that wins a machine for one more bid of ours; None: none does that is known of.
 
-    It is not the price: with no machine free a bid has to beat the lowest that has one. A bid between the two loses,
-    and raises what everybody pays.
+    ``bids``: how many more of ours win at it.
     """
-    if row.wins_now is not None:
-        return max(row.wins_now, row.minimum or ZERO)
-    price = max(row.minimum or ZERO, row.spot or ZERO)
-    least = price if row.available else row.lowest_allocated
-    return max(least + CENT, row.minimum or ZERO) if least else None
+
+    floor: Decimal | None
+    bids: int = 0
 
 
-def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str) -> Offer | None:
+def room(row: PriceRow, own: Own) -> Room:
+    """The floor is not the price: with no machine free a bid has to beat the lowest that has one. A bid between the two
+    loses, and raises what everybody pays.
+
+    Bids of our own are no competition. No more are made than can win, for one that loses sets the price of the rest;
+    and where the lowest that has a machine is ours, one more would but take it from ourselves.
+    """
+    least = row.minimum or ZERO
+    if row.available:
+        free = row.available - own.waiting
+        beaten = row.wins_now - CENT if row.wins_now is not None else row.spot
+        if beaten is None or own.is_echoed_by(beaten):
+            beaten = ZERO
+        # Who is the only one that bids wins at the minimum itself.
+        found = max(beaten + CENT, least) if max(beaten, least) else None
+        return Room(found, free) if found is not None and free > 0 else Room(None)
+    lowest = row.wins_now - CENT if row.wins_now is not None else row.lowest_allocated
+    if not lowest or own.waiting or own.is_echoed_by(lowest):
+        return Room(None)
+    return Room(max(lowest + CENT, least), 1)
+
+
+def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str, own: Own) -> Offer | None:
     """``gpu``: the name under which it was asked for. None where no bid is known to win."""
-    found = floor(row)
-    if found is None or found > HIGHEST_LIMIT:
+    found = room(row, own)
+    if found.floor is None or found.floor > HIGHEST_LIMIT:
         return None
     return Offer(
         provider=PROVIDER,
@@ -92,7 +114,7 @@ def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str) -> Offer | None:
         gpu=gpu,
         num_gpus=kind.num_gpus,
         vram_gb=kind.memory_gb,
-        floor=found,
+        floor=found.floor,
         on_demand_price=None,
         storage_price=DISK_PRICE,
         upload_price=ZERO,
@@ -105,6 +127,7 @@ def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str) -> Offer | None:
         location=region,
         ends_at=None,
         clearing_price=row.spot,
+        room=found.bids,
     )
 
 
@@ -147,9 +170,17 @@ def message(bid: BidRow, machine: InstanceRow | None) -> str:
 
 
 def instance(
-    bid: BidRow, machine: InstanceRow | None, kind: TypeRow | None, prices: PriceRow | None, *, is_waiting: bool
+    bid: BidRow,
+    machine: InstanceRow | None,
+    kind: TypeRow | None,
+    prices: PriceRow | None,
+    others: Own,
+    *,
+    is_waiting: bool,
 ) -> Instance:
-    """``kind`` None: the market does not list it any more. ``prices`` None: they cannot be read now."""
+    """``kind`` None: the market does not list it any more. ``prices`` None: they cannot be read now. ``others``: of our
+    own bids in its pool.
+    """
     state = status(bid, machine, is_waiting=is_waiting)
     limit = bid.limit * bid.quantity
     return Instance(
@@ -168,12 +199,12 @@ def instance(
         ends_at=None,
         message=message(bid, machine),
         start_failed=machine is not None and machine.status == "ERROR",
-        price_to_win=_price_to_win(bid, prices) if state is InstanceStatus.STOPPED else None,
+        price_to_win=_price_to_win(bid, prices, others) if state is InstanceStatus.STOPPED else None,
         price=None if prices is None or prices.spot is None else min(prices.spot * bid.quantity, limit),
     )
 
 
-def _price_to_win(bid: BidRow, prices: PriceRow | None) -> Decimal | None:
-    """Of a bid that waits: its own limit holds no machine, so that what is shown does not echo it."""
-    needed = floor(prices) if prices is not None and bid.status == "Open" else None
+def _price_to_win(bid: BidRow, prices: PriceRow | None, others: Own) -> Decimal | None:
+    """Of a bid that waits: its own limit holds no machine."""
+    needed = room(prices, others).floor if prices is not None and bid.status == "Open" else None
     return None if needed is None else needed * bid.quantity

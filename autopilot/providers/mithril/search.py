@@ -13,6 +13,7 @@ from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.mithril import mapping, shapes, wire
 from autopilot.providers.mithril.client import MithrilClient
 from autopilot.providers.mithril.config import MithrilSettings
+from autopilot.providers.mithril.own_bids import OwnBids
 from autopilot.providers.mithril.pacing import Family
 
 CATALOGUE_MAX_AGE_S = 86_400.0
@@ -41,10 +42,11 @@ class AskedPool:
 
 
 class OfferSearch:
-    def __init__(self, settings: MithrilSettings, client: MithrilClient, clock: Clock) -> None:
+    def __init__(self, settings: MithrilSettings, client: MithrilClient, clock: Clock, own: OwnBids) -> None:
         self._settings = settings
         self._client = client
         self._clock = clock
+        self._own = own
         self._types: dict[str, wire.TypeRow] = {}
         self._types_at: float | None = None
         self._auctions: tuple[wire.AuctionRow, ...] = ()
@@ -58,7 +60,8 @@ class OfferSearch:
         async with self._searching:
             for pool in await self._pools(query):
                 row = await self._price(pool.region, pool.kind.type_id)
-                made = None if row is None else mapping.offer(pool.kind, pool.region, row, pool.gpu)
+                own = self._own.of(pool.region, pool.kind.type_id)
+                made = None if row is None else mapping.offer(pool.kind, pool.region, row, pool.gpu, own)
                 if made is not None and made.vram_gb >= query.min_vram_gb and made.disk_gb >= query.disk_gb:
                     found.append(made)
         return tuple(found)

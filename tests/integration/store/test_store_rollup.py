@@ -16,6 +16,7 @@ from autopilot.domain.instance import CostKind
 from autopilot.store.database import SqlStore, open_store
 from autopilot.store.migrate import alembic_config
 from autopilot.store.rollup import RollupDrift, drift, rebuild
+from autopilot.store.schema import REVISION
 from tests.store_records import a_job, a_lease, an_entry, forgotten
 
 NOV_1, NOV_2 = date(2026, 11, 1), date(2026, 11, 2)
@@ -94,6 +95,12 @@ async def test_a_sum_that_is_wrong_missing_or_too_much_is_told_and_mended(store:
 
 async def test_a_ledger_without_a_rollup_gets_one(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:  # the columns in the order in which they came
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, REVISION)
+    engine.dispose()
     store = await open_store(str(path))
     await fill(store)
     await store.close()

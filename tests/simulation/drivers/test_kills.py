@@ -1,12 +1,13 @@
-"""kill -9: at some steps of one story here, at every step of all of them behind ``make check``."""
+"""kill -9: at some steps of one story here, of all of them behind ``make check``.
+
+``python -m tests.simulation --kills --pairs 40`` kills at every step, and ``--dead --seeds 300`` for good.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.simulation.drivers.dead import leave_all
 from tests.simulation.drivers.kills import points, run_killed
 from tests.simulation.ground.stories import STORIES
 
@@ -30,18 +31,15 @@ def test_the_enumeration_finds_a_create_that_is_sent_before_its_intent_is_commit
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_a_kill_at_every_step_of_every_story() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", "--kills", "--pairs", "40"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+@pytest.mark.parametrize("story", STORIES)
+def test_a_kill_at_steps_all_along_every_story(story: str) -> None:
+    whole, steps = points(story)
+    assert not whole.violations
+    for step in steps[:: max(len(steps) // 8, 1)]:
+        assert not run_killed(story, (step,)).violations, f"killed after step {step}"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_machines_of_a_daemon_that_is_dead_for_good_end_themselves() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", "--dead", "--seeds", "300"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+@pytest.mark.parametrize("first", range(1, 31, 10))
+def test_machines_of_a_daemon_that_is_dead_for_good_end_themselves(first: int) -> None:
+    assert not [(one.seed, one.violations) for one in leave_all(range(first, first + 10), 1) if one.violations]

@@ -1,0 +1,107 @@
+"""Two of our own jobs in one pool of Mithril's: our bids are no competition, and nobody bids against himself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from autopilot.domain.job import JobStatus
+from autopilot.lab.sandbox.mithril.pools import AuctionPool
+from tests.integration.engine.engine_world import a_world
+from tests.integration.engine.mithril_world import JOB, MithrilWorld
+
+D = Decimal
+MINIMUM = D("1.00")
+MARKUP = D("1.05")
+"""What the rule bids over the least that wins; a limit is not what is paid."""
+PATIENT = JOB.replace('max_hourly = "$3.00"', "").replace(
+    '[budget]\ntotal = "$9"', '[spot]\nmax_price = "$20"\n[budget]\ntotal = "$60"'
+)
+SHORT = PATIENT.replace('estimate = "10m"', 'estimate = "1h"')
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[MithrilWorld]:
+    """Nobody else bids: a rival holds what is not the one pool."""
+    async with a_world(tmp_path, kind=MithrilWorld) as made:
+        assert isinstance(made, MithrilWorld)
+        made.agents.total_steps = 300
+        await made.tick()
+        yield made
+
+
+def only_pool(world: MithrilWorld, slots: int) -> AuctionPool:
+    """All others are dear for good."""
+    market = world.sandbox.mithril
+    a100 = [pool for pool in market.pools.values() if pool.spec.type.name == "a100-80gb.sxm.1x"]
+    pool, *others = a100
+    pool.slots, pool.minimum = slots, MINIMUM
+    for each in others:
+        market.add_rival(each, D(900), each.slots, None)
+    for each in a100:
+        market.hold_round(each)
+    return pool
+
+
+async def play(world: MithrilWorld, pool: AuctionPool, texts: list[str], most: int = 800) -> list[str]:
+    """All jobs to their end, each price paid held against the market's least. Returns their ids."""
+    ids = [(await world.submit(text, accept_any=True)).id for text in texts]
+    for _ in range(most):
+        await world.tick()
+        assert pool.cleared.price <= MINIMUM * MARKUP, f"we pay ${pool.cleared.price}/h, and nobody else bids"
+        async with world.store.snapshot() as uow:
+            jobs = [job for job_id in ids if (job := await uow.jobs.find(job_id)) is not None]
+        if all(job.status.is_final for job in jobs):
+            break
+    assert [job.status for job in jobs] == [JobStatus.SUCCEEDED] * len(ids), await world.story()
+    return ids
+
+
+async def test_two_jobs_for_one_machine_have_it_one_after_the_other_at_its_least(world: MithrilWorld) -> None:
+    pool = only_pool(world, 1)
+    await play(world, pool, [SHORT.replace("train", "one", 1), SHORT.replace("train", "two", 1)])
+    assert len(world.sandbox.mithril.bids) == 2, "no bid is made that cannot win"
+
+
+async def test_four_jobs_for_two_machines_pay_the_least(world: MithrilWorld) -> None:
+    pool = only_pool(world, 2)
+    await play(world, pool, [SHORT.replace("train", name, 1) for name in ("one", "two", "three", "four")])
+    assert len(world.sandbox.mithril.bids) == 4
+
+
+async def test_what_we_hold_is_no_floor_and_is_recorded_as_none(world: MithrilWorld) -> None:
+    pool = only_pool(world, 1)
+    world.agents.total_steps = 3000
+    await world.running(SHORT, accept_any=True)
+    query = (await world.job()).spec.query
+    await world.tick(30)
+    mine = [offer for offer in await world.provider.offers(query) if offer.floor is not None and offer.floor < 900]
+    assert mine == []
+    now = world.clock.now()
+    async with world.store.snapshot() as uow:
+        seen = await uow.prices.list_by_gpu("A100 SXM4", now.replace(year=2000), now, provider="mithril")
+    here = f"{pool.spec.region}/{pool.spec.type.id}"
+    floors = [each.floor for each in seen if each.floor is not None and each.machine_id == here]
+    assert max(floors, default=D(0)) <= MINIMUM * MARKUP, "our own limit is on record as the market's floor"
+
+
+async def test_a_bid_that_a_rival_beat_does_not_set_what_our_other_machine_pays(world: MithrilWorld) -> None:
+    """The rival pays more than we ever would: one of ours goes, the other pays the least again."""
+    pool = only_pool(world, 2)
+    long = SHORT.replace('estimate = "1h"', 'estimate = "6h"')
+    world.agents.total_steps = 3000
+    ids = [(await world.submit(long.replace("train", name, 1), accept_any=True)).id for name in ("one", "two")]
+    for _ in range(80):
+        await world.tick()
+        async with world.store.snapshot() as uow:
+            jobs = [job for job_id in ids if (job := await uow.jobs.find(job_id)) is not None]
+        if all(job.status is JobStatus.RUNNING for job in jobs):
+            break
+    assert [job.status for job in jobs] == [JobStatus.RUNNING] * 2
+    world.sandbox.mithril.add_rival(pool, D(90), 1, None)
+    await world.tick(60)
+    assert len(world.open_bids()) == 1, "what lost was withdrawn"
+    assert pool.cleared.price == MINIMUM
