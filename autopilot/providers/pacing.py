@@ -23,7 +23,7 @@ _is_urgent: ContextVar[bool] = ContextVar("is_urgent", default=False)
 
 @contextmanager
 def urgently() -> Iterator[None]:
-    """For what ends a bill, with all reads that it takes: it waits ``LONGEST_HOLD_S`` after a refusal, and no longer."""
+    """For what ends a bill, with all reads that it takes: ``LONGEST_HOLD_S`` after a refusal it is sent again."""
     token = _is_urgent.set(True)
     try:
         yield
@@ -88,12 +88,19 @@ class Lane:
     """One request at a time, with a pause between the end of one and the start of the next.
 
     Counting from the end, the distance holds at the market's side too, whatever the network does in between.
-    ``quiet_s``: for how long the market is to be left alone. A short while is waited for; whoever would wait for long
-    gets his turn at once and sends nothing.
+    ``quiet_s``: for how long the market is to be left alone. Up to ``patience_s`` of it are waited for; whoever would
+    wait for longer gets his turn at once and sends nothing.
     """
 
-    def __init__(self, interval_s: float, clock: Clock, quiet_s: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        interval_s: float,
+        clock: Clock,
+        quiet_s: Callable[[], float] = lambda: 0.0,
+        patience_s: float = LONGEST_BACKOFF_S,
+    ) -> None:
         self._interval_s = interval_s
+        self._patience_s = patience_s
         self._clock = clock
         self._quiet_s = quiet_s
         self._turn = asyncio.Lock()
@@ -111,7 +118,7 @@ class Lane:
 
     def _wait_s(self) -> float:
         quiet_s = self._quiet_s()
-        if quiet_s > LONGEST_BACKOFF_S and not _is_urgent.get():
+        if quiet_s > self._patience_s and not _is_urgent.get():
             return 0.0
         return max(self._free_at - self._clock.monotonic(), quiet_s)
 

@@ -137,7 +137,14 @@ async def test_a_key_without_rights_is_named(script: Script, market: RunpodProvi
 async def test_reads_are_repeated_where_that_may_help(script: Script, market: RunpodProvider) -> None:
     script.answers["sweep"] = [Http(502, "<html>"), "error code: 1010", sweep(pod())]
     assert len(await market.instances()) == 1
+
+
+async def test_a_read_that_is_limited_is_not_sent_again_at_once(script: Script, market: RunpodProvider) -> None:
     script.answers["sweep"] = [Http(429, "{}", {"Retry-After": "2"}), sweep(pod())]
+    with pytest.raises(MarketUnknown) as raised:
+        await market.instances()
+    assert raised.value.code is RefusalCode.RATE_LIMITED
+    assert script.count("sweep") == 1
     assert len(await market.instances()) == 1
 
 

@@ -341,7 +341,7 @@ async def test_a_list_that_leaves_pods_out_is_not_believed(bench: Bench) -> None
     assert len(await bench.provider.instances()) == 2
 
 
-@pytest.mark.parametrize("kind", ["http_500_html", "http_429_html", "cloudflare_1010", "cloudflare_1010_with_200"])
+@pytest.mark.parametrize("kind", ["http_500_html", "cloudflare_1010", "cloudflare_1010_with_200"])
 async def test_reads_get_over_a_hiccup(bench: Bench, kind: str) -> None:
     await bench.rent()
     await bench.fault("myself", kind)
