@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -77,6 +78,8 @@ class MithrilProvider:
         """When a bid that has won nothing yet was first seen so, by the market's clock that does not go back."""
         # What is asked for names no account: the key stands for it, so that another one is another account.
         self._account_id = hashlib.sha256(settings.api_key.get_secret_value().encode()).hexdigest()
+        self._regions: dict[str, str] = {}
+        """By bid, of those that are open."""
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
     # -- reading
@@ -85,25 +88,45 @@ class MithrilProvider:
         expected = frozenset(self._alive)
         # Machines first: the bid that one belongs to is older, so that it must be among the bids.
         machines = await self._machines()
-        rows = await self._client.rows(Family.LIST, BIDS, shapes.BIDS, await self._of_project())
-        bids = tuple(_readable(wire.bid_row, row) for row in rows)
+        shown = await self._client.live_rows(BIDS, shapes.BIDS, await self._of_project(), wire.LIVE_BIDS)
+        bids = [await self._placed(_readable(wire.listed_bid, row)) for row in shown.rows]
         known = {bid.bid_id for bid in bids}
         if len(known) != len(bids):
             raise MarketUnknown("the list names a bid twice")
+        missing = ({each.bid_id for each in machines if mapping.is_on(each)} | expected) - known
+        bids += await self._confirm_lost(missing, machines, is_whole=shown.is_whole)
         self._own.observe(bids)
-        await self._confirm_lost({each.bid_id for each in machines if mapping.is_on(each)} - known - {""})
         listed = [found for bid in bids if (found := await self._instance_of(bid, machines)) is not None]
         alive = {each.instance_id for each in listed}
-        await self._confirm_lost(expected - alive)
         self._alive = (self._alive - expected) | alive
         self._open_since = {bid_id: at for bid_id, at in self._open_since.items() if bid_id in self._alive}
+        self._regions = {bid_id: region for bid_id, region in self._regions.items() if bid_id in self._alive}
         return tuple(listed)
 
-    async def _confirm_lost(self, missing: Iterable[str]) -> None:
-        """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""
+    async def _confirm_lost(
+        self, missing: Iterable[str], machines: tuple[wire.InstanceRow, ...], *, is_whole: bool
+    ) -> list[wire.BidRow]:
+        """A list may lag behind: what was there a minute ago, or has a machine that is on, and is not in it now is
+        asked for by itself. Where a list was asked for what is live, one that was not asked for may exist all the same."""
+        found: list[wire.BidRow] = []
         for bid_id in sorted(missing):
-            if await self.instance(bid_id) is not None:
+            bid = await self._bid(bid_id)
+            if bid is None or mapping.is_over(bid, mapping.current(bid, machines)):
+                continue
+            if is_whole or bid.status in wire.LIVE_BIDS:
                 raise MarketUnknown(f"the list is stale: it lacks bid {bid_id}, which exists")
+            found.append(bid)
+        return found
+
+    async def _placed(self, bid: wire.BidRow) -> wire.BidRow:
+        """With its region, which a bid need not state."""
+        if bid.region:
+            self._regions[bid.bid_id] = bid.region
+            return bid
+        if not bid.type_id:
+            return bid
+        region = self._regions.get(bid.bid_id) or await self._search.region_of(bid.type_id)
+        return replace(bid, region=region)
 
     async def instance(self, instance_id: str) -> Instance | None:
         bid = await self._bid(instance_id)
@@ -119,14 +142,16 @@ class MithrilProvider:
             if error.code is RefusalCode.NOT_FOUND:
                 return None
             raise
-        row = _readable(wire.bid_row, body)
+        row = _readable(wire.listed_bid, body)
         if row.bid_id != bid_id:
             raise MarketUnknown(f"asked for bid {bid_id}, got {row.bid_id}")
-        return row
+        return await self._placed(row)
 
     async def _machines(self) -> tuple[wire.InstanceRow, ...]:
-        rows = await self._client.rows(Family.LIST, INSTANCES, shapes.INSTANCES, await self._of_project())
-        return tuple(_readable(wire.instance_row, row) for row in rows)
+        of_project = await self._of_project()
+        shown = await self._client.live_rows(INSTANCES, shapes.INSTANCES, of_project, wire.LIVE_INSTANCES)
+        read = (_readable(wire.instance_row, row) for row in shown.rows)
+        return tuple(row for row in read if row is not None)
 
     async def _of_project(self) -> dict[str, str]:
         return {"project": await self._the_project(), "limit": str(PAGE_ROWS)}
@@ -135,7 +160,7 @@ class MithrilProvider:
         machine = mapping.current(bid, machines)
         if mapping.is_over(bid, machine):
             return None
-        kind = await self._search.kind(bid.type_id)
+        kind = await self._search.kind(bid.type_id) if bid.type_id else None
         # What others' cost is nobody's concern here, and each pool takes a request.
         is_ours = bid.name.startswith(LABEL_PREFIX)
         prices = await self._search.prices(bid.region, bid.type_id) if is_ours else None
@@ -206,6 +231,9 @@ class MithrilProvider:
             return Refused(RefusalCode.INVALID, str(error))
         if wanted.limit <= 0:
             return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+        wanted = replace(
+            wanted, limit=mapping.limit_for(wanted.limit, await self._search.ceiling(wanted.region, wanted.type_id))
+        )
         try:
             body = bid_body(wanted, await self._the_project(), await self._the_ssh_key())
         except MarketUnknown as error:
@@ -224,6 +252,8 @@ class MithrilProvider:
         except NoReply as error:
             return Unknown(str(error))
         fault = answer.fault
+        if fault is Fault.INVALID and _is_about_ssh_key(answer) and (renewed := await self._renewed(body)) is not None:
+            return await self._create(wanted, renewed)
         if fault is Fault.NAME_TAKEN:
             return await self._look_up(wanted, answer)
         if fault is not None:
@@ -231,12 +261,29 @@ class MithrilProvider:
             return outcomes.judge_refusal(answer, fault)
         return self._judge_made(answer.body, wanted)
 
+    async def _renewed(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The same bid with the key that the project has now: one that is replaced in a console has another id. None:
+        it is the key that is set, or there is no other."""
+        if self._settings.ssh_key:
+            return None
+        self._ssh_key = ""
+        used = body["launch_specification"]["ssh_keys"]
+        try:
+            found = [await self._the_ssh_key()]
+        except MarketUnknown:
+            return None
+        return (
+            None
+            if found == used
+            else body | {"launch_specification": body["launch_specification"] | {"ssh_keys": found}}
+        )
+
     async def _look_up(self, wanted: BidRequest, answer: Answer) -> Done[Created] | Refused | Unknown:
         """The name is unique to one create: a bid that has it is what an earlier attempt made."""
         try:
             wish = {**await self._of_project(), "name": wanted.name}
             rows = await self._client.rows(Family.LIST, BIDS, shapes.BIDS, wish)
-            bids = [_readable(wire.bid_row, row) for row in rows]
+            bids = [_readable(wire.listed_bid, row) for row in rows]
         except MarketUnknown as error:
             return Unknown(f"{answer.summary}, and the list cannot be read: {error}")
         alive = [bid for bid in bids if bid.name == wanted.name and not mapping.is_over(bid, None)]
@@ -253,7 +300,8 @@ class MithrilProvider:
 
     def _judge(self, made: wire.BidRow, wanted: BidRequest) -> Done[Created] | Refused:
         self._alive.add(made.bid_id)
-        self._own.note(made)
+        self._regions[made.bid_id] = wanted.region
+        self._own.note(made if made.region else replace(made, region=wanted.region))
         differing = difference(made, wanted)
         if differing is not None:
             return Refused(RefusalCode.WRONG_TERMS, differing, made.bid_id)
@@ -261,14 +309,15 @@ class MithrilProvider:
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
         """Live: a machine that runs goes on running. The answer shows the limit that holds from now on."""
-        limit = mapping.limit_for(bid)
+        pool = self._own.pool_of(instance_id)
+        limit = mapping.limit_for(bid, None if pool is None else await self._search.ceiling(*pool))
         if limit <= 0:
             return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
         answer = await self._patch(instance_id, {"limit_price": limit_text(limit)})
         if not isinstance(answer, Answer):
             return answer
         try:
-            changed = wire.bid_row(answer.body)
+            changed = await self._placed(wire.bid_row(answer.body))
         except wire.UnreadableRow as error:
             return Unknown(f"the limit was changed, and {error}")
         self._own.note(changed)
@@ -290,7 +339,7 @@ class MithrilProvider:
         if not isinstance(answer, Answer):
             return answer
         try:
-            bid = wire.bid_row(answer.body)
+            bid = await self._placed(wire.bid_row(answer.body))
         except wire.UnreadableRow as error:
             return Unknown(f"the bid was changed, and {error}")
         self._own.note(bid)
@@ -347,6 +396,10 @@ class MithrilProvider:
         if self._creating:
             await asyncio.wait(set(self._creating))
         await self._client.close()
+
+
+def _is_about_ssh_key(answer: Answer) -> bool:
+    return "ssh" in answer.message.casefold()
 
 
 def _readable(read: Callable[[object], T], raw: object) -> T:

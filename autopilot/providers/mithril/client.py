@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from autopilot.ports.clock import Clock
@@ -24,6 +25,10 @@ PAGE_ROWS = 100
 """Asked for; more than that may come."""
 MOST_PAGES = 50
 """A list that goes on beyond is not believed. Bids that have ended stay listed, for nobody knows how long."""
+SHORT_PAGES = 5
+"""So much of a list is read whole; of a longer one only what is live is asked for."""
+LONG_FOR_S = 3600.0
+"""A list that was long is not tried whole again before."""
 MOST_PAGE_ROWS = 1000
 """More rows than that on one page is no page."""
 LONGEST_CURSOR = 1024
@@ -33,6 +38,18 @@ CATALOGUE_NAMES = ("data", "instance_types", "auctions", "availability")
 """Under which a list may stand that others have seen bare."""
 
 
+class LongList(MarketUnknown):
+    """A list has more pages than may be read of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """``is_whole`` False: only those in words that are known to be live were asked for."""
+
+    rows: list[Any]
+    is_whole: bool
+
+
 class MithrilClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.drift = DriftCounter(mapping.PROVIDER, clock)
@@ -40,6 +57,8 @@ class MithrilClient:
         self._transport = transport
         self._clock = clock
         self._quiet = Quiet(clock, INTERVAL_S)
+        self._long: dict[str, float] = {}
+        """Path of a list that is too long to be read whole, and when it was found to be."""
         self._lanes = lanes(clock, self._quiet)
 
     def lane(self, family: Family) -> Lane:
@@ -63,15 +82,16 @@ class MithrilClient:
         shape: AnswerShape,
         parameters: Mapping[str, str] | None = None,
         names: tuple[str, ...] = ("data",),
+        most_pages: int = MOST_PAGES,
     ) -> list[Any]:
         """All rows of a list, page by page; each page has them under one of ``names``, or bare where it is a catalogue.
 
-        Raises ``MarketUnknown``: also for a list that does not end.
+        Raises ``MarketUnknown``: ``LongList`` for a list that does not end.
         """
         found: list[Any] = []
         seen: set[str] = set()
         wish = dict(parameters or {})
-        for _ in range(MOST_PAGES):
+        for _ in range(most_pages):
             body = await self.get(family, path, shape, wish)
             # An empty list says that nothing of ours is there: only catalogues have been seen without their object.
             is_bare = isinstance(body, list) and shape not in CATALOGUES
@@ -88,7 +108,28 @@ class MithrilClient:
                 raise MarketUnknown(f"{path}: the list goes in a circle")
             seen.add(cursor)
             wish[CURSOR] = cursor
-        raise MarketUnknown(f"{path}: the list has more than {MOST_PAGES} pages")
+        raise LongList(f"{path}: the list has more than {most_pages} pages")
+
+    async def live_rows(
+        self, path: str, shape: AnswerShape, parameters: Mapping[str, str], live: tuple[str, ...]
+    ) -> LiveRows:
+        """The rows of a list in which what is over stays: all of them, or those whose status is in ``live`` where they
+        are many. A row that changes meanwhile may be missing from the second. Raises ``MarketUnknown``."""
+        long_since = self._long.get(path)
+        if long_since is None or self._clock.monotonic() - long_since >= LONG_FOR_S:
+            try:
+                rows = await self.rows(Family.LIST, path, shape, parameters, most_pages=SHORT_PAGES)
+            except LongList:
+                self._long[path] = self._clock.monotonic()
+            else:
+                self._long.pop(path, None)
+                return LiveRows(rows, is_whole=True)
+        found: list[Any] = []
+        for word in live:
+            found += await self.rows(Family.LIST, path, shape, {**parameters, "status": word})
+        # One that has changed its status meanwhile comes twice: the newer is the later.
+        once = {repr(values.mapping(row).get("fid")): row for row in found}
+        return LiveRows(list(once.values()), is_whole=False)
 
     async def change(self, method: str, path: str, shape: AnswerShape, body: Mapping[str, Any] | None = None) -> Answer:
         """One attempt, in its turn. Raises ``NoReply``."""

@@ -17,7 +17,7 @@ from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.money import CENT, ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers.mithril.own_bids import Own
-from autopilot.providers.mithril.wire import BidRow, InstanceRow, PriceRow, TypeRow
+from autopilot.providers.mithril.wire import BID_STATUSES, INSTANCE_STATUSES, BidRow, InstanceRow, PriceRow, TypeRow
 
 PROVIDER = "mithril"
 HIGHEST_LIMIT = Decimal(1000)
@@ -63,9 +63,10 @@ def gpu_of(name: str) -> str:
     return gpu_names.standard(" ".join(_SIZE.sub("", part) for part in parts).upper())
 
 
-def limit_for(bid: Decimal) -> Decimal:
-    """The bid as the market takes it: whole cents, never more than was asked for."""
-    return min(bid.quantize(CENT, ROUND_FLOOR), HIGHEST_LIMIT)
+def limit_for(bid: Decimal, ceiling: Decimal | None = None) -> Decimal:
+    """The bid as the market takes it: whole cents, never more than was asked for. ``ceiling``: of its pool."""
+    highest = HIGHEST_LIMIT if ceiling is None else min(ceiling.quantize(CENT, ROUND_FLOOR), HIGHEST_LIMIT)
+    return min(bid.quantize(CENT, ROUND_FLOOR), highest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,12 @@ def room(row: PriceRow, own: Own) -> Room:
     Bids of our own are no competition. No more are made than can win, for one that loses sets the price of the rest;
     and where the lowest that has a machine is ours, one more would but take it from ourselves.
     """
+    found = _room(row, own)
+    is_allowed = found.floor is None or row.ceiling is None or found.floor <= row.ceiling
+    return found if is_allowed else Room(None)
+
+
+def _room(row: PriceRow, own: Own) -> Room:
     least = row.minimum or ZERO
     if row.available:
         free = row.available - own.waiting
@@ -138,8 +145,8 @@ def current(bid: BidRow, rows: Iterable[InstanceRow]) -> InstanceRow | None:
 
 
 def is_on(machine: InstanceRow) -> bool:
-    """Whether it computes, or is about to."""
-    return machine.status in _ON | _STARTING
+    """Whether it computes, or is about to. One in a word that nobody knows may."""
+    return machine.status in _ON | _STARTING or machine.status not in INSTANCE_STATUSES
 
 
 def is_over(bid: BidRow, machine: InstanceRow | None) -> bool:
@@ -149,7 +156,12 @@ def is_over(bid: BidRow, machine: InstanceRow | None) -> bool:
 
 def status(bid: BidRow, machine: InstanceRow | None, *, is_waiting: bool) -> InstanceStatus:
     """``is_waiting``: a new bid may still win its first machine soon."""
+    # In a word that nobody knows it may be billed, and there is no bill to mend the books by: it counts as running.
+    if bid.status not in BID_STATUSES or (machine is not None and machine.status not in INSTANCE_STATUSES):
+        return InstanceStatus.RUNNING
     if machine is not None and machine.status in _ON:
+        return InstanceStatus.RUNNING
+    if bid.status == "Relocating":
         return InstanceStatus.RUNNING
     if bid.status == "Paused" or (machine is not None and machine.status == "ERROR"):
         return InstanceStatus.STOPPED
@@ -191,7 +203,7 @@ def instance(
         host_id="",
         capacity_type=CapacityType.SPOT,
         status=state,
-        intended_running=bid.status in ("Open", "Allocated", "Preempting"),
+        intended_running=bid.status not in ("Paused", "Terminated", "Replaced"),
         bid=limit,
         storage_rate=ZERO,
         gpu=gpu_of(kind.name) if kind is not None else "",

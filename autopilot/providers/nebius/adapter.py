@@ -85,6 +85,8 @@ class NebiusProvider:
         self._failed: set[str] = set()
         """Machines for which no hardware was found when they were made."""
         self._account_id = hashlib.sha256(settings.api_key.get_secret_value().encode()).hexdigest()
+        self._untold_states: set[str] = set()
+        """Words for a state that nobody knows, once remarked."""
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
     # -- reading
@@ -98,7 +100,7 @@ class NebiusProvider:
             alive |= {vm.vm_id: region for vm in shown.vms}
             for vm in shown.vms:
                 policy = shown.policies.get(vm.policy_id)
-                if policy is None and vm.policy_id:
+                if policy is None and vm.policy_id and names.is_ours(vm.name):
                     policy = await self._policies.get(vm.policy_id)
                 listed.append(await self._instance_of(vm, region, policy))
             listed += await self._left_over(shown)
@@ -118,6 +120,9 @@ class NebiusProvider:
                 raise MarketUnknown(f"the list is stale: it lacks machine {vm_id}, which exists")
 
     async def _instance_of(self, vm: wire.VmRow, region: str, policy: wire.PolicyRow | None) -> Instance:
+        if vm.state not in mapping.STATES and vm.state not in self._untold_states and names.is_ours(vm.name):
+            self._untold_states.add(vm.state)
+            self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, f"a machine is {vm.state}: it counts as running")
         presets = await self._search.presets(region)
         return mapping.instance(
             vm,
@@ -151,7 +156,7 @@ class NebiusProvider:
         vm = await self._machines.vm(instance_id)
         if vm is None:
             return None
-        policy = await self._policies.get(vm.policy_id) if vm.policy_id else None
+        policy = await self._policies.get(vm.policy_id) if vm.policy_id and names.is_ours(vm.name) else None
         return await self._instance_of(vm, self._alive.get(vm.vm_id, "") or await self._machines.region_of(vm), policy)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:

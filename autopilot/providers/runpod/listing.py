@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from decimal import Decimal
 from typing import TypeVar
 
@@ -30,10 +31,10 @@ def read_plausible(read: Callable[[object], T], raw: object) -> T:
 
 
 def all_pods(read: Callable[[object], wire.PodRow], raw: object) -> tuple[wire.PodRow, ...]:
-    """Raises ``MarketUnknown`` unless every pod of the list can be read, and none is there twice."""
+    """Raises ``MarketUnknown`` unless every pod of ours in the list can be read, and none is there twice."""
     if not isinstance(raw, list):
         raise MarketUnknown("the answer holds no list of pods")
-    rows = tuple(read_plausible(read, row) for row in raw)
+    rows = tuple(read_plausible(partial(wire.listed, read), row) for row in raw)
     if len({row.pod_id for row in rows}) != len(rows):
         raise MarketUnknown("the list names a pod twice")
     return rows

@@ -113,7 +113,7 @@ class VastaiProvider:
         if "instances" in body and body["instances"] is None:
             return None
         try:
-            row = wire.instance_row(body.get("instances"))
+            row = wire.listed_instance(body.get("instances"))
         except wire.UnreadableRow as error:
             raise MarketUnknown(str(error)) from error
         if row.instance_id != known:

@@ -26,7 +26,7 @@ async def instance_rows(client: VastaiClient) -> tuple[wire.InstanceRow, ...]:
     query = {"select_filters": {}, "order_by": [{"col": "id", "dir": "asc"}], "limit": INSTANCES_PER_PAGE}
     keys = "instances", "total_instances"
     raw = await _all_pages(client, Family.LIST, "/api/v1/instances/", shapes.INSTANCE_PAGE, query, *keys)
-    rows = tuple(_read_plausible(wire.instance_row, row) for row in raw)
+    rows = tuple(_read_plausible(wire.listed_instance, row) for row in raw)
     if len({row.instance_id for row in rows}) != len(rows):
         raise MarketUnknown("the instance list names an instance twice")
     return rows
