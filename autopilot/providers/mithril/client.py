@@ -38,10 +38,6 @@ CATALOGUE_NAMES = ("data", "instance_types", "auctions", "availability")
 """Under which a list may stand that others have seen bare."""
 
 
-class LongList(MarketUnknown):
-    """A list has more pages than may be read of it."""
-
-
 @dataclass(frozen=True, slots=True)
 class LiveRows:
     """``is_whole`` False: only those in words that are known to be live were asked for."""
@@ -82,12 +78,26 @@ class MithrilClient:
         shape: AnswerShape,
         parameters: Mapping[str, str] | None = None,
         names: tuple[str, ...] = ("data",),
-        most_pages: int = MOST_PAGES,
     ) -> list[Any]:
         """All rows of a list, page by page; each page has them under one of ``names``, or bare where it is a catalogue.
 
-        Raises ``MarketUnknown``: ``LongList`` for a list that does not end.
+        Raises ``MarketUnknown``: also for a list that does not end.
         """
+        found, goes_on = await self.first_rows(family, path, shape, parameters, names)
+        if goes_on:
+            raise MarketUnknown(f"{path}: the list has more than {MOST_PAGES} pages")
+        return found
+
+    async def first_rows(
+        self,
+        family: Family,
+        path: str,
+        shape: AnswerShape,
+        parameters: Mapping[str, str] | None = None,
+        names: tuple[str, ...] = ("data",),
+        most_pages: int = MOST_PAGES,
+    ) -> tuple[list[Any], bool]:
+        """Of so many pages, and whether the list goes on after them. Raises ``MarketUnknown``."""
         found: list[Any] = []
         seen: set[str] = set()
         wish = dict(parameters or {})
@@ -101,14 +111,14 @@ class MithrilClient:
             found += rows
             cursor = values.mapping(body).get(CURSOR)
             if cursor is None or cursor == "":
-                return found
+                return found, False
             if not isinstance(cursor, str) or len(cursor) > LONGEST_CURSOR:
                 raise MarketUnknown(f"{path}: the list goes on, in a way that is not known")
             if cursor in seen:
                 raise MarketUnknown(f"{path}: the list goes in a circle")
             seen.add(cursor)
             wish[CURSOR] = cursor
-        raise LongList(f"{path}: the list has more than {most_pages} pages")
+        return found, True
 
     async def live_rows(
         self, path: str, shape: AnswerShape, parameters: Mapping[str, str], live: tuple[str, ...]
@@ -117,19 +127,17 @@ class MithrilClient:
         are many. A row that changes meanwhile may be missing from the second. Raises ``MarketUnknown``."""
         long_since = self._long.get(path)
         if long_since is None or self._clock.monotonic() - long_since >= LONG_FOR_S:
-            try:
-                rows = await self.rows(Family.LIST, path, shape, parameters, most_pages=SHORT_PAGES)
-            except LongList:
-                self._long[path] = self._clock.monotonic()
-            else:
+            found, goes_on = await self.first_rows(Family.LIST, path, shape, parameters, most_pages=SHORT_PAGES)
+            if not goes_on:
                 self._long.pop(path, None)
-                return LiveRows(rows, is_whole=True)
-        found: list[Any] = []
+                return LiveRows(found, is_whole=True)
+            self._long[path] = self._clock.monotonic()
+        by_id: dict[str, Any] = {}
         for word in live:
-            found += await self.rows(Family.LIST, path, shape, {**parameters, "status": word})
-        # One that has changed its status meanwhile comes twice: the newer is the later.
-        once = {repr(values.mapping(row).get("fid")): row for row in found}
-        return LiveRows(list(once.values()), is_whole=False)
+            rows = await self.rows(Family.LIST, path, shape, {**parameters, "status": word})
+            # One that has changed its status meanwhile comes twice: the newer is the later.
+            by_id |= {repr(values.mapping(row).get("fid")): row for row in rows}
+        return LiveRows(list(by_id.values()), is_whole=False)
 
     async def change(self, method: str, path: str, shape: AnswerShape, body: Mapping[str, Any] | None = None) -> Answer:
         """One attempt, in its turn. Raises ``NoReply``."""

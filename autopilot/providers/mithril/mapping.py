@@ -36,6 +36,7 @@ _ON = frozenset({"RUNNING", "RELOCATING", "PREEMPTING", "STOPPING"})
 """It computes, and is billed."""
 _OFF = frozenset({"STOPPED", "PREEMPTED", "PAUSED"})
 _OVER = frozenset({"TERMINATED", "REPLACED"})
+_ENDED = frozenset({"Terminated", "Replaced"})
 _NOTICES = {
     "PREEMPTING": "outbid: it is stopped within five minutes unless the bid wins again",
     "RELOCATING": "it is moved to another host: stopped within five minutes, and started there",
@@ -149,9 +150,18 @@ def is_on(machine: InstanceRow) -> bool:
     return machine.status in _ON | _STARTING or machine.status not in INSTANCE_STATUSES
 
 
+def machine_is_over(machine: InstanceRow) -> bool:
+    return machine.status in _OVER
+
+
+def has_ended(bid: BidRow) -> bool:
+    """Whether the bid itself is over; a machine of it may still stop."""
+    return bid.status in _ENDED
+
+
 def is_over(bid: BidRow, machine: InstanceRow | None) -> bool:
     """Whether nothing is left of it. A bid that has ended may have a machine that still stops, and is billed."""
-    return bid.status in ("Terminated", "Replaced") and not (machine is not None and is_on(machine))
+    return has_ended(bid) and not (machine is not None and is_on(machine))
 
 
 def status(bid: BidRow, machine: InstanceRow | None, *, is_waiting: bool) -> InstanceStatus:
@@ -203,7 +213,7 @@ def instance(
         host_id="",
         capacity_type=CapacityType.SPOT,
         status=state,
-        intended_running=bid.status not in ("Paused", "Terminated", "Replaced"),
+        intended_running=bid.status != "Paused" and not has_ended(bid),
         bid=limit,
         storage_rate=ZERO,
         gpu=gpu_of(kind.name) if kind is not None else "",

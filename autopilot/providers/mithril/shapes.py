@@ -101,6 +101,15 @@ INSTANCE = AnswerShape(
         **ignore("end_time", TEXT, NULL, optional=True),
     },
 )
+INSTANCE_STATUS = AnswerShape(
+    "status of an instance",
+    {
+        **read("fid", TEXT, form=_ID),
+        **read("status", TEXT, words=_INSTANCE_WORDS),
+        **read("bid", TEXT, NULL, form=_ID),
+        **ignore("name reservation end_time", TEXT, NULL, optional=True),
+    },
+)
 BIDS = AnswerShape("list of bids", {**read("data", LIST, inside=BID), **read("next_cursor", TEXT, NULL, optional=True)})
 INSTANCES = AnswerShape(
     "list of instances", {**read("data", LIST, inside=INSTANCE), **read("next_cursor", TEXT, NULL, optional=True)}

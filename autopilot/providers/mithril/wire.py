@@ -11,7 +11,7 @@ from typing import Any
 
 from autopilot.domain.money import CENT, ZERO
 from autopilot.providers import values
-from autopilot.providers.strangers import is_strangers
+from autopilot.providers.strangers import is_strangers, says_whose
 
 BID_STATUSES = frozenset({"Open", "Allocated", "Preempting", "Paused", "Relocating", "Terminated", "Replaced"})
 INSTANCE_STATUSES = frozenset(
@@ -20,15 +20,9 @@ INSTANCE_STATUSES = frozenset(
         "RELOCATING", "PREEMPTING", "PREEMPTED", "REPLACED", "PAUSED", "ERROR",
     }
 )  # fmt: skip
-LIVE_BIDS = ("Paused", "Open", "Preempting", "Relocating", "Allocated")
-"""To ask for, in the order in which a bid mostly goes from one to the next: it is in a later list then."""
-LIVE_INSTANCES = tuple(
-    f"STATUS_{word}"
-    for word in (
-        "NEW", "CONFIRMED", "SCHEDULED", "INITIALIZING", "STARTING", "ERROR", "RUNNING", "RELOCATING", "PREEMPTING",
-        "STOPPING", "PREEMPTED", "PAUSED", "STOPPED",
-    )
-)  # fmt: skip
+LIVE_BIDS = ("Paused", "Open", "Preempting", "Allocated")
+"""To ask for, in the order in which a bid mostly goes from one to the next: it is in a later list then. Words of which
+nobody knows that a list may be asked for them would have the whole list refused."""
 DEAREST_BID = Decimal(10_000)
 """$/h of all machines of one bid."""
 MOST_SAMPLES = 50_000
@@ -241,11 +235,13 @@ def bid_row(raw: object) -> BidRow:
 
 def listed_bid(raw: object) -> BidRow:
     """Ours in full; of anybody's the id and the name at least. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    bid_id = check_id(row.get("fid"))
+    if not says_whose(row, "name"):
+        raise UnreadableRow(f"bid {bid_id or '?'} does not say its name, so that it may be ours")
     try:
         return bid_row(raw)
     except UnreadableRow:
-        row = values.mapping(raw)
-        bid_id = check_id(row.get("fid"))
         if bid_id is None or not is_strangers(row, "name"):
             raise
         status = values.text(row.get("status"))[:LONGEST_WORD]

@@ -43,6 +43,7 @@ from autopilot.providers.nebius.search import OfferSearch
 from autopilot.providers.nebius.series import read_series
 from autopilot.providers.pacing import urgently
 from autopilot.providers.reading import NoReply
+from autopilot.providers.strangers import each_once
 
 LEFT_OVER_AFTER = timedelta(minutes=30)
 """A policy or a disk without a machine is not shown before: its machine may be about to be made, or to be listed."""
@@ -107,9 +108,8 @@ class NebiusProvider:
         await self._confirm_lost([vm_id for vm_id in expected if vm_id not in alive])
         self._alive = {vm_id: at for vm_id, at in self._alive.items() if vm_id not in expected} | alive
         self._failed &= set(self._alive)
+        listed = each_once(listed, lambda each: each.instance_id, lambda each: each.label)
         found = {each.instance_id for each in listed}
-        if len(found) != len(listed):
-            raise MarketUnknown("the list names a machine twice")
         self._give_back.names = {vm_id: name for vm_id, name in self._give_back.names.items() if vm_id in found}
         return tuple(listed)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -44,7 +45,7 @@ class GraphqlMarket:
             raise MarketUnknown("the answer does not speak of the pod")
         if data["pod"] is None:
             return None
-        row = read_plausible(wire.pod_row, data["pod"])
+        row = read_plausible(partial(wire.listed, wire.pod_row), data["pod"])
         if row.pod_id != pod_id:
             raise MarketUnknown(f"asked for pod {pod_id}, got {row.pod_id}")
         return row

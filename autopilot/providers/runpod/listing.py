@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from decimal import Decimal
+from functools import partial
 from typing import TypeVar
 
 from autopilot.ports.provider import MarketUnknown
 from autopilot.providers.runpod import wire
+from autopilot.providers.strangers import each_once
 
 T = TypeVar("T")
 
@@ -34,7 +35,5 @@ def all_pods(read: Callable[[object], wire.PodRow], raw: object) -> tuple[wire.P
     """Raises ``MarketUnknown`` unless every pod of ours in the list can be read, and none is there twice."""
     if not isinstance(raw, list):
         raise MarketUnknown("the answer holds no list of pods")
-    rows = tuple(read_plausible(partial(wire.listed, read), row) for row in raw)
-    if len({row.pod_id for row in rows}) != len(rows):
-        raise MarketUnknown("the list names a pod twice")
-    return rows
+    rows = (read_plausible(partial(wire.listed, read), row) for row in raw)
+    return tuple(each_once(rows, lambda row: row.pod_id, lambda row: row.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from autopilot.domain.time import start_of_day
@@ -34,7 +35,8 @@ class RestMarket:
 
     async def pod(self, pod_id: str) -> wire.PodRow | None:
         try:
-            row = read_plausible(wire.rest_pod_row, await self._client.get(f"/pods/{pod_id}", shapes.REST_POD))
+            body = await self._client.get(f"/pods/{pod_id}", shapes.REST_POD)
+            row = read_plausible(partial(wire.listed, wire.rest_pod_row), body)
         except MarketUnknown as error:
             if error.code is RefusalCode.NOT_FOUND:
                 return None

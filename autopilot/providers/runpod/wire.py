@@ -12,7 +12,7 @@ from typing import Any, Literal
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import utc_day
 from autopilot.providers import values
-from autopilot.providers.strangers import is_strangers
+from autopilot.providers.strangers import is_strangers, says_whose
 
 Cloud = Literal["SECURE", "COMMUNITY"]
 CLOUDS: tuple[Cloud, ...] = ("SECURE", "COMMUNITY")
@@ -184,11 +184,13 @@ def _state(word: object, states: Mapping[str, str]) -> str | None:
 
 def listed(read: Callable[[object], PodRow], raw: object) -> PodRow:
     """Ours in full; of anybody's the id and the name at least, and it counts as running. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    found = pod_id(row)
+    if not says_whose(row, "name"):
+        raise UnreadableRow(f"pod {found or '?'} does not say its name, so that it may be ours")
     try:
         return read(raw)
     except UnreadableRow:
-        row = values.mapping(raw)
-        found = pod_id(row)
         if found is None or not is_strangers(row, "name"):
             raise
         return PodRow(
@@ -246,8 +248,8 @@ def pod_row(raw: object) -> PodRow:
 
 
 def rest_pod_row(raw: object) -> PodRow:
-    """Raises ``UnreadableRow`` when the id, state or price is missing, or the environment: it alone tells a spot pod from
-    one on demand.
+    """Raises ``UnreadableRow`` when the id, state or price is missing, or the environment: it alone tells a spot pod
+    from one on demand.
     """
     row = values.mapping(raw)
     found, status = pod_id(row), values.text(row.get("status"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from autopilot.domain.money import ZERO
 from autopilot.providers import values
-from autopilot.providers.strangers import is_strangers
+from autopilot.providers.strangers import is_strangers, says_whose
 
 ITEM_TYPES = frozenset({"gpu", "disk", "bwd", "bwu"})
 """What the items of a charge are for."""
@@ -172,12 +172,14 @@ def offer_rows(raw: Iterable[object]) -> tuple[tuple[OfferRow, ...], int]:
 
 def listed_instance(raw: object) -> InstanceRow:
     """Ours in full; of anybody's the id and the label at least, and it counts as running. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    instance_id = values.identifier(row.get("id"))
+    if not says_whose(row, "label", may_be_null=True):
+        raise UnreadableRow(f"instance {instance_id or '?'} does not say its label, so that it may be ours")
     try:
         return instance_row(raw)
     except UnreadableRow:
-        row = values.mapping(raw)
-        instance_id = values.identifier(row.get("id"))
-        if instance_id is None or not is_strangers(row, "label"):
+        if instance_id is None or not is_strangers(row, "label", may_be_null=True):
             raise
         return InstanceRow(
             instance_id=instance_id,
