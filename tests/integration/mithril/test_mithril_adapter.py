@@ -17,7 +17,7 @@ from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Refusal
 from autopilot.providers.mithril import plugin
 from tests.contract.harness import QuickClock
 from tests.contract.mithril_harness import KEY, MithrilHarness, mithril_harness
-from tests.contract.provider_contract import DISK_GB, LABEL, eventually, listing, rent, request, running, seen
+from tests.contract.provider_contract import DISK_GB, LABEL, eventually, listed, listing, rent, request, running, seen
 
 D = Decimal
 
@@ -38,7 +38,7 @@ async def a_request(harness: MithrilHarness, **changes: Any) -> CreateRequest:
 
 
 async def only(harness: MithrilHarness) -> Instance:
-    (instance,) = await harness.provider.instances()
+    (instance,) = await listed(harness)
     return instance
 
 
@@ -85,7 +85,7 @@ async def test_a_name_that_is_taken_is_what_an_earlier_attempt_made(harness: Mit
         again = await harness.provider.create(asked)
     assert isinstance(first, Done)
     assert again == first
-    assert len(await harness.provider.instances()) == 1
+    assert len(await listed(harness)) == 1
 
 
 async def test_a_name_that_is_taken_and_found_nowhere_is_unknown(harness: MithrilHarness) -> None:
@@ -116,7 +116,7 @@ async def test_a_known_no_makes_nothing(harness: MithrilHarness, kind: str, code
     asked = await a_request(harness)
     async with harness.fault("create", kind):
         await refused(await harness.provider.create(asked), code)
-    assert await harness.provider.instances() == ()
+    assert await listed(harness) == ()
 
 
 @pytest.mark.parametrize("kind", ["http_404_html", "http_409", "http_500", "http_502", "http_503", "http_504", "reset"])
@@ -244,7 +244,7 @@ async def test_destroying_ends_the_bid_so_that_it_never_rents_again(harness: Mit
     assert await harness.provider.destroy(instance_id) == Done(None)
     assert (await truth(harness, instance_id))["status"] == "Terminated"
     await harness.advance(3600)
-    assert await harness.provider.instances() == ()
+    assert await listed(harness) == ()
     assert await harness.provider.instance(instance_id) is None
     assert (await truth(harness, instance_id))["boots"] == 1
 
@@ -280,11 +280,11 @@ async def test_a_list_that_lacks_a_bid_that_exists_is_none(harness: MithrilHarne
             await harness.provider.instances()
 
 
-async def test_machines_that_are_listed_late_are_provisioning(harness: MithrilHarness) -> None:
+async def test_machines_that_are_listed_late_are_read_one_by_one(harness: MithrilHarness) -> None:
     instance_id = await running(harness)
     async with harness.fault("instances", "stale_list", lag_s=1e6):
-        assert (await only(harness)).status is InstanceStatus.PROVISIONING
-    assert (await only(harness)).instance_id == instance_id
+        late = await only(harness)
+    assert (late.instance_id, late.status) == (instance_id, InstanceStatus.RUNNING)
 
 
 @pytest.mark.parametrize("kind", ["null_prices", "no_price", "http_500", "bad_json"])
@@ -357,7 +357,7 @@ async def test_another_s_bid_for_several_machines_is_listed_whole(harness: Mithr
         "limit_price": "$2.00",
         "instance_quantity": 2,
         "name": "somebody's",
-        "launch_specification": {"ssh_keys": ["sshkey_1"]},
+        "launch_specification": {"ssh_keys": ["sshkey_sandbox"]},
     }
     url, headers = f"{harness.url}/v2/spot/bids", {"Authorization": f"Bearer {KEY}"}
     async with harness.http.post(url, json=body, headers=headers) as response:
