@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
-.PHONY: help demo quick test lint check pythons sim mutants calibrate bids bench docs pictures page-pictures release previous lock clean
+.PHONY: help demo quick test tests lint check pythons sim mutants calibrate bids bench docs pictures page-pictures release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,8 +23,11 @@ quick: $(READY)    ## pure rules, property tests and documents (a minute)
 	$(PYTEST) -q -m "not slow" tests/property tests/unit/certify tests/unit/config tests/unit/docs tests/unit/domain \
 		tests/unit/engine tests/unit/policy
 
-test: lint    ## what must hold before every landing: lint, types, and all tests but the long ones (7 minutes on two cores)
-	$(PYTEST) -m "not slow"
+test: $(READY)    ## what must hold before every landing: lint, types, and all tests but the long ones (7 minutes on two cores)
+	$(MAKE) --no-print-directory -j 2 lint tests
+
+tests: $(READY)    ## the same without lint and types
+	$(PYTEST) -q -m "not slow"
 
 check: lint    ## all tests, with coverage, and the unit tests on every supported Python (an hour, and the Pythons)
 	$(PYTEST) --cov --cov-report=term

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
+from tests.patience import PATIENCE_S
 
 
-def put(place: MailboxPlace, key: str, data: bytes, timeout_s: float = 5.0) -> int:
+def put(place: MailboxPlace, key: str, data: bytes, timeout_s: float = PATIENCE_S) -> int:
     """The status of the answer, 0 when there is none."""
     store = LocalBlobStore(place.objects, place.read_key(), f"http://127.0.0.1:{place.port()}")
     url = urlsplit(store.sign_put(key, timedelta(minutes=5), 1000))

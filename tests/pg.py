@@ -25,8 +25,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.patience import PATIENCE_S
+
 NOBODY = 65534
-START_TIMEOUT_S = 30.0
 QUICK = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 """Settings for a server whose data nobody needs after a power cut."""
 _PR_SET_PDEATHSIG = 1
@@ -65,7 +66,7 @@ class PostgresServer:
                 preexec_fn=_die_with_parent,
                 **self._identity,
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.execute("SELECT 1")
@@ -103,7 +104,7 @@ class PostgresServer:
         """``SIGINT``: every session is told that the administrator shuts down."""
         if self._process.poll() is None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(PATIENCE_S)
 
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)

@@ -30,6 +30,7 @@ from autopilot.cli.exits import CommandError
 from autopilot.lab.demo.theatre import Theatre
 from tests import wheels
 from tests.acceptance.stage import a_theatre, is_settled, show, submit, until, without_settings
+from tests.patience import PATIENCE_S
 
 KEPT = Path(__file__).parent / "assets/previous"
 NOT_KEPT = "the wheel of the version before is not here: it is kept in git, and the sdist leaves it out"
@@ -99,7 +100,7 @@ class Previous:
                 start_new_session=True,
             )
         try:
-            until(lambda: daemon.poll() is not None or _has_ticked(theatre), "an answer of the previous daemon", 30)
+            until(lambda: daemon.poll() is not None or _has_ticked(theatre), "an answer of the previous daemon")
             assert daemon.poll() is None, log_path.read_text()
             yield
         finally:
@@ -112,7 +113,7 @@ class Previous:
             [sys.executable, "-m", "autopilot.cli.main", *words],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             env=without_settings() | theatre.daemon_environment() | self.environment,
         )
         assert done.returncode == 0, done.stdout + done.stderr

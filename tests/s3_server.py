@@ -18,6 +18,7 @@ from aiohttp import web
 from yarl import URL
 
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
+from tests.patience import eventually
 
 BUCKET, ACCESS_KEY_ID, SECRET_ACCESS_KEY = "checkpoints", "test-access-key", "sentinel-secret-access-key"
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
@@ -101,15 +102,15 @@ def _serve(root: Path, port: int) -> subprocess.Popen[bytes]:
 
 
 async def _listening(port: int) -> None:
-    for _ in range(200):
+    async def is_open() -> bool:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
-            await asyncio.sleep(0.05)
-        else:
-            writer.close()
-            return
-    raise AssertionError("the S3 server does not listen")
+            return False
+        writer.close()
+        return True
+
+    await eventually(is_open, "the S3 server listens", every_s=0.05)
 
 
 class _Proxy:

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.patience import PATIENCE_S
+
 
 @dataclass
 class RecordingProxy:
@@ -29,7 +31,7 @@ class RecordingProxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(self.target(), timeout=30)
+                server = socket.create_connection(self.target(), timeout=PATIENCE_S)
             except OSError:
                 client.close()
                 continue

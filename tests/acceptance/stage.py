@@ -17,9 +17,12 @@ from typing import Any
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.transport import NotRunning
 from autopilot.lab.demo.theatre import Theatre
+from tests.patience import PATIENCE_S
 from tests.processes import ForkedProcess
 
 SPEED = 60.0
+MARKET_TIMEOUT_S = 120.0
+"""Real seconds, for one exchange with a market. Tests of answers that never come kill the daemon that waits."""
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -54,6 +57,8 @@ class ForkedTheatre(Theatre):
     """One whose processes have imported the program already when they begin."""
 
     start_process = staticmethod(ForkedProcess)
+    start_timeout_s = stop_timeout_s = answer_timeout_s = PATIENCE_S
+    market_timeout_s = MARKET_TIMEOUT_S
 
 
 @contextmanager
@@ -71,7 +76,7 @@ def a_theatre(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def until(look: Callable[[], Any], what: str, within_s: float = 60, every_s: float = 0.05) -> Any:
+def until(look: Callable[[], Any], what: str, within_s: float = PATIENCE_S, every_s: float = 0.05) -> Any:
     """The first true answer of ``look``."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
@@ -81,7 +86,7 @@ def until(look: Callable[[], Any], what: str, within_s: float = 60, every_s: flo
     raise AssertionError(f"not within {within_s} s: {what}")
 
 
-def first_tick(client: Client, within_s: float = 60) -> None:
+def first_tick(client: Client, within_s: float = PATIENCE_S) -> None:
     """Wait until the daemon has ticked. Its socket is in the directory a moment before it listens."""
 
     def has_ticked() -> bool:
@@ -122,7 +127,7 @@ def without_settings() -> dict[str, str]:
 
 
 def command(
-    theatre: Theatre, *words: str, stdin: str = "", timeout_s: float = 60, **environment: str
+    theatre: Theatre, *words: str, stdin: str = "", timeout_s: float = PATIENCE_S, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ``autopilot WORDS`` against the theatre. An environment value of "" takes the variable away."""
     changed = without_settings() | theatre.daemon_environment() | environment

@@ -42,7 +42,6 @@ def tasks_of(theatre: Theatre) -> list[Json]:
     return list(theatre.client.get("/v1/jobs", array="sweep")["jobs"])
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("market", ["vastai", "runpod"])
 def test_every_task_s_outputs_are_there_once(market: str, tmp_path: Path) -> None:
     limits = {"AUTOPILOT_LIMITS__MAX_LAUNCHES_PER_HOUR": "100"}
@@ -54,10 +53,10 @@ def test_every_task_s_outputs_are_there_once(market: str, tmp_path: Path) -> Non
         done = command(theatre, "submit", str(tmp_path / "sweep.toml"))
         assert done.returncode == 0, done.stderr
         assert "4" in done.stdout
-        until(lambda: array_of(theatre)["tasks"]["running"], "a task runs", within_s=120)
+        until(lambda: array_of(theatre)["tasks"]["running"], "a task runs")
         theatre.kill_daemon()
         theatre.start_daemon()
-        until(lambda: array_of(theatre)["status"] == "succeeded", "the array has succeeded", within_s=200)
+        until(lambda: array_of(theatre)["status"] == "succeeded", "the array has succeeded")
         assert "sweep/3" in command(theatre, "ps", "sweep").stdout
         assert "4: 4 succeeded" in command(theatre, "show", "sweep").stdout
         assert command(theatre, "logs", "sweep/1").returncode == 0
@@ -68,7 +67,7 @@ def test_every_task_s_outputs_are_there_once(market: str, tmp_path: Path) -> Non
         assert lines == [
             "0.1 in 0 of 4\n", 'a "b", c in 1 of 4\n', "$HOME in 2 of 4\n", "0.4 in 3 of 4\n",
         ]  # fmt: skip
-        until(lambda: all(is_settled(theatre, show(theatre, f"sweep/{n}")) for n in range(4)), "bills", within_s=120)
+        until(lambda: all(is_settled(theatre, show(theatre, f"sweep/{n}")) for n in range(4)), "bills")
         posted = [Decimal(task["posted"]) for task in tasks_of(theatre)]
         assert Decimal(array_of(theatre)["posted"]) == sum(posted) > 0
         if market == "vastai":

@@ -32,6 +32,7 @@ from tests.acceptance.stage import (
     until,
     without_settings,
 )
+from tests.patience import PATIENCE_S
 
 GOOD = job_text(300)
 LOGIN = '[registry]\nserver = "{}"\nuser = "me"\npassword = "none"\n'
@@ -271,13 +272,13 @@ def daemon_on_a_small_disk(theatre: Theatre) -> Iterator[Path]:
             stderr=log,
             env=without_settings() | environment,
         )
-    theatre.client = Client(theatre.root / "s", timeout_s=30)
+    theatre.client = Client(theatre.root / "s", timeout_s=PATIENCE_S)
     try:
         first_tick(theatre.client)
         yield Path(f"/proc/{process.pid}/root{state}")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(PATIENCE_S)
 
 
 def fill(disk: Path) -> Path:
@@ -328,7 +329,7 @@ def test_a_first_start_on_a_full_disk_says_so(running: Theatre) -> None:
         serve_on_a_disk_of(8192, str(state)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env=without_settings() | environment,
     )
     assert_one_error(done, 2, "full", "free some space")

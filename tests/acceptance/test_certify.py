@@ -13,8 +13,8 @@ from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, until
 
 SETTLED = {market: {claim.id for claim in claims_of(market) if claim.step} for market in ("vastai", "runpod")}
-REAL_S = 400
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+REAL_S = 900
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 
 def certified(theatre: Theatre, market: str) -> Any:
@@ -28,7 +28,7 @@ def certified(theatre: Theatre, market: str) -> Any:
         body = json.loads(again.stdout)
         return None if any(claim["verdict"] == "waiting" for claim in body["claims"]) else body
 
-    return until(report, "the bill is there", REAL_S, 5)
+    return until(report, "the bill is there", REAL_S, every_s=5)
 
 
 def verdicts(body: Any) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 from autopilot.client import Client, JobEnded
 from autopilot.domain.job import JobStatus
 from tests.acceptance.stage import a_theatre
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -34,12 +35,12 @@ def test_a_job_from_python_to_its_end() -> None:
         theatre.start_daemon()
         job = client.submit(JOB.format(name="one", run="echo first; echo last", more=""))
         followed = "".join(chunk.text for chunk in job.logs(follow=True))
-        assert job.wait(timeout_s=100).status is JobStatus.SUCCEEDED
+        assert job.wait(timeout_s=PATIENCE_S).status is JobStatus.SUCCEEDED
         assert [line for line in followed.splitlines() if line in ("first", "last")] == ["first", "last"]
         assert "job.succeeded" in {event.name for event in client.events()}
         bad = client.submit(JOB.format(name="bad", run="exit 3", more="[retry]\nmax_attempts = 1"))
         with pytest.raises(JobEnded) as ended:
-            bad.wait(timeout_s=100)
+            bad.wait(timeout_s=PATIENCE_S)
         assert (ended.value.job.status, ended.value.job.exit_code) == (JobStatus.FAILED, 3)
 
 

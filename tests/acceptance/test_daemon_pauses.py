@@ -15,11 +15,8 @@ pytestmark = pytest.mark.slow
 
 PERMIT_REAL_S = 900 / SPEED
 """The real time that a machine goes on without us."""
-GRACE_REAL_S = 25.0
-"""For a last checkpoint and the destroy: two market minutes, but on a fast clock a process still takes real seconds."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_long", [False, True], ids=["a-moment", "longer-than-a-permit"])
 def test_a_daemon_that_was_stopped_takes_up_where_things_are(is_long: bool) -> None:
     with a_theatre() as theatre:
@@ -42,16 +39,15 @@ def test_a_daemon_that_was_stopped_takes_up_where_things_are(is_long: bool) -> N
         daemon = theatre.pids[0]
         os.kill(daemon, signal.SIGSTOP)
         if is_long:
-            time.sleep(PERMIT_REAL_S * 0.8)
-            assert not ended(), "it ended too soon"
+            stopped_at = time.monotonic()
             # The mailbox is as silent as the daemon: what cannot be saved is kept, on a stopped machine.
-            until(ended, "the end of a machine whose permit ran out", PERMIT_REAL_S * 0.2 + GRACE_REAL_S)
+            until(ended, "the end of a machine whose permit ran out")
+            # Half of it, for the last permit was renewed before the stop: on a busy machine, well before.
+            assert time.monotonic() - stopped_at > PERMIT_REAL_S / 2, "it ended too soon"
         else:
             time.sleep(1)
         os.kill(daemon, signal.SIGCONT)
-        body = until(
-            lambda: (told := show(theatre, job_id)) and is_settled(theatre, told) and told, "the job's end", 200
-        )
+        body = until(lambda: (told := show(theatre, job_id)) and is_settled(theatre, told) and told, "the job's end")
         assert body["job"]["status"] == "succeeded"
         assert body["job"]["step"] >= saved
         made = Counter(event["label"] for event in market_events(theatre, "instance.created"))

@@ -25,7 +25,7 @@ MOVED = "the job moved from market to market"
 OF_THE_STORY = {(): (MOVED,), ("--all-markets",): (MOVED, "no work was lost beyond the notice")}
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("options", OF_THE_STORY, ids=["two markets", "all markets"])
 def test_the_demo_ends_well_and_leaves_nothing(options: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as short:  # sockets have short paths
@@ -45,6 +45,6 @@ def play(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=1000,
+        timeout=2000,
         check=False,
     )

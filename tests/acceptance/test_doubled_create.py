@@ -8,7 +8,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from autopilot.lab.demo.theatre import Theatre
-from tests.acceptance.stage import SPEED, a_theatre, is_settled, job_text, show, submit, until
+from tests.acceptance.stage import a_theatre, is_settled, job_text, show, submit, until
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +22,7 @@ def pods(theatre: Theatre) -> list[dict[str, Any]]:
 
 
 def mend(theatre: Theatre) -> None:
-    urlopen(Request(f"{theatre.market_url}/_emu/runpod/faults", method="DELETE"), timeout=10).close()
+    urlopen(Request(f"{theatre.market_url}/_emu/runpod/faults", method="DELETE"), timeout=PATIENCE_S).close()
 
 
 def test_the_pod_that_is_one_too_many_destroys_itself_and_the_other_finishes_the_job() -> None:
@@ -45,10 +46,8 @@ def test_the_pod_that_is_one_too_many_destroys_itself_and_the_other_finishes_the
             found = doubled()
             return found is not None and found[1] == [found[0]]
 
-        until(has_ended, "the other one's end", within_s=600 / SPEED + 20)
+        until(has_ended, "the other one's end")
         mend(theatre)
-        body = until(
-            lambda: (told := show(theatre, job_id)) and is_settled(theatre, told) and told, "the job's end", 110
-        )
+        body = until(lambda: (told := show(theatre, job_id)) and is_settled(theatre, told) and told, "the job's end")
         assert body["job"]["status"] == "succeeded"
         assert all(pod["terminated_at"] is not None for pod in pods(theatre))

@@ -63,7 +63,7 @@ class Asker(threading.Thread):
         self.join()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", ["socket", "tcp"])
 def test_half_a_gigabyte_of_code(tmp_path: Path, way: str) -> None:
     (tmp_path / "job.toml").write_text(JOB)
@@ -81,7 +81,7 @@ def test_half_a_gigabyte_of_code(tmp_path: Path, way: str) -> None:
             there = {"AUTOPILOT_URL": f"http://127.0.0.1:{port}", "AUTOPILOT_TOKEN": made["secret"]}
         asker = Asker(theatre)
         asker.start()
-        done = command(theatre, "submit", str(tmp_path / "job.toml"), timeout_s=600, **there)
+        done = command(theatre, "submit", str(tmp_path / "job.toml"), timeout_s=1200, **there)
         asker.end()
         assert done.returncode == 0, done.stderr
         daemon = theatre.pids[0]

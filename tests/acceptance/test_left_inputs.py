@@ -35,7 +35,6 @@ TAKES = """
 """
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("market", ["vastai", "runpod"])
 def test_the_second_begins_with_what_the_first_left(market: str, tmp_path: Path) -> None:
     with a_theatre((market,)) as theatre:
@@ -45,10 +44,10 @@ def test_the_second_begins_with_what_the_first_left(market: str, tmp_path: Path)
         (tmp_path / "train.toml").write_text(TRAIN + TAKES)
         done = command(theatre, "submit", str(tmp_path / "train.toml"), str(tmp_path / "prepare.toml"))
         assert done.returncode == 0, done.stderr
-        until(lambda: show(theatre, "prepare")["job"]["status"] == "succeeded", "the first has ended", within_s=120)
+        until(lambda: show(theatre, "prepare")["job"]["status"] == "succeeded", "the first has ended")
         theatre.kill_daemon()
         theatre.start_daemon()
-        until(lambda: show(theatre, "train")["job"]["status"] == "succeeded", "the second has ended", within_s=200)
+        until(lambda: show(theatre, "train")["job"]["status"] == "succeeded", "the second has ended")
         pulled = command(theatre, "pull", "train", str(tmp_path / "got"))
         assert pulled.returncode == 0, pulled.stderr
         assert (tmp_path / "got/out/names").read_text().split() == ["in", "out", "sum.txt", "data"]

@@ -14,6 +14,7 @@ import pytest
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
 from tests.acceptance.stage import command, is_settled, job_text, show, submit, until
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +22,7 @@ STEPS = 40_000
 SPEED = 20.0
 """Slow enough for a permit of 15 minutes to last on a machine with other things to do."""
 D = Decimal
-LONG_S = 240.0
+LONG_S = PATIENCE_S
 """For each wait: what is waited for comes within seconds on an idle machine."""
 
 

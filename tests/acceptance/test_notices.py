@@ -18,6 +18,7 @@ from standardwebhooks.webhooks import Webhook as Verifier
 
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, command, job_text, show, submit, until
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ class Receiver:
         checked = Verifier(SECRET).verify(body, headers)
         assert checked == json.loads(body)
         self.messages.append((headers["webhook-id"], json.loads(body)))
-        self.is_free.wait(60)
+        self.is_free.wait(PATIENCE_S)
 
     def times(self) -> Counter[tuple[str, str]]:
         """How often each notice came, by its kind and id."""

@@ -13,7 +13,6 @@ from tests.acceptance.stage import a_theatre, assert_one_error, command, job_tex
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.timeout(300)
 def test_orphans_beside_the_daemon_and_a_sweep_after_its_end() -> None:
     with a_theatre() as theatre:
         theatre.start_market()

@@ -20,6 +20,7 @@ from autopilot.blobs.place import API, MailboxPlace
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, until, without_settings
 from tests.certificates import make_certificate
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ class Laptop:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             cwd=cwd or self.home,
             env=kept | {"HOME": str(self.home)} | environment,
         )
@@ -130,7 +131,6 @@ def a_project(root: Path) -> Path:
     return root
 
 
-@pytest.mark.timeout(240)
 def test_all_of_the_day_s_work_from_another_network(laptop: Laptop, tmp_path: Path) -> None:
     with another_network() as prefix, a_theatre(settings=settings(tmp_path, HERE)) as theatre:
         laptop.prefix = prefix
@@ -161,7 +161,6 @@ def test_all_of_the_day_s_work_from_another_network(laptop: Laptop, tmp_path: Pa
         assert_one_error(laptop.run("ps"), 3, "the daemon is not running at")
 
 
-@pytest.mark.timeout(180)
 def test_by_variables_alone_and_each_trouble_has_one_error(laptop: Laptop, tmp_path: Path) -> None:
     with a_theatre(settings=settings(tmp_path, "127.0.0.1")) as theatre:
         theatre.start_market()
@@ -183,5 +182,5 @@ def test_by_variables_alone_and_each_trouble_has_one_error(laptop: Laptop, tmp_p
         assert refused.returncode == 4
         assert not (laptop.home / ".config/autopilot/login.json").exists()
         theatre.kill_daemon()
-        until(lambda: laptop.run("ps", **good).returncode == 3, "the end of the listener", within_s=20)
+        until(lambda: laptop.run("ps", **good).returncode == 3, "the end of the listener")
         assert_one_error(laptop.run("ps", **good), 3, f"no daemon answers at {url}")

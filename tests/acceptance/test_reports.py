@@ -34,9 +34,9 @@ def theatre() -> Iterator[Theatre]:
 def while_it_ran(theatre: Theatre) -> dict[str, Any]:
     """What ``budget`` and ``show`` said while the machine billed; by then the job is over and settled."""
     job_id = submit(theatre, job_text(400))
-    until(lambda: show(theatre, job_id)["job"]["step"] > 20, "the job runs", 90)
+    until(lambda: show(theatre, job_id)["job"]["step"] > 20, "the job runs")
     seen = {"job_id": job_id, "budget": asked(theatre, "budget")}
-    until(lambda: is_settled(theatre, show(theatre, job_id)), "the invoice is imported", 120)
+    until(lambda: is_settled(theatre, show(theatre, job_id)), "the invoice is imported")
     return seen
 
 

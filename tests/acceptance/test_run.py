@@ -6,10 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, command, show, until, without_settings
+from tests.patience import PATIENCE_S
 
 TRAIN = """\
 import pathlib, time
@@ -52,7 +51,6 @@ def run_in(directory: Path, theatre: Theatre, *words: str) -> subprocess.Popen[s
     )
 
 
-@pytest.mark.timeout(240)
 def test_a_directory_is_run_moved_and_brought_back(tmp_path: Path) -> None:
     project = a_project(tmp_path / "project")
     with a_theatre() as theatre:
@@ -65,8 +63,8 @@ def test_a_directory_is_run_moved_and_brought_back(tmp_path: Path) -> None:
             saved = [job for job in jobs if job["status"] == "running" and job["checkpoint"]]
             return str(saved[0]["main"]["instance_id"]) if saved else None
 
-        theatre.emu("rival", {"instance_id": int(until(first_machine, "a checkpoint", 90)), "bid": "50"})
-        out, err = running.communicate(timeout=150)
+        theatre.emu("rival", {"instance_id": int(until(first_machine, "a checkpoint")), "bid": "50"})
+        out, err = running.communicate(timeout=PATIENCE_S)
         assert running.returncode == 0, out + err
         assert "checkpoint: ckpt, which train.py names" in out
         assert "begin at step 0 with 3 layers" in out
@@ -87,7 +85,7 @@ def test_what_run_refuses_before_anything_is_sent(tmp_path: Path) -> None:
 
         def refused(code: int, *words: str) -> str:
             process = run_in(project, theatre, *words)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE_S)
             done = subprocess.CompletedProcess(words, process.returncode, out, err)
             assert_one_error(done, code)
             return err

@@ -14,11 +14,11 @@ import pytest
 
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, job_text, show, submit, until, without_settings
+from tests.patience import PATIENCE_S
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(240),
     pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="openssh-server is not installed"),
 ]
 
@@ -57,7 +57,7 @@ class Door:
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
         done = self.open(*words)
-        out, err = done.communicate(timeout=60)
+        out, err = done.communicate(timeout=PATIENCE_S)
         return done.returncode, out, err
 
 
@@ -77,7 +77,7 @@ def test_the_owner_of_the_key_is_let_in_for_as_long_as_the_job_is_there(
         code, out, _ = door(job_id, "--", "pwd; echo $AUTOPILOT_CHECKPOINT_PATH; touch entered")
         return out if code == 0 else None
 
-    said = str(until(inside, "a login", 90)).split()
+    said = str(until(inside, "a login")).split()
     assert said[0].endswith("/root/workspace")
     assert said[1] == f"{said[0]}/ckpt"
     assert (Path(said[0]) / "entered").exists()
@@ -99,7 +99,7 @@ def test_the_owner_of_the_key_is_let_in_for_as_long_as_the_job_is_there(
     until(lambda: _is_open(port + 1), "the forwarded port")
 
     theatre.client.post(f"/v1/jobs/{job_id}/cancel")
-    assert tunnel.wait(60) != 0
+    assert tunnel.wait(PATIENCE_S) != 0
     until(lambda: not _is_open(port), "nothing of the login lives on")
     code, _, err = door(job_id, "--", "true")
     assert code not in (0, 255)
@@ -113,11 +113,11 @@ def test_a_held_machine_can_be_entered(theatre: Theatre, keys: dict[str, Path], 
         "[checkpoint]", '[debug]\nhold = "60m"\n\n[retry]\nmax_attempts = 1\n\n[checkpoint]'
     )
     job_id = submit(theatre, with_key(text, keys["mine"].with_suffix(".pub")))
-    until(lambda: show(theatre, job_id)["job"]["status"] == "failed", "its failure", 90)
-    said = until(lambda: door(job_id, "-i", str(keys["mine"]), "--", "cat state")[1], "a login", 60)
+    until(lambda: show(theatre, job_id)["job"]["status"] == "failed", "its failure")
+    said = until(lambda: door(job_id, "-i", str(keys["mine"]), "--", "cat state")[1], "a login")
     assert said == "broken\n"
     theatre.client.post(f"/v1/jobs/{job_id}/release")
-    until(lambda: door(job_id, "-i", str(keys["mine"]), "--", "true")[0] != 0, "the machine is gone", 60)
+    until(lambda: door(job_id, "-i", str(keys["mine"]), "--", "true")[0] != 0, "the machine is gone")
 
 
 def _is_open(port: int) -> bool:
@@ -127,6 +127,6 @@ def _is_open(port: int) -> bool:
 
 def _reads(port: int) -> bool:
     try:
-        return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).status == 200)
+        return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_S).status == 200)
     except OSError:
         return False

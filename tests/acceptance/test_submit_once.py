@@ -18,6 +18,7 @@ import pytest
 from autopilot.blobs.place import API, MailboxPlace
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, job_text
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +57,7 @@ class Caller:
     @contextmanager
     def _connect(self) -> Iterator[socket.socket]:
         with socket.socket(socket.AF_INET if self.is_far else socket.AF_UNIX) as connection:
-            connection.settimeout(30)
+            connection.settimeout(PATIENCE_S)
             if self.is_far:
                 connection.connect(("127.0.0.1", MailboxPlace(self.theatre.root / "daemon").port(API)))
             else:
@@ -88,7 +89,6 @@ def test_the_connection_is_cut_at_any_byte(caller: Caller) -> None:
         assert jobs_called(caller.theatre, f"cut-{round_}") == 1
 
 
-@pytest.mark.timeout(600)
 def test_the_daemon_is_killed_under_it(caller: Caller) -> None:
     theatre, rng = caller.theatre, random.Random(11)
     for round_ in range(12):

@@ -8,14 +8,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page
 
 from autopilot.lab.demo.theatre import Theatre
+from tests.patience import PATIENCE_S
 
 LIMITS = {
     "AUTOPILOT_LIMITS__DAY": "20",
     "AUTOPILOT_LIMITS__MONTH": "100",
     "AUTOPILOT_LIMITS__MAX_HOURLY": "3",
 }
-SOON_MS = 60_000
-"""A machine loads for a while, and other tests may want the processor."""
+SOON_MS = PATIENCE_S * 1000
 
 
 class Onlooker:

@@ -15,6 +15,7 @@ from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin
 from tests.contract.harness import QuickClock
+from tests.patience import PATIENCE_S
 
 KEY = "mithril-sandbox-key"
 
@@ -41,7 +42,7 @@ class MithrilHarness:
         self.provider: Provider = self.connect()
 
     def connect(self) -> Provider:
-        return plugin.connect({"base_url": self.url, "api_key": KEY, "timeout_s": 5}, self.clock)
+        return plugin.connect({"base_url": self.url, "api_key": KEY, "timeout_s": PATIENCE_S}, self.clock)
 
     async def make_offer_available(self) -> Offer:
         """An offer is a pool of machines: the cheapest has room for more than one."""

@@ -16,6 +16,7 @@ from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.nebius import plugin
 from tests.contract.harness import QuickClock
+from tests.patience import PATIENCE_S
 
 KEY = "nebius-sandbox-key"
 
@@ -44,7 +45,12 @@ class NebiusHarness:
         self.provider: Provider = self.connect()
 
     def connect(self) -> Provider:
-        settings = {"base_url": self.sandbox.nebius_address, "api_key": KEY, "projects": PROJECTS, "timeout_s": 10}
+        settings = {
+            "base_url": self.sandbox.nebius_address,
+            "api_key": KEY,
+            "projects": PROJECTS,
+            "timeout_s": PATIENCE_S,
+        }
         return plugin.connect({**settings, **self._settings}, self.clock)
 
     async def make_offer_available(self) -> Offer:

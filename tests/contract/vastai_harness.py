@@ -15,6 +15,7 @@ from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.vastai import plugin
 from tests.contract.harness import QuickClock
+from tests.patience import PATIENCE_S
 
 KEY = "sandbox-key"
 QUERY = OfferQuery(
@@ -42,7 +43,7 @@ class VastaiHarness:
         return self.connect_with(KEY)
 
     def connect_with(self, key: str) -> Provider:
-        settings: dict[str, Any] = {"base_url": self.url, "api_key": key, "timeout_s": 5}
+        settings: dict[str, Any] = {"base_url": self.url, "api_key": key, "timeout_s": PATIENCE_S}
         return plugin.connect(settings, self.clock)
 
     async def make_offer_available(self) -> Offer:

@@ -43,6 +43,7 @@ from autopilot.store.schema import (
     price_observations,
 )
 from autopilot.store.urls import postgres_url
+from tests.patience import PATIENCE_S
 from tests.pg import PostgresServer
 from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_entry
 
@@ -148,7 +149,7 @@ def count(connection, cursor, statement, *rest):
 
 asyncio.run(open_store(sys.argv[1]))
 """
-    done = subprocess.run([sys.executable, "-c", program, url, str(statement)], timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, url, str(statement)], timeout=PATIENCE_S)
     assert done.returncode == -SIGKILL
     engine = create_engine(engine_url(url))
     with engine.connect() as connection:

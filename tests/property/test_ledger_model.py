@@ -12,9 +12,18 @@ from operator import attrgetter
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from autopilot.domain import events as e
 from autopilot.domain.evolve_lease import evolve_lease
@@ -392,11 +401,17 @@ class LedgerMachine(RuleBasedStateMachine):
         self.store.break_next_commit(is_kept=crash == "kept")
 
 
-LedgerMachine.TestCase.settings = settings(
-    max_examples=100,
-    stateful_step_count=40,
-    phases=[Phase.generate],
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+def _examples(count: int) -> settings:
+    every = list(HealthCheck)
+    return settings(
+        max_examples=count, stateful_step_count=40, phases=[Phase.generate], deadline=None, suppress_health_check=every
+    )
+
+
+LedgerMachine.TestCase.settings = _examples(30)
 test_the_ledger_agrees_with_the_reference = LedgerMachine.TestCase
+
+
+@pytest.mark.slow
+def test_the_ledger_agrees_with_the_reference_in_many_lives() -> None:
+    run_state_machine_as_test(LedgerMachine, settings=_examples(200))

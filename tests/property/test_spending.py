@@ -11,9 +11,9 @@ from autopilot.domain.reasons import Reason
 from tests.property.spending import Spending, a_scenario
 
 TICKS = 100
-QUICK = 200
-THOROUGH = 10_000
-PER_TEST = 500
+QUICK = 60
+THOROUGH = 1_000
+PER_TEST = 100
 
 
 def play(seed: int, *, has_token: bool = False) -> Spending:
@@ -48,7 +48,7 @@ def test_what_all_jobs_of_a_token_really_spend_never_passes_its_allowance() -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, THOROUGH, PER_TEST))
-def test_in_ten_thousand_scenarios(first: int) -> None:
+def test_in_a_thousand_scenarios(first: int) -> None:
     played = [play(seed) for seed in range(first, first + PER_TEST)]
     fair = sum(scenario.books.total_excused() == 0 for scenario in played)
     spent = sum((scenario.books.total() for scenario in played), Decimal(0))

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 PROGRAM = """
 import threading
 
@@ -35,4 +37,4 @@ def test_they_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         assert [parent.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
         parent.send_signal(signal.SIGKILL)
         # The pipe is theirs as well: it ends with the last of them, and no sooner.
-        assert parent.communicate(timeout=60)[0] == ""
+        assert parent.communicate(timeout=PATIENCE_S)[0] == ""

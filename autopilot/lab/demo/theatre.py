@@ -19,8 +19,6 @@ from autopilot.cli.exits import CommandError
 from autopilot.domain.errors import UserError
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
 
-START_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 100.0
 KEYS = {
     "vastai": "sandbox-key",
     "runpod": "runpod-sandbox-key",
@@ -50,6 +48,13 @@ class Process(Protocol):
 class Theatre:
     """``root`` holds everything: ``market/``, ``daemon/``, the logs of both. ``speed``: market seconds a second."""
 
+    start_timeout_s = 90.0
+    stop_timeout_s = 100.0
+    answer_timeout_s = 30.0
+    """Of the daemon, and of the market's control API."""
+    market_timeout_s = 5.0
+    """Of one exchange between the daemon and a market."""
+
     def __init__(
         self,
         root: Path,
@@ -74,7 +79,7 @@ class Theatre:
         self._daemon: Process | None = None
         self.market_url = ""
         self._nebius_url = ""
-        self.client = Client(root / "daemon" / "s", timeout_s=30)
+        self.client = Client(root / "daemon" / "s", timeout_s=self.answer_timeout_s)
 
     def start_market(self) -> None:
         port_file = self.root / "market-port"
@@ -110,7 +115,7 @@ class Theatre:
         for name in self.markets:
             prefix = f"AUTOPILOT_PROVIDERS__{name.upper()}__"
             url = self._nebius_url if name == "nebius" else self.market_url
-            markets |= {f"{prefix}BASE_URL": url, f"{prefix}TIMEOUT_S": "5"}
+            markets |= {f"{prefix}BASE_URL": url, f"{prefix}TIMEOUT_S": f"{self.market_timeout_s:g}"}
             markets[f"{prefix}API_KEY_FILE"] = str(self._key_file(name))
             if name == "nebius":
                 markets[f"{prefix}PROJECTS"] = json.dumps(PROJECTS)
@@ -150,12 +155,12 @@ class Theatre:
 
     def stop(self) -> None:
         """Stop the daemon, then the market, which ends every machine that is left."""
-        _end(self._daemon)
+        _end(self._daemon, self.stop_timeout_s)
         self.stop_market()
 
     def stop_market(self) -> None:
         """``start_market`` opens it again at the same address and in the same time, without machines or memory."""
-        _end(self._market)
+        _end(self._market, self.stop_timeout_s)
 
     def emu(self, name: str, body: Json | None = None, method: str | None = None) -> Any:
         """Call the sandbox's control API: POST with a body, GET without, or by ``method``. Raises ``UserError``."""
@@ -163,7 +168,7 @@ class Theatre:
         url, headers = f"{self.market_url}/_emu/{name}", {"Content-Type": "application/json"}
         request = Request(url, data, headers, method=method)  # noqa: S310
         try:
-            with urlopen(request, timeout=30) as answer:  # noqa: S310 - our own market on loopback
+            with urlopen(request, timeout=self.answer_timeout_s) as answer:  # noqa: S310 - our own market on loopback
                 return json.load(answer)
         except HTTPError as problem:
             raise UserError(f"the sandbox refused {name}: {problem.read().decode()}") from None
@@ -197,19 +202,19 @@ class Theatre:
         return " ".join(lines[-2:]) or "it said nothing"
 
     def _await(self, what: str, process: Process, ready: Any) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self.start_timeout_s
         while not ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise UserError(f"{what} did not start: {self._last_words(what)}")
             time.sleep(0.05)
 
 
-def _end(process: Process | None) -> None:
+def _end(process: Process | None, within_s: float) -> None:
     if process is None or process.poll() is not None:
         return
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(within_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -97,16 +97,21 @@ def _room(row: PriceRow, own: Own) -> Room:
     least = row.minimum or ZERO
     if row.available:
         free = row.available - own.waiting
-        beaten = row.wins_now - CENT if row.wins_now is not None else row.spot
-        if beaten is None or own.is_echoed_by(beaten):
-            beaten = ZERO
-        # Who is the only one that bids wins at the minimum itself.
-        found = max(beaten + CENT, least) if max(beaten, least) else None
+        found = _least_for_a_free_one(row, own)
         return Room(found, free) if found is not None and free > 0 else Room(None)
     lowest = row.wins_now - CENT if row.wins_now is not None else row.lowest_allocated
     if not lowest or own.waiting or own.is_echoed_by(lowest):
         return Room(None)
     return Room(max(lowest + CENT, least), 1)
+
+
+def _least_for_a_free_one(row: PriceRow, own: Own) -> Decimal | None:
+    least = row.minimum or ZERO
+    if row.wins_now is not None and not own.is_echoed_by(row.wins_now - CENT):
+        return max(row.wins_now, least)
+    is_others = row.spot is not None and not own.is_echoed_by(row.spot)
+    price = max(row.spot or ZERO, least) if is_others else least
+    return price + CENT if price else None
 
 
 def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str, own: Own) -> Offer | None:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -28,8 +27,12 @@ from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.ports.blobs import BlobStore
+from tests.patience import eventually
 
 SPEED = 60
+CALM = 10
+"""Where a time limit of the agent's is real work's as well: to save after the end of a permit takes processes and
+uploads, and 90 market seconds are nine real ones."""
 JOB = "job-1"
 INSTANCE = "77"
 TRAINER = Path(__file__).parents[3] / "autopilot/lab/sandbox/images/demo/opt/demo/train.py"
@@ -39,19 +42,6 @@ DAY = timedelta(days=1)
 def training(steps: int, setup: str = "") -> Work:
     command = f'exec "{sys.executable}" "$AUTOPILOT_ROOT/opt/demo/train.py" --steps {steps} --checkpoint out/model.json'
     return Work(run=command, setup=setup, workdir="/workspace", checkpoint_path="out/model.json")
-
-
-async def eventually(look: Callable[[], Any], what: str, within_s: float = 20) -> Any:
-    """The first true answer of ``look`` (which may be a coroutine function)."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        answer = look()
-        if asyncio.iscoroutine(answer):
-            answer = await answer
-        if answer:
-            return answer
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {within_s} s: {what}")
 
 
 @dataclasses.dataclass
@@ -64,7 +54,8 @@ class Lease:
     role: Role = "run"
     run_epoch: int = 1
     seq: int = 0
-    permit_ttl_s: int = 900
+    permit_ttl_s: int = 86_400
+    """So long that no renewal comes too late on a busy machine. ``let_go`` ends it."""
     instance_id: str | None = None
     """Known once the machine is."""
     checkpoint_interval_s: int = 20
@@ -115,6 +106,11 @@ class Lease:
         await self.write_orders()
         return self.seq
 
+    async def let_go(self, permit_ttl_s: int = 60) -> None:
+        """One last permit, which nobody renews."""
+        self.renewing = False
+        await self.order(permit_ttl_s=permit_ttl_s)
+
     async def heartbeat(self) -> Heartbeat | None:
         data = await self.store.get(heartbeat_key(self.job, self.lease_id))
         if data is None:
@@ -127,13 +123,13 @@ class Lease:
         data = await self.store.get(exit_key(self.job, self.lease_id))
         return None if data is None else parse_exit(data)
 
-    async def until(self, what: str, wanted: Callable[[Heartbeat], bool], within_s: float = 20) -> Heartbeat:
+    async def until(self, what: str, wanted: Callable[[Heartbeat], bool]) -> Heartbeat:
         async def look() -> Heartbeat | None:
             heartbeat = await self.heartbeat()
             return heartbeat if heartbeat and wanted(heartbeat) else None
 
         try:
-            answer = await eventually(look, what, within_s)
+            answer = await eventually(look, what)
         except AssertionError as error:
             raise AssertionError(f"{error}; last heartbeat {await self.heartbeat()}") from None
         assert isinstance(answer, Heartbeat)

@@ -34,7 +34,8 @@ from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
-from tests.integration.agent.agent_world import DAY, SPEED, World, eventually, verified
+from tests.integration.agent.agent_world import DAY, SPEED, World, verified
+from tests.patience import eventually
 from tests.previous import Previous
 
 TICK_S = 15.0
@@ -83,7 +84,7 @@ class Rental:
             assert found is not None
             return (found, leases) if found.status.is_final and all(lease.is_over for lease in leases) else None
 
-        ended: tuple[Job, tuple[Lease, ...]] = await eventually(look, "the end of the job", 60)
+        ended: tuple[Job, tuple[Lease, ...]] = await eventually(look, "the end of the job")
         return ended
 
     async def events(self) -> list[str]:

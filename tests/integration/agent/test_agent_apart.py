@@ -13,7 +13,8 @@ import pytest
 
 from autopilot.agent.shipped.job_user import FIRST_UID, UIDS
 from autopilot.mailbox.order_shapes import Work
-from tests.integration.agent.agent_world import JOB, Host, World, eventually, verified
+from tests.integration.agent.agent_world import JOB, Host, World, verified
+from tests.patience import eventually
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -14,7 +14,8 @@ from autopilot.code.select import Wanted, select
 from autopilot.domain.code import JobCode
 from autopilot.mailbox.keys import code_key
 from autopilot.mailbox.order_shapes import Work
-from tests.integration.agent.agent_world import Lease, World, eventually, verified
+from tests.integration.agent.agent_world import Lease, World, verified
+from tests.patience import eventually
 
 TRAIN = """\
 import pathlib, time
@@ -113,7 +114,7 @@ async def test_what_was_cut_off_is_fetched_on_and_what_was_changed_in_the_store_
     lease = await world.lease("a", Work(run="python3 train.py", workdir="/workspace"), code=code)
     host = world.host(lease)
     host.start()
-    await eventually(lambda: "a part of it is not what its manifest says" in lease.log(), "the refusal", 40)
+    await eventually(lambda: "a part of it is not what its manifest says" in lease.log(), "the refusal")
     assert not (host.root / "workspace/train.py").exists()
     await world.store.put(code_key("copy", 2), whole)
     await running(lease, "began with nothing")

@@ -16,7 +16,8 @@ from autopilot.mailbox.keys import verified_outputs_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import LeftRef
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest
-from tests.integration.agent.agent_world import JOB, Host, Lease, World, eventually
+from tests.integration.agent.agent_world import JOB, Host, Lease, World
+from tests.patience import eventually
 
 
 async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world: World, tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world:
     try:
         lease = await world.lease("a", work)
         world.host(lease).start()
-        assert (await eventually(lease.exit, "exit", 40)).exit_code == 0
+        assert (await eventually(lease.exit, "exit")).exit_code == 0
     finally:
         await runner.cleanup()
     assert len(asked) == 2
@@ -64,7 +65,7 @@ async def leave(world: World, run: str, *outputs: str) -> Manifest:
     """What a job leaves that runs so."""
     lease = await world.lease("a", Work(run=run, outputs=outputs))
     world.host(lease).start()
-    assert (await eventually(lease.exit, "exit", 40)).exit_code == 0
+    assert (await eventually(lease.exit, "exit")).exit_code == 0
     manifest = await verified_outputs(world.store, AgentUnpacker(), JOB, "a", 1)
     assert manifest is not None
     return manifest
@@ -93,7 +94,7 @@ async def test_a_job_begins_with_what_another_one_left(world: World) -> None:
     )
     host = world.host(then)
     host.start()
-    assert (await eventually(then.exit, "exit", 60)).exit_code == 0
+    assert (await eventually(then.exit, "exit")).exit_code == 0
     names = next(host.root.rglob("out/names")).read_text().split()
     assert names == ["before", "out", "second.txt", "sum", "big", "deep", "link"], "and nothing that is only on its way"
     assert not [path for path in host.root.rglob("*-left/*")], "what it was put together from is gone"
@@ -103,7 +104,7 @@ async def test_a_job_does_not_begin_where_nothing_was_left(world: World) -> None
     left = await leave(world, "mkdir out && echo whole > out/one", "out")
     then = await world.lease("b", Work(run="echo begun"), left=(taken(left, "data", "out/other"),))
     world.host(then).start()
-    beat = await eventually(lambda: says(then, "has left nothing at out/other"), "trouble", 40)
+    beat = await eventually(lambda: says(then, "has left nothing at out/other"), "trouble")
     assert beat.state is AgentState.SETTING_UP
     assert await then.exit() is None
 
@@ -113,7 +114,7 @@ async def test_harmed_parts_of_what_was_left_are_not_used(world: World) -> None:
     await world.store.put(f"jobs/{JOB}/a/out/1/part-1", b"harmed")
     then = await world.lease("b", Work(run="echo begun"), left=(taken(left, "data", "out"),))
     world.host(then).start()
-    await eventually(lambda: says(then, "Corrupt"), "trouble", 40)
+    await eventually(lambda: says(then, "Corrupt"), "trouble")
     assert await then.exit() is None
 
 
@@ -141,7 +142,7 @@ async def test_harmed_outputs_are_not_taken(world: World) -> None:
 
 async def test_progress_is_read_from_the_output_and_a_stalled_job_is_ended(world: World) -> None:
     run = "for i in 1 2 3; do echo step $i of 10; sleep 0.2; done; sleep 1000"
-    work = Work(run=run, progress=r"step (?P<step>\d+) of (?P<total>\d+)", stall_s=120, stall_fails=True)
+    work = Work(run=run, progress=r"step (?P<step>\d+) of (?P<total>\d+)", stall_s=300, stall_fails=True)
     lease = await world.lease("a", work)
     world.host(lease).start()
     await lease.until("progress", lambda beat: beat.step == 3 and beat.progress == 0.3)
@@ -167,7 +168,7 @@ async def test_a_job_that_saves_by_itself_is_saved_when_it_says_so(world: World)
     lease = await world.lease("a", work, checkpoint_interval_s=60)
     host = world.host(lease)
     host.start()
-    await lease.until("three checkpoints", lambda beat: (beat.last_checkpoint or 0) >= 2, 60)
+    await lease.until("three checkpoints", lambda beat: (beat.last_checkpoint or 0) >= 2)
     for path in (host.root / "var/lib/autopilot/snapshots").glob("[0-9]*/checkpoint"):
         assert path.read_text() == "x" + "y" * 999
     host.kill()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from autopilot.mailbox.order_shapes import Work
-from tests.integration.agent.agent_world import INSTANCE, World, eventually
+from tests.integration.agent.agent_world import INSTANCE, World
+from tests.patience import eventually
 
 OTHER = "78"
 WORK = Work(run="echo ran > state; sleep 1000", checkpoint_path="state")

@@ -9,13 +9,14 @@ from pathlib import Path
 from autopilot.mailbox.exec_answers import MAX_ANSWER_BYTES, ExecAnswer, parse_exec_answer
 from autopilot.mailbox.keys import exec_key
 from autopilot.mailbox.order_shapes import ExecOrder, Work
-from tests.integration.agent.agent_world import JOB, SPEED, Host, Lease, World, eventually
+from tests.integration.agent.agent_world import JOB, Host, Lease, World
+from tests.patience import eventually
 
 WORK = Work(run='echo "$AUTOPILOT_PROGRESS_FILE" > told; echo run; sleep 1000', env={"WHO": "job"})
 WHERE = "pwd; echo $WHO; id -u; echo progress=$AUTOPILOT_PROGRESS_FILE"
 
 
-async def ask(lease: Lease, command: str, call_id: str = "c1", timeout_s: int = 20, ago_s: int = 0) -> None:
+async def ask(lease: Lease, command: str, call_id: str = "c1", timeout_s: int = 600, ago_s: int = 0) -> None:
     url = lease.store.sign_put(exec_key(JOB, lease.lease_id, call_id), timedelta(hours=1), MAX_ANSWER_BYTES)
     await lease.order(exec=ExecOrder(call_id, command, timeout_s, int(time.time()) - ago_s, url))
 
@@ -94,17 +95,17 @@ async def test_at_a_move_it_ends(world: World) -> None:
 
 
 async def test_it_ends_with_the_permit_and_with_the_agent(world: World) -> None:
-    lease, host = await running(world, permit_ttl_s=5 * SPEED)
+    lease, host = await running(world)
     await ask(lease, "echo $$ > pid; sleep 1000", timeout_s=600)
     pid = host.root / "workspace/pid"
     await eventually(lambda: pid.exists() and pid.read_text().strip(), "the command beside it")
-    lease.renewing = False
+    await lease.let_go()
     await eventually(lambda: not is_alive(pid), "the end of it")
     assert (await answered(lease)).ended == "stopped"
 
 
 async def test_what_it_does_on_the_gpus_is_no_sign_of_the_job_s_life(world: World) -> None:
-    lease = await world.lease("a", Work(run="touch told; sleep 1000", stall_s=120, stall_fails=True))
+    lease = await world.lease("a", Work(run="touch told; sleep 1000", stall_s=300, stall_fails=True))
     host = world.host(lease)
     program, said = host.root / "bin/nvidia-smi", host.root / "utilization"
     program.parent.mkdir()

@@ -26,7 +26,8 @@ from autopilot.mailbox.keys import manifest_key, orders_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest
-from tests.integration.agent.agent_world import JOB, Lease, World, eventually, processes_beneath, unchecked, verified
+from tests.integration.agent.agent_world import CALM, JOB, Lease, World, processes_beneath, unchecked, verified
+from tests.patience import eventually
 
 PRECIOUS = Work(run="cat state; echo more >> state; sleep 1000", checkpoint_path="state")
 MORTAL = Path(__file__).with_name("mortal_keeper.py")
@@ -51,11 +52,13 @@ async def test_paused_for_hours_it_goes_on_where_it_was(world: World) -> None:
 @pytest.mark.slow
 async def test_frozen_past_its_permit_it_wakes_saves_apart_and_goes(world: World) -> None:
     """A zombie: its job has gone on elsewhere meanwhile. What it writes lies beneath its own lease."""
-    lease = await world.lease("a", PRECIOUS, permit_ttl_s=240)
-    host = world.host(lease)
+    lease = await world.lease("a", PRECIOUS)
+    host = world.host(lease, speed=CALM)
     host.start()
     await lease.until("a checkpoint", lambda beat: beat.last_checkpoint == 0)
     restore = await verified(world.store, "a", 0)
+    short = await lease.order(permit_ttl_s=3 * CALM)
+    await lease.until("a permit of three real seconds", lambda beat: beat.orders_seq_seen >= short)
     frozen = processes_beneath(host.root)
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
@@ -122,7 +125,7 @@ async def test_a_full_disk_is_said_and_the_job_goes_on_once_there_is_room(small_
     beat = await lease.until("it says so", lambda beat: "No space left" in beat.error)
     assert (beat.state, beat.last_checkpoint) == ("running", None)
     (host.root / "workspace/ballast").unlink()
-    await lease.until("the checkpoint, and no more trouble", lambda b: b.last_checkpoint == 0 and not b.error, 40)
+    await lease.until("the checkpoint, and no more trouble", lambda b: b.last_checkpoint == 0 and not b.error)
     assert await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0) is not None
     host.kill()
 

@@ -23,13 +23,15 @@ from autopilot.agent.unpack import AgentUnpacker
 from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
+from autopilot.lab.sandbox.runpod import provider as runpod_market
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.providers.runpod import plugin
-from tests.integration.agent.agent_world import DAY, JOB, SPEED, Lease, World, eventually, processes_beneath
+from tests.integration.agent.agent_world import CALM, DAY, JOB, SPEED, Lease, World, processes_beneath
+from tests.patience import PATIENCE_S, eventually
 
 QUERY = OfferQuery((("RTX 3090", 1),), Decimal(0), Decimal(20), verified_only=True, datacenter_only=False)
 BID = Decimal("0.25")
@@ -101,6 +103,12 @@ class Market:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pod of the market is killed for being slow."""
+    monkeypatch.setattr(runpod_market, "_TERM_REAL_S", PATIENCE_S)
+
+
+@pytest.fixture
 async def market(tmp_path: Path, world: World) -> AsyncIterator[Market]:
     clock = ScaledClock(datetime.now(UTC), SPEED)
     async with AsyncExitStack() as stack:
@@ -126,7 +134,7 @@ async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_agai
     assert isinstance(await market.provider.change_bid(pod_id, Decimal("0.3")), Done)
     after = await lease.until("another boot", lambda beat: beat.boot == before.boot + 1)
     assert after.orders_seq_seen >= before.orders_seq_seen
-    exit_record = await eventually(lease.exit, "exit record", 30)
+    exit_record = await eventually(lease.exit, "exit record")
     assert exit_record.exit_code == 0
     await eventually(lambda: f"model sha256 {uninterrupted(STEPS)}" in lease.log(), "the whole log")
     log = lease.log()
@@ -142,6 +150,7 @@ async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_agai
     assert lease.log().count("training from step") == starts
 
 
+@pytest.mark.usefixtures("patient")
 async def test_told_to_go_it_saves_in_time(market: Market) -> None:
     lease = await market.world.lease("a", PRECIOUS, checkpoint_interval_s=10_000)
     pod_id = await market.rent(lease)
@@ -151,26 +160,26 @@ async def test_told_to_go_it_saves_in_time(market: Market) -> None:
     async def saved() -> object:
         return await verified_manifest(market.world.store, AgentUnpacker(), JOB, "a", 0)
 
-    await eventually(saved, "the last checkpoint", 5)
+    await eventually(saved, "the last checkpoint")
     parts = (market.world.store.root / "jobs" / JOB / "a" / "ckpt/0").glob("part-*")
     assert b"precious\ntold\n" in [part.read_bytes() for part in parts]
 
 
 async def test_without_a_permit_the_pod_saves_and_destroys_itself(market: Market) -> None:
-    lease = await market.world.lease("a", PRECIOUS, permit_ttl_s=180, checkpoint_interval_s=10_000)
-    await market.rent(lease)
+    lease = await market.world.lease("a", PRECIOUS, checkpoint_interval_s=10_000)
+    await market.rent(lease, market.bootstrap(lease, agent_sha256(), CALM))
     await lease.until("running", lambda beat: beat.state == "running")
-    lease.renewing = False
+    await lease.let_go(permit_ttl_s=10)
     await eventually(market.is_empty, "self-destroy")
     assert await verified_manifest(market.world.store, AgentUnpacker(), JOB, "a", 0) is not None
 
 
 async def test_where_rest_refuses_the_pods_key_it_goes_by_graphql(market: Market) -> None:
     await market.control("POST", "fault", on="v2.delete", kind="http_403", times=None)
-    lease = await market.world.lease("a", PRECIOUS, role="wait", permit_ttl_s=60)
+    lease = await market.world.lease("a", PRECIOUS, role="wait")
     await market.rent(lease)
     await lease.until("waiting", lambda beat: beat.state == "waiting")
-    lease.renewing = False
+    await lease.let_go()
     await eventually(market.is_empty, "self-destroy")
 
 

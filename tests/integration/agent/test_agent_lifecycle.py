@@ -14,7 +14,8 @@ from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import part_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.report_shapes import Manifest, Part
-from tests.integration.agent.agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
+from tests.integration.agent.agent_world import JOB, TRAINER, World, training, unchecked, verified
+from tests.patience import eventually
 
 STEPS = 1500
 
@@ -27,7 +28,7 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     lease = await world.lease("a", training(STEPS, setup="echo set up >> setups"))
     host = world.host(lease)
     host.start()
-    exit_record = await eventually(lease.exit, "exit record", 30)
+    exit_record = await eventually(lease.exit, "exit record")
     assert (exit_record.run_epoch, exit_record.exit_code, exit_record.reason) == (1, 0, "exited")
     beat = await lease.until("finished", lambda beat: beat.state == "finished")
     assert (beat.step, beat.progress) == (STEPS, 1.0)
@@ -57,7 +58,7 @@ async def test_killed_with_its_whole_tree_it_goes_on_where_it_was(
     host.kill()
     assert await lease.exit() is None
     host.start()
-    exit_record = await eventually(lease.exit, "exit record", 30)
+    exit_record = await eventually(lease.exit, "exit record")
     assert exit_record.exit_code == 0
     assert model_digest(host.model) == uninterrupted(STEPS)
     assert (host.root / "workspace/setups").read_text() == "set up\n"
@@ -93,7 +94,7 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
 
     await old.order(role="leave", run_epoch=2)
     await new.order(role="run", run_epoch=2, restore=await verified(world.store, "old", saved.last_checkpoint))
-    exit_record = await eventually(new.exit, "exit record", 30)
+    exit_record = await eventually(new.exit, "exit record")
     assert (exit_record.run_epoch, exit_record.exit_code) == (2, 0)
     assert f"training from step {manifest.step} " in new.log()
     assert model_digest(new_host.model) == uninterrupted(STEPS)
@@ -221,6 +222,6 @@ async def test_a_damaged_checkpoint_is_refused_and_an_older_local_one_serves(wor
     host.start()
     refused = await lonely.until("refused", lambda beat: "not what its manifest says" in beat.error)
     assert refused.state != "running"
-    await lease.until("goes on from its own copy", lambda beat: beat.boot == 2 and beat.state == "running", 60)
+    await lease.until("goes on from its own copy", lambda beat: beat.boot == 2 and beat.state == "running")
     await eventually(lambda: (host.root / "workspace/seen").read_text() == "one\n", "restored content")
     assert not (stranger.root / "workspace/state").exists()

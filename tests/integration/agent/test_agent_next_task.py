@@ -9,7 +9,8 @@ from pathlib import Path
 from autopilot.agent.shipped.workplace import Workplace
 from autopilot.mailbox.keys import manifest_key
 from autopilot.mailbox.order_shapes import Work
-from tests.integration.agent.agent_world import DAY, Lease, World, eventually
+from tests.integration.agent.agent_world import DAY, Lease, World
+from tests.patience import eventually
 
 RUN = """ls -A | sort | tr '\\n' ' ' >> "$AUTOPILOT_ROOT/witness"; echo >> "$AUTOPILOT_ROOT/witness"
 test -e state && echo "goes on from $(cat state)"; echo "says $AUTOPILOT_TASK"
@@ -23,7 +24,7 @@ async def ended(lease: Lease, run_epoch: int) -> int:
         record = await lease.exit()
         return None if record is None or record.run_epoch != run_epoch else record.exit_code + 1000
 
-    return int(await eventually(look, f"the exit of run {run_epoch}", 60)) - 1000
+    return int(await eventually(look, f"the exit of run {run_epoch}")) - 1000
 
 
 async def test_the_next_task_finds_setup_and_inputs_and_nothing_of_the_one_before(world: World) -> None:

@@ -14,7 +14,8 @@ from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.order_shapes import Work
-from tests.integration.agent.agent_world import DAY, JOB, World, eventually
+from tests.integration.agent.agent_world import CALM, DAY, JOB, World
+from tests.patience import eventually
 
 Call = tuple[str, str, str, dict[str, str]]
 WORK = Work(
@@ -25,11 +26,11 @@ STOP: Call = ("PUT", "/api/v0/instances/77/", "Bearer instance-key", {"state": "
 
 
 async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: World) -> None:
-    lease = await world.lease("a", WORK, permit_ttl_s=180, checkpoint_interval_s=10_000)
-    world.host(lease).start()
+    lease = await world.lease("a", WORK, checkpoint_interval_s=10_000)
+    world.host(lease, speed=CALM).start()
     await lease.until("running", lambda beat: beat.state == "running")
     assert world.market_calls == []
-    lease.renewing = False
+    await lease.let_go(permit_ttl_s=10)
     await eventually(lambda: world.market_calls, "self-destroy")
     assert world.market_calls[0] == DESTROY
     await lease.until("saved", lambda beat: beat.state == "expired" and beat.last_checkpoint == 0)
@@ -38,31 +39,32 @@ async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: Worl
 
 
 async def test_renewal_keeps_it_alive_past_many_permits(world: World) -> None:
-    lease = await world.lease("a", WORK, permit_ttl_s=120)
+    lease = await world.lease("a", WORK, permit_ttl_s=300)
     host = world.host(lease)
     host.start()
     first = await lease.until("running", lambda beat: beat.state == "running")
-    await lease.until("three permits later", lambda beat: beat.orders_seq_seen > first.orders_seq_seen + 60, 40)
+    # Ten renewals a real second at the most, and five real seconds to each permit.
+    await lease.until("two permits later", lambda beat: beat.orders_seq_seen > first.orders_seq_seen + 100)
     assert world.market_calls == []
 
 
 @pytest.mark.slow
 async def test_when_the_last_upload_fails_it_stops_instead(world: World) -> None:
-    lease = await world.lease("a", WORK, permit_ttl_s=240, checkpoint_interval_s=10_000)
+    lease = await world.lease("a", WORK, checkpoint_interval_s=10_000)
     world.host(lease).start()
     await lease.until("running", lambda beat: beat.state == "running")
-    lease.renewing = False
     blocked = world.store.root / "jobs" / JOB / "a" / "ckpt"
     blocked.write_text("in the way of every upload")
-    await eventually(lambda: world.market_calls, "self-stop", 30)
+    await lease.let_go()
+    await eventually(lambda: world.market_calls, "self-stop")
     assert world.market_calls[0] == STOP
 
 
 async def test_a_machine_that_never_ran_anything_is_destroyed(world: World) -> None:
-    lease = await world.lease("a", WORK, role="wait", permit_ttl_s=60)
+    lease = await world.lease("a", WORK, role="wait")
     world.host(lease).start()
     await lease.until("waiting", lambda beat: beat.state == "waiting")
-    lease.renewing = False
+    await lease.let_go()
     await eventually(lambda: world.market_calls, "self-destroy")
     assert world.market_calls[0] == DESTROY
 
@@ -93,7 +95,7 @@ async def test_told_to_terminate_it_saves_within_the_notice(world: World) -> Non
     agent = world.host(lease).start()
     await lease.until("running", lambda beat: beat.state == "running")
     agent.terminate()
-    assert await eventually(lambda: agent.poll() is not None, "it ends", 5)
+    assert await eventually(lambda: agent.poll() is not None, "it ends")
     assert agent.returncode == 0
     manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0)
     assert manifest is not None
@@ -129,6 +131,6 @@ async def test_hostile_urls_are_quoted(world: World, tmp_path_factory: pytest.Te
     text = onstart(world.store.sign_get("agent/echo.py", DAY), hashlib.sha256(echo).hexdigest(), orders_url)
     env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "AUTOPILOT_ROOT": str(root)}
     shell = await asyncio.create_subprocess_exec("sh", "-c", text, cwd=root, env=env)
-    assert await asyncio.wait_for(shell.wait(), 10) == 0
+    assert await shell.wait() == 0
     assert (root / "seen").read_text() == orders_url
     assert not (root / "pwned").exists()

@@ -16,7 +16,8 @@ from autopilot.engine.mailbox import Mail, mail_events
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.report_shapes import Heartbeat
 from tests.builders import START, a_job, a_lease
-from tests.integration.agent.agent_world import Host, World, eventually, verified
+from tests.integration.agent.agent_world import Host, World, verified
+from tests.patience import eventually
 
 
 def with_gpus(host: Host, *percent: int) -> Path:
@@ -31,12 +32,12 @@ def with_gpus(host: Host, *percent: int) -> Path:
 
 
 async def test_a_silent_job_has_stalled_once_its_gpus_are_idle(world: World) -> None:
-    lease = await world.lease("a", Work(run="sleep 1000", stall_s=120, stall_fails=True))
+    lease = await world.lease("a", Work(run="sleep 1000", stall_s=300, stall_fails=True))
     host = world.host(lease)
     said = with_gpus(host, 0, 97)
     host.start()
     first = await lease.until("running", lambda beat: beat.state == "running")
-    await lease.until("later than it would be bearable", lambda beat: beat.seq > first.seq + 10, 30)
+    await lease.until("later than it would be bearable", lambda beat: beat.seq > first.seq + 24)
     assert await lease.exit() is None
     said.write_text("0\n3\n")
     record = await eventually(lease.exit, "the end of a stalled job")

@@ -14,7 +14,7 @@ from autopilot.host.artifact import host_key, host_source
 from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.vm.machines import VirtualMachines
 from tests.integration.agent.agent_world import SPEED, World, training
-from tests.integration.agent.vm_world import KEY, WITHIN_S, Vm, a_vm
+from tests.integration.agent.vm_world import KEY, Vm, a_vm
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ async def machines(tmp_path: Path, world: World) -> AsyncIterator[VirtualMachine
 
 async def at_work(vm: Vm) -> None:
     try:
-        await vm.lease.until("at work", lambda beat: beat.state == "running" and (beat.step or 0) > 0, WITHIN_S)
+        await vm.lease.until("at work", lambda beat: beat.state == "running" and (beat.step or 0) > 0)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{vm.console()}") from None
 

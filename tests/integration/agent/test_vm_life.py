@@ -11,13 +11,16 @@ import pytest
 from autopilot.host.artifact import host_key, host_source
 from autopilot.lab.sandbox.vm.machines import VirtualMachines
 from autopilot.mailbox.report_shapes import Heartbeat
-from tests.integration.agent.agent_world import JOB, SPEED, World, eventually, training, verified
-from tests.integration.agent.vm_world import KEY, WITHIN_S, Vm, a_vm
+from tests.integration.agent.agent_world import JOB, SPEED, World, training, verified
+from tests.integration.agent.vm_world import KEY, Vm, a_vm
+from tests.patience import eventually
 
 pytestmark = pytest.mark.slow
 
 CALM = 4
 """Market seconds in one: processes and uploads take real ones, and there are 48 to save in."""
+LIVELY = 10
+"""The same where the agent's own end is waited for, which gives it 90 to save in."""
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ async def machines(tmp_path: Path, world: World) -> AsyncIterator[VirtualMachine
 
 async def beat(vm: Vm, what: str, wanted: Callable[[Heartbeat], bool]) -> Heartbeat:
     try:
-        return await vm.lease.until(what, wanted, WITHIN_S)
+        return await vm.lease.until(what, wanted)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{vm.console()}\n{vm.agent_console()}") from None
 
@@ -107,8 +110,8 @@ async def test_a_notice_that_runs_out_stops_the_container_and_a_late_withdrawal_
     vm.boot()
     await beat(vm, "at work", is_at_work)
     machines.give_notice(KEY, "STATUS_PREEMPTING", "Preempting", 60)
-    await eventually(lambda: "quit" in vm.agent_console() or not vm.is_container_running(), "stopped", WITHIN_S)
-    await eventually(lambda: not vm.is_container_running(), "stopped", WITHIN_S)
+    await eventually(lambda: "quit" in vm.agent_console() or not vm.is_container_running(), "stopped")
+    await eventually(lambda: not vm.is_container_running(), "stopped")
     machines.withdraw_notice(KEY)
     again = await beat(vm, "at work again", lambda told: told.boot == 2 and is_at_work(told))
     assert again.last_checkpoint is not None
@@ -116,10 +119,10 @@ async def test_a_notice_that_runs_out_stops_the_container_and_a_late_withdrawal_
 
 
 async def test_without_a_permit_it_switches_itself_off(world: World, machines: VirtualMachines) -> None:
-    vm = await a_vm(world, machines, training(2_000_000), speed=SPEED, permit_ttl_s=300)
+    vm = await a_vm(world, machines, training(2_000_000), speed=LIVELY)
     vm.boot()
     await beat(vm, "at work", is_at_work)
-    vm.lease.renewing = False
+    await vm.lease.let_go(permit_ttl_s=10)
     await vm.until_off("it switches off")
     assert "its agent wishes to go" in vm.console()
     assert world.market_calls == [], "no key of the market is there"
@@ -128,10 +131,10 @@ async def test_without_a_permit_it_switches_itself_off(world: World, machines: V
 async def test_a_machine_whose_container_cannot_go_by_its_permit_switches_itself_off(
     world: World, machines: VirtualMachines
 ) -> None:
-    vm = await a_vm(world, machines, training(10), speed=SPEED, permit_ttl_s=300, start="exec sleep 600")
+    vm = await a_vm(world, machines, training(10), speed=SPEED, start="exec sleep 600")
     vm.boot()
     await vm.until_reported(lambda told: told.state == "running", "up")
-    vm.lease.renewing = False
+    await vm.lease.let_go()
     await vm.until_off("it switches off")
     assert "nobody renews its permit" in vm.console()
 

@@ -24,11 +24,11 @@ from autopilot.mailbox.order_shapes import HostPlan, Work
 from autopilot.mailbox.reading import parse_host_report
 from autopilot.mailbox.report_shapes import HostReport
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
-from tests.integration.agent.agent_world import JOB, TRAINER, Lease, World, eventually
+from tests.integration.agent.agent_world import JOB, TRAINER, Lease, World
+from tests.patience import eventually
 
 KEY = "vm-1"
 DAY = timedelta(days=1)
-WITHIN_S = 90.0
 IMAGE = "ghcr.io/autopilot/demo:latest"
 
 
@@ -57,7 +57,7 @@ class Vm:
             return bool(self.ended)
 
         try:
-            await eventually(is_off, what, WITHIN_S)
+            await eventually(is_off, what)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.console()}") from None
 
@@ -71,7 +71,7 @@ class Vm:
             return report if report is not None and wanted(report) else None
 
         try:
-            found = await eventually(look, what, WITHIN_S)
+            found = await eventually(look, what)
         except AssertionError as error:
             raise AssertionError(f"{error}: {await self.report()}\n{self.console()}") from None
         assert isinstance(found, HostReport)

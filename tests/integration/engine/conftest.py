@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.engine import engine, mailbox, observe, past_prices
 from tests.integration.engine.engine_world import World, a_world
+from tests.patience import PATIENCE_S
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick waits for its calls and for markets as long as it takes: on a slow machine too it sees what they bring."""
+    monkeypatch.setattr(engine, "CALLS_WAIT_REAL_S", PATIENCE_S)
+    monkeypatch.setattr(observe, "READ_WAIT_REAL_S", PATIENCE_S)
+    monkeypatch.setattr(observe, "OFFERS_WAIT_REAL_S", PATIENCE_S)
+    monkeypatch.setattr(mailbox, "SEARCH_WAIT_REAL_S", PATIENCE_S)
+    monkeypatch.setattr(past_prices, "WAIT_REAL_S", PATIENCE_S)
 
 
 @pytest.fixture

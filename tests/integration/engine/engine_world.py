@@ -50,6 +50,7 @@ from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
 from tests.integration.engine.engine_agents import Agents
 from tests.integration.engine.in_process import connect_in_process
+from tests.patience import PATIENCE_S
 
 D = Decimal
 INSTALL_ID = "install2"
@@ -108,7 +109,7 @@ class World:
         """Of the next daemon."""
         self.certify_rules = CertifyRules()
         self.watched: tuple[GpuChoice, ...] = ()
-        self.timeout_s = 5.0
+        self.timeout_s = PATIENCE_S
         self.ledger_url = ""
         """Empty: in memory."""
         self._in_memory = MemoryStore()
@@ -172,7 +173,7 @@ class World:
         return ()
 
     async def stop(self) -> None:
-        await self.engine.calls.settle_for(10)
+        await self.engine.calls.settle_for(PATIENCE_S)
         for each in (self.provider, *self.others):
             await each.close()
         await self.store.close()

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from autopilot.lab.sandbox.server import Sandbox
-from autopilot.lab.sandbox.vastai.app import NoAnswer
+from autopilot.lab.sandbox.vastai.app import Dropped
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
 from autopilot.providers.reading import NoReply, Reply
@@ -32,7 +32,7 @@ class InProcess:
         asked = {name: value if isinstance(value, str) else json.dumps(value) for name, value in (query or {}).items()}
         raw = b"" if body is None else json.dumps(body).encode()
         reply = await self._sandbox.vastai_api.ask(method, path, asked, raw, self._key)
-        if isinstance(reply, NoAnswer):
+        if isinstance(reply, Dropped):
             raise NoReply(f"no answer to {method} {path}", timed_out=reply.hang_s > 0)
         text = json.dumps(reply.body) if reply.text is None else reply.text
         return Reply(reply.status, text, reply.headers.get("Retry-After"))

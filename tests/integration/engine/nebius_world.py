@@ -103,4 +103,4 @@ class NebiusWorld(World):
 
 def connect(world: World, **settings: object) -> Provider:
     own = {"base_url": world.sandbox.nebius_address, "api_key": "nebius-sandbox-key", "projects": PROJECTS}
-    return plugin.connect({**own, "timeout_s": max(world.timeout_s, 10), **settings}, world.clock)
+    return plugin.connect({**own, "timeout_s": world.timeout_s, **settings}, world.clock)

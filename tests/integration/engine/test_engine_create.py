@@ -29,8 +29,6 @@ async def test_a_create_whose_answer_is_lost_is_adopted(world: World, kind: str)
 
 
 async def test_a_create_that_hangs_is_adopted(world: World) -> None:
-    world.timeout_s = 0.3
-    await world.restart()
     await world.tick()
     await world.fault("create", "effect_then_timeout")
     await world.submit()

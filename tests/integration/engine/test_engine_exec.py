@@ -17,6 +17,7 @@ from autopilot.engine.execs import ExecBusy, NoAnswer
 from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import orders_key
 from tests.integration.engine.engine_world import JOB, World
+from tests.patience import eventually
 
 ME = os.getuid()
 SAID = ExecAnswer(3, b"GPU 0: busy\xff\n", True, "exited")
@@ -29,9 +30,11 @@ async def orders_of(world: World, lease: Lease) -> Any:
 async def asked(world: World, lease: Lease, command: str = "nvidia-smi", uid: int = ME) -> asyncio.Task[Any]:
     """A call whose command stands in the orders."""
     call = asyncio.create_task(world.jobs.execs.call(world.job_id, command, 60, uid))
-    async with asyncio.timeout(10):
-        while not call.done() and not (await orders_of(world, lease))["exec"]:  # noqa: ASYNC110 - a file
-            await asyncio.sleep(0.01)
+
+    async def is_ordered() -> bool:
+        return call.done() or bool((await orders_of(world, lease))["exec"])
+
+    await eventually(is_ordered, "the command in the orders")
     return call
 
 

@@ -17,6 +17,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import orders_key
 from tests.integration.engine.engine_world import JOB, D, World
+from tests.patience import eventually
 
 HELD = JOB + '[retry]\nmax_attempts = 1\n[debug]\nhold = "30m"\n'
 MINUTES_30 = timedelta(minutes=30)
@@ -67,9 +68,11 @@ async def test_a_command_runs_on_a_machine_that_is_held(world: World) -> None:
     await world.tick(3)
     world.agents.exec_answer = ExecAnswer(0, b"core dumped\n", False, "exited")
     call = asyncio.create_task(world.jobs.execs.call(world.job_id, "ls", 60, os.getuid()))
-    async with asyncio.timeout(10):
-        while not json.loads(await world.blobs.get(orders_key(world.job_id, lease.id)) or b"{}")["exec"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+
+    async def is_ordered() -> bool:
+        return bool(json.loads(await world.blobs.get(orders_key(world.job_id, lease.id)) or b"{}")["exec"])
+
+    await eventually(is_ordered, "the command in the orders")
     await world.agents.act(world.clock.now())
     assert (await call)["output"] == "core dumped\n"
     assert (await world.job()).status is JobStatus.FAILED

@@ -44,6 +44,7 @@ from autopilot.store.database import open_store
 from tests.builders import START
 from tests.contract.harness import QuickClock
 from tests.integration.engine.engine_world import LIMITS
+from tests.patience import PATIENCE_S
 
 INSTALL_ID = "install1"
 KEY = b"k" * 32
@@ -110,7 +111,7 @@ async def a_place(market: str, root: Path) -> AsyncIterator[Place]:
     config = SandboxConfig(state_dir=root / "market", real_processes=False, private_images=(private,))
     async with running_sandbox(config, clock) as sandbox:
         plugin, key = MARKETS[market]
-        provider = plugin.connect({"base_url": sandbox.url, "api_key": key, "timeout_s": 5}, clock)
+        provider = plugin.connect({"base_url": sandbox.url, "api_key": key, "timeout_s": PATIENCE_S}, clock)
         store, ids = await open_store(str(root / "ledger.db")), UlidIds(clock)
         blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
         passwords = {"ghcr": PASSWORD}

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from autopilot.clock import SystemClock
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.locks import DEVELOP, ROOT, RUN, read_left_out, read_pins
+from tests.patience import PATIENCE_S
 
 RENT_ONCE = Path(__file__).with_name("rent_once.py")
 KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key"}
@@ -105,7 +106,7 @@ def test_without_the_lab_extra_one_line_says_so(command: str, tmp_path: Path) ->
     (tmp_path / "graphql.py").write_text(MISSING)  # what an import meets in this process and in those that it starts
     arguments = [sys.executable, "-m", "autopilot.cli.main", command]
     said = subprocess.run(
-        arguments, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+        arguments, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert said.returncode != 0
     assert "Traceback" not in said.stdout + said.stderr

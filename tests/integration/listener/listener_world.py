@@ -13,9 +13,13 @@ import aiohttp
 from autopilot.blobs.place import MailboxPlace
 from autopilot.clock import SystemClock
 from autopilot.config.http import HttpSettings
-from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
+from autopilot.config.settings import ApiSettings, Settings
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import Daemon, daemon
+from tests.integration.service.service_world import a_key, a_market, own_name
+
+NO_LIMIT = aiohttp.ClientTimeout(total=None)
+"""A busy machine may take its time to connect, too."""
 
 
 @dataclass
@@ -26,8 +30,9 @@ class Remote:
     """On the users' socket."""
     tcp: aiohttp.ClientSession
 
-    async def token(self, name: str = "ci", scope: str = "submit", **others: Any) -> str:
-        body = {"name": name, "scope": scope, **others}
+    async def token(self, name: str = "", scope: str = "submit", **others: Any) -> str:
+        """Of a name of its own unless one is given."""
+        body = {"name": name or own_name("ci"), "scope": scope, **others}
         async with self.here.post("http://localhost/v1/tokens", json=body) as answer:
             assert answer.status == 201, await answer.text()
             return str((await answer.json())["secret"])
@@ -49,21 +54,18 @@ class Remote:
 
 @asynccontextmanager
 async def a_remote(root: Path, **http: Any) -> AsyncIterator[Remote]:
-    key = root / "key"
-    key.touch(mode=0o600)
-    key.write_text("sandbox-key")
-    config = SandboxConfig(state_dir=root / "market", real_processes=False)
+    config = SandboxConfig(state_dir=root / "market", real_processes=False, enforce_rate_limits=False)
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(running_sandbox(config, SystemClock()))
         settings = Settings(
             state_dir=root / "state",
             api=ApiSettings(socket=root / "run" / "s"),
             http=HttpSettings(**{"listen": "127.0.0.1:0"} | http),
-            providers={"vastai": ProviderSettings(base_url=sandbox.url, api_key_file=key)},
+            providers={"vastai": a_market(sandbox.url, a_key(root))},
         )
         joined = await stack.enter_async_context(daemon(settings))
         await joined.engine.tick()
         unix = aiohttp.UnixConnector(str(settings.socket_path))
-        here = await stack.enter_async_context(aiohttp.ClientSession(connector=unix))
-        tcp = await stack.enter_async_context(aiohttp.ClientSession())
+        here = await stack.enter_async_context(aiohttp.ClientSession(connector=unix, timeout=NO_LIMIT))
+        tcp = await stack.enter_async_context(aiohttp.ClientSession(timeout=NO_LIMIT))
         yield Remote(joined, MailboxPlace(settings.mailbox_dir), here, tcp)

@@ -19,7 +19,8 @@ from autopilot.listener.pages import ADDRESSES, SERVED_BY
 from autopilot.web.served import DaemonPages
 from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
-from tests.integration.listener.listener_world import Remote, a_remote
+from tests.integration.listener.listener_world import NO_LIMIT, Remote, a_remote
+from tests.integration.service.service_world import BELOW_ALL, own_name
 
 GOOD = job_text(300, total='total = "$2"')
 _TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
@@ -64,7 +65,7 @@ class Browser:
 
 @asynccontextmanager
 async def a_browser(remote: Remote, link: str) -> AsyncIterator[Browser]:
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=NO_LIMIT) as http:
         browser = Browser(http, link.partition("/enter/")[0])
         await browser.enter(link)
         yield browser
@@ -81,12 +82,14 @@ async def a_link(remote: Remote, token: str = "") -> str:
         return str((await answer.json())["url"])
 
 
-async def submit(remote: Remote, name: str, token: str = "") -> str:
+async def submit(remote: Remote, name: str, token: str = "", *, is_rented: bool = False) -> str:
+    """Of that name, which is its own."""
     text = job_text(300, name, total='total = "$2"')
+    wish = {"toml": text} if is_rented else {"toml": text + BELOW_ALL, "min_probability": 0}
     if token:
-        status, body = await remote.ask("POST", "/v1/jobs", token, json={"toml": text})
+        status, body = await remote.ask("POST", "/v1/jobs", token, json=wish)
     else:
-        async with remote.here.post("http://localhost/v1/jobs", json={"toml": text}) as answer:
+        async with remote.here.post("http://localhost/v1/jobs", json=wish) as answer:
             status, body = answer.status, await answer.json()
     assert status == 201, body
     return str(body["job"]["id"])
@@ -104,11 +107,12 @@ async def test_every_address_is_answered_by_something() -> None:
 
 async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: Remote) -> None:
     link = await a_link(remote)
-    job_id = await submit(remote, "mine")
+    name = own_name("mine")
+    job_id = await submit(remote, name)
     async with a_browser(remote, link) as browser:
         assert (await browser.get(link.removeprefix(browser.base)))[0] == 401, "it was good once"
         status, now = await browser.get("/")
-        assert (status, "mine" in now) == (200, True)
+        assert (status, name in now) == (200, True)
         for path in (f"/jobs/{job_id}", "/money", "/decisions", "/market?gpu=RTX+4090", "/new", f"/jobs/{job_id}/log"):
             status, text = await browser.get(path)
             assert status == 200, (path, text)
@@ -116,7 +120,7 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
         status, page = await browser.get(f"/jobs/{job_id}", Cookie=f"{browser.cookie}; autopilot-zone=Asia/Tokyo")
         assert "Asia/Tokyo; $ per GPU" in page
         status, page = await browser.get(f"/jobs/{job_id}/do/cancel")
-        assert "Cancel mine for good?" in page
+        assert f"Cancel {name} for good?" in page
         assert "It cannot be resumed." in page
         assert await browser.post(f"/jobs/{job_id}/do/cancel") == (303, f"/jobs/{job_id}?done=cancel")
         status, page = await browser.get(f"/jobs/{job_id}?done=cancel")
@@ -137,7 +141,7 @@ async def test_the_command_prints_the_link_alone_on_its_output(remote: Remote) -
 
 
 async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote: Remote) -> None:
-    job_id = await submit(remote, "kept")
+    job_id = await submit(remote, own_name("kept"))
     async with a_browser(remote, await a_link(remote)) as browser, a_browser(remote, await a_link(remote)) as other:
         await browser.get(f"/jobs/{job_id}/do/cancel")
         await other.get(f"/jobs/{job_id}/do/cancel")
@@ -148,16 +152,17 @@ async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote
         for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
             assert (await browser.post(f"/jobs/{job_id}/do/cancel", None, **headers))[0] == 403
         assert (await browser.get("/", Host="evil.example"))[0] == 421
-        _, shown = await remote.ask("GET", f"/v1/jobs/{job_id}", await remote.token("all", scope="admin"))
+        _, shown = await remote.ask("GET", f"/v1/jobs/{job_id}", await remote.token(scope="admin"))
         assert shown["job"]["status"] not in ("cancelling", "cancelled")
 
 
 async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote) -> None:
     """A read token changes nothing; another owner's jobs are not seen."""
-    theirs = await submit(remote, "theirs")
-    tokens = {scope: await remote.token(scope, scope=scope) for scope in ("read", "operate", "submit", "admin")}
+    name = own_name("theirs")
+    theirs = await submit(remote, name)
+    tokens = {scope: await remote.token(scope=scope) for scope in ("read", "operate", "submit", "admin")}
     mine = {
-        scope: await submit(remote, f"of-{scope}", token)
+        scope: await submit(remote, own_name(f"of-{scope}"), token)
         for scope, token in tokens.items()
         if scope in ("submit", "admin")
     }
@@ -166,7 +171,7 @@ async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote
         async with a_browser(remote, await a_link(remote, token)) as browser:
             status, now = await browser.get("/")
             assert status == 200
-            assert ("theirs" in now) == (scope == "admin"), scope
+            assert (name in now) == (scope == "admin"), scope
             assert (await browser.get(f"/jobs/{theirs}"))[0] == (200 if scope == "admin" else 404)
             assert (await browser.get("/money"))[0] == (200 if scope == "admin" else 403)
             assert (await browser.get("/new"))[0] == (200 if scope in ("submit", "admin") else 403)
@@ -178,15 +183,15 @@ async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote
             status, text = await browser.post("/new", {"toml": GOOD, "do": "submit"})
             assert (status == 303) == (scope in ("submit", "admin")), (scope, text)
     async with remote.here.get("http://localhost/v1/jobs?all=1") as answer:
-        stands = {job["name"]: job["status"] for job in (await answer.json())["jobs"]}
-    assert stands["theirs"] not in ("stopping", "parked")
-    assert stands["of-submit"] in ("stopping", "parked")
+        stands = {job["id"]: job["status"] for job in (await answer.json())["jobs"]}
+    assert stands[theirs] not in ("stopping", "parked")
+    assert stands[mine["submit"]] in ("stopping", "parked")
 
 
 async def test_what_is_no_session_is_told_how_to_get_one_and_the_daemon_hears_nothing(remote: Remote) -> None:
     base = (await a_link(remote)).partition("/enter/")[0]
     port = base.rpartition(":")[2]
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=NO_LIMIT) as http:
         browser = Browser(http, base)
         for cookie in ("", f"autopilot-page-{port}=appg_{'x' * 43}", f"autopilot-page-{port}={'x' * 500}"):
             browser.cookie = cookie
@@ -206,13 +211,14 @@ async def test_a_session_is_no_token_and_a_link_no_session(remote: Remote) -> No
 
 
 async def test_a_session_ends_with_its_token_and_when_its_user_leaves(remote: Remote) -> None:
-    token = await remote.token("ci", scope="read")
+    name = own_name("ci")
+    token = await remote.token(name, scope="read")
     async with (
         a_browser(remote, await a_link(remote, token)) as browser,
         a_browser(remote, await a_link(remote)) as own,
     ):
         assert (await browser.get("/"))[0] == 200
-        async with remote.here.post("http://localhost/v1/tokens/ci/revoke") as answer:
+        async with remote.here.post(f"http://localhost/v1/tokens/{name}/revoke") as answer:
             assert answer.status == 200
         assert (await browser.get("/"))[0] == 401
         assert (await own.get("/"))[0] == 200
@@ -223,27 +229,28 @@ async def test_a_session_ends_with_its_token_and_when_its_user_leaves(remote: Re
 
 
 async def test_new_shows_errors_at_their_line_a_plan_and_submits_once(remote: Remote) -> None:
+    text = job_text(300, own_name(), total='total = "$2"')
     async with a_browser(remote, await a_link(remote)) as browser:
         await browser.get("/new")
         status, page = await browser.post("/new", {"toml": 'name = "x"\nbogus = 1\n', "do": "plan"})
         assert status == 422
         assert 'data-line="2"' in page
         assert "unknown key" in page
-        status, page = await browser.post("/new", {"toml": GOOD, "do": "plan"})
+        status, page = await browser.post("/new", {"toml": text, "do": "plan"})
         assert status == 200
         assert "What it will cost" in page
         assert "Expected cost" in page
-        form = {"toml": GOOD, "do": "submit", "once": "one"}
+        form = {"toml": text, "do": "submit", "once": own_name("one")}
         status, where = await browser.post("/new", form)
         assert status == 303
         assert (await browser.post("/new", form)) == (303, where), "sent twice, it acts once"
-        status, page = await browser.post("/new", form | {"once": "two"})
+        status, page = await browser.post("/new", form | {"once": own_name("two")})
         assert (status, "a second job of the same is meant" in page) == (409, True)
-        assert (await browser.post("/new", form | {"once": "three", "again": "1"}))[0] == 303
+        assert (await browser.post("/new", form | {"once": own_name("three"), "again": "1"}))[0] == 303
 
 
 async def test_a_change_says_what_it_costs_before_it_is_made(remote: Remote) -> None:
-    job_id = await submit(remote, "grows")
+    job_id = await submit(remote, own_name("grows"), is_rented=True)
     async with a_browser(remote, await a_link(remote)) as browser:
         assert "now $2.00" in (await browser.get(f"/jobs/{job_id}/do/change"))[1]
         page = (await browser.get(f"/jobs/{job_id}/do/change?budget=5"))[1]
@@ -258,8 +265,9 @@ async def test_a_change_says_what_it_costs_before_it_is_made(remote: Remote) -> 
 
 
 @pytest.mark.parametrize("verb", ["stop", "resume", "release", "cancel", "explode"])
-async def test_what_cannot_be_done_is_said(remote: Remote, verb: str) -> None:
-    job_id = await submit(remote, "over")
+async def test_what_cannot_be_done_is_said(remote: Remote, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autopilot.engine.engine.CALLS_WAIT_REAL_S", 0.0)  # for machines of the other tests' jobs
+    job_id = await submit(remote, own_name("over"))
     async with a_browser(remote, await a_link(remote)) as browser:
         await browser.get("/")
         assert (await browser.post(f"/jobs/{job_id}/do/cancel"))[0] == 303
@@ -271,20 +279,19 @@ async def test_what_cannot_be_done_is_said(remote: Remote, verb: str) -> None:
 async def read_until(answer: aiohttp.ClientResponse, text: str) -> tuple[str, str]:
     """(name or id, data) of the first event with that text. A busy daemon may be told as silent before it."""
     name, data = "", ""
-    async with asyncio.timeout(60):
-        async for raw in answer.content:
-            line = raw.decode().rstrip("\n")
-            if line.startswith(("event: ", "id: ")):
-                name, data = line.partition(": ")[2], ""
-            elif line.startswith("data: "):
-                data += line[6:]
-            elif not line and text in data:
-                return name, data
+    async for raw in answer.content:
+        line = raw.decode().rstrip("\n")
+        if line.startswith(("event: ", "id: ")):
+            name, data = line.partition(": ")[2], ""
+        elif line.startswith("data: "):
+            data += line[6:]
+        elif not line and text in data:
+            return name, data
     raise AssertionError(f"the stream ended without {text!r}")
 
 
-async def test_what_moves_is_sent_when_it_has_changed_and_once(remote: Remote) -> None:
-    async with a_browser(remote, await a_link(remote)) as browser:
+async def test_what_moves_is_sent_when_it_has_changed_and_once(fresh: Remote) -> None:
+    async with a_browser(fresh, await a_link(fresh)) as browser:
         stream = f"{browser.base}/stream/now"
         headers = {"Cookie": browser.cookie}
         async with browser._http.get(stream, headers=headers) as answer:
@@ -292,11 +299,11 @@ async def test_what_moves_is_sent_when_it_has_changed_and_once(remote: Remote) -
             assert (await read_until(answer, '{"silent": ""}'))[0] == "state"
             known, html = await read_until(answer, "No job is open.")
             assert 'name="form_token"' not in html, "what is shared holds nobody's token"
-            await submit(remote, "fresh")
-            await remote.daemon.engine.tick()
-            await read_until(answer, "fresh")
+            await submit(fresh, "moving")
+            await fresh.daemon.engine.tick()
+            await read_until(answer, "moving")
         async with browser._http.get(stream, headers=headers | {"Last-Event-ID": known}) as answer:
-            later, _ = await read_until(answer, "fresh")
+            later, _ = await read_until(answer, "moving")
             assert later != known, "it was known; what came since is sent"
 
 
@@ -317,13 +324,12 @@ async def test_without_http_the_port_is_open_for_as_long_as_there_are_sessions()
 
 
 async def _until_closed(browser: Browser) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await browser.get("/")
-            except aiohttp.ClientError:
-                return
-            await asyncio.sleep(0.1)
+    while True:
+        try:
+            await browser.get("/")
+        except aiohttp.ClientError:
+            return
+        await asyncio.sleep(0.1)
 
 
 async def test_a_session_outlives_its_daemon() -> None:
@@ -333,7 +339,7 @@ async def test_a_session_outlives_its_daemon() -> None:
             cookie, base = browser.cookie, browser.base
         async with (
             a_remote(root, listen=None) as remote,
-            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http,
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=NO_LIMIT) as http,
         ):
             assert (await a_link(remote)).startswith(base)
             again = Browser(http, base)

@@ -17,6 +17,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 from autopilot.api.access import RULES, Others, Rule
 from autopilot.api.of_listener import PROXY_SECRET, PROXY_USER
@@ -24,9 +25,11 @@ from autopilot.blobs.place import MAILBOX, PAGE, PROXY
 from autopilot.domain.token import Scope
 from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
-from tests.integration.listener.listener_world import Remote, a_remote
+from tests.integration.listener.listener_world import NO_LIMIT, Remote, a_remote
+from tests.integration.service.service_world import BELOW_ALL, own_name
 
 GOOD = job_text(300, total='total = "$2"')
+UNRENTED = GOOD + BELOW_ALL
 SECRET = "s" * 43
 NOBODY = pwd.getpwnam("nobody").pw_uid
 NAME = "autopilot.example.org"
@@ -37,7 +40,9 @@ SCOPES: dict[str, tuple[Scope, bool]] = {
     "auditor": (Scope.READ, True),
     "chief": (Scope.ADMIN, False),
 }
-USERS = {name: {"scope": scope, "all": sees_all} for name, (scope, sees_all) in SCOPES.items()}
+WATCHER = "watcher"
+"""Has no job."""
+USERS = {name: {"scope": scope, "all": sees_all} for name, (scope, sees_all) in SCOPES.items()} | {WATCHER: {}}
 DENIED, HIDDEN = 403, 404
 
 
@@ -64,8 +69,7 @@ class Proxy:
         head = b"".join(name.encode() + b": " + value + b"\r\n" for name, value in headers)
         reader, writer = await asyncio.open_connection("127.0.0.1", self.remote.place.port(PROXY))
         writer.write(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + head + b"\r\n")
-        async with asyncio.timeout(60):
-            answer = await reader.read()
+        answer = await reader.read()
         writer.close()
         first, _, body = answer.partition(b"\r\n\r\n")
         return int(first.split()[1]), json.loads(body) if b"json" in first else None
@@ -84,18 +88,19 @@ async def a_proxy(
     async with a_remote(root, proxy=given, names=[NAME], listen=listen) as remote:
         connector = None if is_tcp else aiohttp.UnixConnector(str(root / "proxy/http.sock"))
         base = f"http://127.0.0.1:{remote.place.port(PROXY)}" if is_tcp else "http://localhost"
-        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
+        session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=NO_LIMIT)
+        async with session as http:
             yield Proxy(remote, http, base, {PROXY_SECRET: SECRET} if is_tcp else {})
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with a_proxy(Path(name)) as made:
             yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def over_tcp() -> AsyncIterator[Proxy]:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with a_proxy(Path(name), is_tcp=True) as made:
@@ -160,13 +165,15 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) ->
 
 
 async def test_each_name_has_jobs_of_its_own_and_a_link_gives_nobody_more(proxy: Proxy) -> None:
-    status, body = await proxy.ask("maker@example.org", "POST", "/v1/jobs", {"toml": GOOD})
+    status, body = await proxy.ask("maker@example.org", "POST", "/v1/jobs", {"toml": GOOD, "again": True})
     assert status == 201, body
     assert body["job"]["owner"] < 0
-    assert (await proxy.ask("reader", "GET", "/v1/jobs?all=1"))[1] == {"jobs": [], "next": None}
+    assert (await proxy.ask(WATCHER, "GET", "/v1/jobs?all=1"))[1] == {"jobs": [], "next": None}
     assert (await proxy.ask("reader", "GET", f"/v1/jobs/{body['job']['id']}"))[0] == HIDDEN
     async with proxy.remote.here.get("http://localhost/v1/jobs?owner=proxy:maker@example.org") as answer:
-        assert [job["id"] for job in (await answer.json())["jobs"]] == [body["job"]["id"]]
+        jobs = (await answer.json())["jobs"]
+    assert body["job"]["id"] in [job["id"] for job in jobs]
+    assert {job["owner"] for job in jobs} == {body["job"]["owner"]}
     async with proxy.remote.here.get("http://localhost/v1/spend?by=owner") as answer:
         assert answer.status == 200
     for user in ("chief", "reader"):
@@ -223,17 +230,17 @@ INNER = {PROXY_USER: "chief", PROXY_SECRET: SECRET}
 
 
 async def test_the_header_names_nobody_on_every_other_door(over_tcp: Proxy) -> None:
-    remote, everything = over_tcp.remote, FORGED | INNER
-    token = await remote.token("ci", scope="read")
+    remote, everything, name = over_tcp.remote, FORGED | INNER, own_name("ci")
+    token = await remote.token(name, scope="read")
     # The users' socket: the user at its other end is who the kernel says, and the listener's headers are an error.
     async with remote.here.get("http://localhost/v1/page", headers=FORGED) as answer:
         assert (answer.status, (await answer.json())["owner"]) == (200, os.getuid())
-    for name, value in INNER.items():
-        async with remote.here.get("http://localhost/v1/page", headers={name: value}) as answer:
+    for header, value in INNER.items():
+        async with remote.here.get("http://localhost/v1/page", headers={header: value}) as answer:
             assert (answer.status, (await answer.json())["reason"]) == (422, "bad_input")
     # The API's port: a token counts alone.
     status, me = await remote.ask("GET", "/v1/page", token, headers=everything)
-    assert (status, me["name"]) == (200, "ci")
+    assert (status, me["name"]) == (200, name)
     assert (await remote.ask("GET", "/v1/page", headers=everything))[0] == 401
     assert (await remote.ask("POST", "/v1/tokens", token, headers=everything, json={}))[0] == DENIED
     # The page on that port, the mailbox.
@@ -290,7 +297,7 @@ async def test_the_socket_is_its_owner_s_alone_and_takes_the_place_of_one_that_w
 
 async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.proxied_users.MOST_KEPT", 2)
-    toml = {"toml": GOOD, "again": True}
+    toml = {"toml": UNRENTED, "again": True, "min_probability": 0}
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
         mapped = {"uid": {"owner": "nobody", "scope": "submit"}, "named": {}}
@@ -346,9 +353,10 @@ def token_in(page: str) -> str:
 async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_alone(proxy: Proxy) -> None:
     maker = "maker@example.org"
     owner = (await proxy.ask(maker, "GET", "/v1/page"))[1]["owner"]
-    job_id, theirs = await submit(proxy.remote, owner, "mine"), await submit(proxy.remote)
+    own_job, other_job = own_name("mine"), own_name("theirs")
+    job_id, theirs = await submit(proxy.remote, owner, own_job), await submit(proxy.remote, name=other_job)
     status, now = await look(proxy, maker, "/")
-    assert (status, "mine" in now, "theirs" in now) == (200, True, False)
+    assert (status, own_job in now, other_job in now) == (200, True, False)
     assert f"Your scope is submit, as {maker}; you see your own jobs" in now
     assert "Leave" not in now, "there is no session here that could be left"
     assert (await look(proxy, maker, f"/jobs/{theirs}"))[0] == HIDDEN
@@ -375,7 +383,8 @@ async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_al
     async with proxy.remote.here.get(f"http://localhost/v1/jobs/{job_id}") as answer:
         assert (await answer.json())["job"]["status"] == "pending", "none of these did anything"
     assert await post(proxy, maker, stop, {"form_token": own}) == (303, f"/jobs/{job_id}?done=stop")
-    status, where = await post(proxy, maker, "/new", {"form_token": own, "toml": GOOD, "do": "submit", "once": "a"})
+    text = job_text(300, own_name(), total='total = "$2"')
+    status, where = await post(proxy, maker, "/new", {"form_token": own, "toml": text, "do": "submit", "once": "a"})
     assert status == 303, where
     # Whoever has just signed in comes from another site, by a link and no more.
     visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -385,11 +394,10 @@ async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_al
 
 
 async def test_what_moves_on_the_page_is_sent_to_a_proxys_user(proxy: Proxy) -> None:
-    sent = {"Remote-User": "reader", "Host": NAME}
+    sent = {"Remote-User": WATCHER, "Host": NAME}
     async with proxy.http.get(f"{proxy.base}/stream/now", headers=sent) as answer:
         assert answer.content_type == "text/event-stream"
-        async with asyncio.timeout(60):
-            async for line in answer.content:
-                if b"No job is open." in line:
-                    return
+        async for line in answer.content:
+            if b"No job is open." in line:
+                return
     raise AssertionError("the stream ended")

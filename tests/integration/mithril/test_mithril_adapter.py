@@ -18,6 +18,7 @@ from autopilot.providers.mithril import plugin
 from tests.contract.harness import QuickClock
 from tests.contract.mithril_harness import KEY, MithrilHarness, mithril_harness
 from tests.contract.provider_contract import DISK_GB, LABEL, eventually, listed, listing, rent, request, running, seen
+from tests.patience import PATIENCE_S
 
 D = Decimal
 
@@ -319,7 +320,7 @@ async def test_prices_are_asked_for_once_a_minute(harness: MithrilHarness, clock
 
 
 async def test_a_wrong_key_is_a_matter_of_rights(harness: MithrilHarness, clock: QuickClock) -> None:
-    other = plugin.connect({"base_url": harness.url, "api_key": "wrong", "timeout_s": 5}, clock)
+    other = plugin.connect({"base_url": harness.url, "api_key": "wrong", "timeout_s": PATIENCE_S}, clock)
     for read in (other.account, other.instances):
         with pytest.raises(MarketUnknown) as problem:
             await read()
@@ -328,7 +329,9 @@ async def test_a_wrong_key_is_a_matter_of_rights(harness: MithrilHarness, clock:
 
 
 async def test_a_project_that_the_key_cannot_see_is_named(harness: MithrilHarness, clock: QuickClock) -> None:
-    other = plugin.connect({"base_url": harness.url, "api_key": KEY, "project": "proj_other", "timeout_s": 5}, clock)
+    other = plugin.connect(
+        {"base_url": harness.url, "api_key": KEY, "project": "proj_other", "timeout_s": PATIENCE_S}, clock
+    )
     with pytest.raises(MarketUnknown, match="proj_other") as problem:
         await other.account()
     assert problem.value.code is RefusalCode.NO_RIGHTS

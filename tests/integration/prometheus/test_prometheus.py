@@ -23,6 +23,7 @@ import pytest
 from autopilot.blobs.place import API, MailboxPlace
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, job_text, show, submit, until
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "config/prometheus/alerts.yml"
@@ -83,7 +84,7 @@ def theatre() -> Iterator[Theatre]:
 def scrape(theatre: Theatre, token: str) -> str:
     port = MailboxPlace(theatre.root / "daemon").port(API)
     request = Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"})
-    with urlopen(request, timeout=10) as answer:
+    with urlopen(request, timeout=PATIENCE_S) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return str(answer.read().decode())
 
@@ -100,7 +101,6 @@ def a_token(theatre: Theatre, name: str = "prometheus", *, sees_all: bool = True
     return str(theatre.client.post("/v1/tokens", wish)["secret"])
 
 
-@pytest.mark.timeout(180)
 def test_every_figure_is_there_with_the_ledger_s_money_and_bounded_labels(theatre: Theatre) -> None:
     token, job = a_token(theatre), run_a_job(theatre)
     text = scrape(theatre, token)
@@ -126,7 +126,6 @@ def test_every_figure_is_there_with_the_ledger_s_money_and_bounded_labels(theatr
     assert values["autopilot_orphans", ""] == 0
 
 
-@pytest.mark.timeout(180)
 def test_a_token_that_may_not_see_all_is_refused_and_a_user_is_not(theatre: Theatre) -> None:
     token = a_token(theatre, "narrow", sees_all=False)
     with pytest.raises(URLError, match="403"):
@@ -158,18 +157,17 @@ scrape_configs:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 def query(url: str, expression: str) -> Any:
-    with urlopen(f"{url}/api/v1/query?{urlencode({'query': expression})}", timeout=10) as answer:
+    with urlopen(f"{url}/api/v1/query?{urlencode({'query': expression})}", timeout=PATIENCE_S) as answer:
         body = json.load(answer)
     assert body["status"] == "success", body
     return body["data"]["result"]
 
 
 @needs_prometheus
-@pytest.mark.timeout(240)
 def test_every_query_of_the_dashboard_is_answered_by_a_prometheus_that_scraped_a_daemon(
     theatre: Theatre, tmp_path: Path
 ) -> None:
@@ -183,7 +181,7 @@ def test_every_query_of_the_dashboard_is_answered_by_a_prometheus_that_scraped_a
             except (URLError, ConnectionError):
                 return False
 
-        until(is_scraped, f"two scrapes; {tmp_path / 'log'} says more", within_s=60)
+        until(is_scraped, f"two scrapes; {tmp_path / 'log'} says more")
         empty = {expression for expression in queries() if not query(url, expression)}
         later = ("invoice_difference", "spend_month", "progress_ratio")
         assert not {expression for expression in empty if not any(word in expression for word in later)}

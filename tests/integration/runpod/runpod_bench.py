@@ -17,6 +17,7 @@ from autopilot.lab.sandbox.server import Sandbox
 from autopilot.ports.provider import CreateRequest, Done
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider
+from tests.patience import PATIENCE_S
 
 T = TypeVar("T")
 SPEED = 600.0
@@ -40,7 +41,7 @@ class Bench:
         self.provider = self.connect()
 
     def connect(self, **settings: Any) -> RunpodProvider:
-        merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 20, **settings}
+        merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": PATIENCE_S, **settings}
         provider = plugin.connect(merged, self.clock)
         assert isinstance(provider, RunpodProvider)
         return provider
@@ -106,8 +107,9 @@ class Bench:
         return await self.seen(instance_id, lambda instance: instance.status is status)
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], limit_s: float = 10) -> T:
-    async with asyncio.timeout(limit_s):
+async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
+    """The first answer of ``look`` that is not None."""
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await look()
             if found is not None:

@@ -21,6 +21,7 @@ from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.runpod.transport import USER_AGENT
 from tests.integration.runpod.runpod_script import KEY, Http, Script, failed, one, pod, sample, serving, sweep
+from tests.patience import PATIENCE_S
 
 POD = "fkjbybgpwuvmhk"
 EXITED = pod(desiredStatus="EXITED", runtime=None)
@@ -71,7 +72,7 @@ async def market(script: Script) -> AsyncIterator[RunpodProvider]:
 
 def connect(script: Script, speed: float = 2000, **settings: Any) -> RunpodProvider:
     clock = ScaledClock(datetime.now(UTC), speed)
-    connected = plugin.connect({"base_url": script.url, "api_key": KEY, "timeout_s": 3, **settings}, clock)
+    connected = plugin.connect({"base_url": script.url, "api_key": KEY, "timeout_s": PATIENCE_S, **settings}, clock)
     assert isinstance(connected, RunpodProvider)
     return connected
 
@@ -231,7 +232,7 @@ async def test_what_cannot_be_read_back_now_was_rented(script: Script, market: R
 
 async def test_an_answer_that_never_comes_is_unknown_and_nothing_is_sent_twice(script: Script) -> None:
     async def hang(_: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(30)
+        await asyncio.sleep(2 * PATIENCE_S)
         raise AssertionError("nobody waits that long")
 
     script.answers["podRentInterruptable"] = [hang]

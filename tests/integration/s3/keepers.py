@@ -23,6 +23,7 @@ from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.mailbox.report_shapes import Manifest, Part
 from autopilot.ports.blobs import BlobStore, Grant
+from tests.patience import eventually
 
 JOB = "job"
 WORK = Work(run="train", checkpoint_path="ckpt")
@@ -137,8 +138,4 @@ def content(directory: Path) -> dict[str, bytes]:
 
 
 async def until(look: Callable[[], object]) -> None:
-    for _ in range(4000):
-        if look():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not come about")
+    await eventually(look)

@@ -29,6 +29,7 @@ from autopilot.config.keys import store_private
 from autopilot.config.settings import BlobsSettings, Settings
 from autopilot.domain.errors import UserError
 from tests.integration.s3.keepers import Machine, content
+from tests.patience import PATIENCE_S, eventually
 
 AZURITE = os.environ.get("AZURITE_BLOB") or shutil.which("azurite-blob")
 ACCOUNT = "devstoreaccount1"
@@ -47,11 +48,14 @@ async def azure(tmp_path: Path) -> AsyncIterator[Bucket]:
     process = await asyncio.create_subprocess_exec(AZURITE, *arguments)
     endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
     try:
-        for _ in range(200):
+
+        async def is_made() -> bool:
             with suppress(OSError):
                 await asyncio.to_thread(create_container, endpoint)
-                break
-            await asyncio.sleep(0.1)
+                return True
+            return False
+
+        await eventually(is_made, "a container", every_s=0.1)
         yield Bucket("az://box/autopilot", ACCOUNT, KEY, endpoint)
     finally:
         process.terminate()
@@ -67,7 +71,7 @@ def create_container(endpoint: str) -> None:
     signature = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
     headers = {"x-ms-date": date, "x-ms-version": "2021-08-06", "Authorization": signature, "Content-Length": "0"}
     request = urllib.request.Request(f"{endpoint}/box?restype=container", method="PUT", headers=headers)
-    urllib.request.urlopen(request, timeout=5).close()
+    urllib.request.urlopen(request, timeout=PATIENCE_S).close()
 
 
 async def test_azure_does_all_that_is_asked_of_a_bucket(azure: Bucket) -> None:

@@ -29,6 +29,7 @@ from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.mailbox import orders
 from autopilot.ports.blobs import BlobUnavailable, Grant
 from tests.integration.s3.keepers import JOB, Machine, content
+from tests.patience import eventually
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server
 
 WEED = os.environ.get("WEED") or shutil.which("weed")
@@ -136,13 +137,16 @@ async def weed(tmp_path: Path) -> AsyncIterator[Bucket]:
     bucket = Bucket("s3://box/autopilot", "weed-key", "weed-secret", endpoint, role=ROLE, token_service=endpoint)
     keys = {"base_url": endpoint, "region": "us-east-1", "key_id": "weed-key", "secret": "weed-secret", "token": ""}
     try:
-        for _ in range(200):
+
+        async def is_ready() -> bool:
             with suppress(BlobUnavailable, aiohttp.ClientError):
                 url = presign("PUT", "box", keys, time.time())
                 assert await asked("PUT", url) in (200, 409, 500, 503)
                 await BucketBlobStore(bucket).put("ready", b"")
-                break
-            await asyncio.sleep(0.2)
+                return True
+            return False
+
+        await eventually(is_ready, "a bucket that takes an object", every_s=0.2)
         yield bucket
     finally:
         process.kill()

@@ -12,6 +12,7 @@ from vastai import VastAI
 from autopilot.clock import ManualClock
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.ports.clock import Clock
+from tests.patience import eventually
 
 START = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 
@@ -65,14 +66,8 @@ class Desk:
     async def row(self, instance_id: int) -> dict[str, Any]:
         return dict((await self.raw("GET", f"/api/v0/instances/{instance_id}/?owner=me"))[1]["instances"])
 
-    async def eventually(self, condition: Callable[[], bool | Awaitable[bool]], within_s: float = 10) -> None:
-        deadline = asyncio.get_running_loop().time() + within_s
-        while asyncio.get_running_loop().time() < deadline:
-            outcome = condition()
-            if await outcome if isinstance(outcome, Awaitable) else outcome:
-                return
-            await asyncio.sleep(0.02)
-        raise AssertionError("did not happen in time")
+    async def eventually(self, condition: Callable[[], bool | Awaitable[bool]]) -> None:
+        await eventually(condition)
 
 
 @pytest.fixture

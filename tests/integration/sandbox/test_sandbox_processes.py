@@ -15,6 +15,7 @@ from autopilot.clock import ScaledClock
 from autopilot.domain.errors import UserError
 from autopilot.lab.sandbox.boxes import image_directory
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
+from tests.patience import eventually
 
 DAEMONISE = """
 import os, time
@@ -258,7 +259,7 @@ async def process(tmp_path: Path) -> Any:
         stdout=asyncio.subprocess.PIPE,
     )
     assert started.stdout is not None
-    line = (await asyncio.wait_for(started.stdout.readline(), 20)).decode()
+    line = (await started.stdout.readline()).decode()
     assert line == f"sandbox ready at http://127.0.0.1:{port_file.read_text()}\n"
     yield started, f"http://127.0.0.1:{port_file.read_text()}", tmp_path / "s"
     if started.returncode is None:
@@ -276,19 +277,12 @@ async def test_no_instance_survives_the_sandbox(process: Any, end: signal.Signal
         order = {"image": "x", "disk": 10, "price": 9, "onstart": ONSTART_WITH_DAEMON}
         instance_id = (await (await http.put(f"/api/v0/asks/{offer['id']}/", json=order)).json())["new_contract"]
     pid_file = state_dir / "instances" / str(instance_id) / "root" / "daemon.pid"
-    for _ in range(500):
-        if pid_file.exists():
-            break
-        await asyncio.sleep(0.02)
+    await eventually(pid_file.exists, "a machine at work")
     pid = int(pid_file.read_text())
     assert alive(pid)
     os.kill(sandbox.pid, end)
-    assert await asyncio.wait_for(sandbox.wait(), 10) == (0 if end is signal.SIGTERM else -signal.SIGKILL)
-    for _ in range(250):
-        if not alive(pid):
-            break
-        await asyncio.sleep(0.02)
-    assert not alive(pid)
+    assert await sandbox.wait() == (0 if end is signal.SIGTERM else -signal.SIGKILL)
+    await eventually(lambda: not alive(pid), "the end of what it left behind")
 
 
 async def test_the_port_can_be_bound_again_at_once(process: Any, clock: Any, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A RunPod sandbox in short words."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from autopilot.lab.sandbox.server import Sandbox
+from tests.patience import eventually
 
 START = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SAMPLES = Path(__file__).parents[2] / "assets" / "runpod"
@@ -142,11 +142,5 @@ class Desk:
     async def kinds(self) -> list[str]:
         return [event["kind"] for event in (await self.emu("GET", "events"))["events"]]
 
-    async def eventually(self, condition: Callable[[], bool | Awaitable[bool]], within_s: float = 10) -> None:
-        deadline = asyncio.get_running_loop().time() + within_s
-        while asyncio.get_running_loop().time() < deadline:
-            outcome = condition()
-            if await outcome if isinstance(outcome, Awaitable) else outcome:
-                return
-            await asyncio.sleep(0.02)
-        raise AssertionError("did not happen in time")
+    async def eventually(self, condition: Callable[[], bool | Awaitable[bool]]) -> None:
+        await eventually(condition)

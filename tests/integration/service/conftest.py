@@ -1,20 +1,30 @@
-"""A daemon for each test, on a market of its own."""
+"""Daemons of tests, each on a market of its own: one for a module, and one for each test that needs a fresh ledger."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import aiohttp
 import pytest
+import pytest_asyncio
 import structlog
 
-from autopilot.clock import SystemClock
-from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
-from autopilot.service.wiring import daemon
-from tests.integration.service.service_world import Served, a_key
+from tests.integration.service.patient import be_patient
+from tests.integration.service.service_world import Served, a_served
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a module run in one event loop, which is that of the service they share."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        be_patient(patch.setattr)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -24,22 +34,15 @@ def fresh_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"autopilot.api.{module}.log", structlog.get_logger())
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[Served]:
+    """One for all tests of the module: each finds what those before it have left, and uses names of its own."""
+    async with a_served() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
     """With ``@pytest.mark.parametrize("served", [{…}], indirect=True)``: settings beyond those of a test's daemon."""
-    with tempfile.TemporaryDirectory(prefix="ap-") as name:
-        root = Path(name)
-        key = a_key(root)
-        config = SandboxConfig(state_dir=root / "market", real_processes=False)
-        async with running_sandbox(config, SystemClock()) as sandbox:
-            settings = Settings(
-                state_dir=root / "state",
-                api=ApiSettings(socket=root / "run" / "s"),
-                providers={"vastai": ProviderSettings(base_url=sandbox.url, api_key_file=key)},
-                **getattr(request, "param", {}),
-            )
-            async with daemon(settings) as joined:
-                await joined.engine.tick()
-                connector = aiohttp.UnixConnector(str(settings.socket_path))
-                async with aiohttp.ClientSession(connector=connector) as http:
-                    yield Served(joined, http)
+    async with a_served(**getattr(request, "param", {})) as made:
+        yield made

@@ -16,6 +16,7 @@ from autopilot.api.large_bodies import LARGE_OF_A_USER, bound_bodies
 from autopilot.api.models.account import RevokeBody
 from autopilot.api.requests import LARGE_BYTES, read_body_if_any
 from autopilot.service.sockets import serve_users
+from tests.integration.service.patient import PATIENCE_S
 
 LARGE = b"x" * (LARGE_BYTES + 1)
 Call = Callable[..., asyncio.Task[int]]
@@ -42,7 +43,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def calls_to(desk: Desk, socket: Path, within_s: float = 60.0) -> AsyncIterator[Call]:
+async def calls_to(desk: Desk, socket: Path, within_s: float = PATIENCE_S) -> AsyncIterator[Call]:
     async def ping(_: web.Request) -> web.Response:
         return web.json_response({})
 

@@ -21,9 +21,10 @@ from autopilot.config import secret_files
 from autopilot.domain.job import JobStatus
 from autopilot.domain.token import Scope
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import Served
+from tests.integration.service.service_world import BELOW_ALL, Served, own_name
 
 GOOD = job_text(300, total='total = "$2"')
+UNRENTED = GOOD + BELOW_ALL
 NO_CODE = "0" * 64
 DENIED, HIDDEN = 403, 404
 
@@ -34,6 +35,7 @@ class Client:
 
     served: Served
     secret: str
+    name: str
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self.secret}"}
@@ -44,10 +46,12 @@ class Client:
             return answer.status, await answer.json(content_type=None) if is_json else {"text": await answer.text()}
 
 
-async def make(served: Served, name: str = "ci", scope: str = "submit", **others: Any) -> Client:
+async def make(served: Served, name: str = "", scope: str = "submit", **others: Any) -> Client:
+    """With a token, of a name of its own unless one is given."""
+    name = name or own_name("ci")
     status, body = await served.call("POST", "/v1/tokens", {"name": name, "scope": scope, **others})
     assert status == 201, body
-    return Client(served, body["secret"])
+    return Client(served, body["secret"], name)
 
 
 async def submit(caller: Served | Client, toml: str = GOOD, **others: Any) -> Any:
@@ -68,25 +72,30 @@ def expected(rule: Rule, scope: Scope, *, sees_all: bool, of_job: bool, own: boo
     return None
 
 
+async def submit_for(served: Served, owner: int) -> str:
+    """The id of a job that is handed to that owner."""
+    made = await submit(served)
+    async with served.daemon.engine._store.transaction() as uow:
+        job = await uow.jobs.find(made["id"])
+        assert job is not None
+        object.__setattr__(job, "owner", owner)
+        await uow.jobs.save(job)
+    return str(made["id"])
+
+
 @pytest.mark.parametrize("sees_all", [False, True])
 @pytest.mark.parametrize("scope", list(Scope))
-async def test_every_call_by_every_scope_for_own_and_other_jobs(served: Served, scope: Scope, sees_all: bool) -> None:
-    token = await make(served, scope=scope, sees_all=sees_all)
-    maker = await make(served, "maker")
+async def test_every_call_by_every_scope_for_own_and_other_jobs(shared: Served, scope: Scope, sees_all: bool) -> None:
+    token = await make(shared, scope=scope, sees_all=sees_all)
+    maker = await make(shared)
     others = await submit(maker)
-    async with served.daemon.engine._store.transaction() as uow:
-        (mine,) = [each for each in await uow.tokens.list_all() if each.name == "ci"]
+    async with shared.daemon.engine._store.transaction() as uow:
+        (mine,) = [each for each in await uow.tokens.list_all() if each.name == token.name]
+    own = await submit_for(shared, mine.owner)
     for call, rule in RULES.items():
         method, _, address = call.partition(" ")
         of_job = address.startswith("/v1/jobs/{ref}")
         for is_own in (True, False) if of_job else (True,):
-            own = await submit(served)
-            async with served.daemon.engine._store.transaction() as uow:
-                job = await uow.jobs.find(own["id"])
-                assert job is not None
-                object.__setattr__(job, "owner", mine.owner)
-                await uow.jobs.save(job)
-            ref = own["id"] if is_own else others["id"]
             names = {
                 "sha256": NO_CODE,
                 "number": "1",
@@ -95,7 +104,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(served: Served, 
                 "plan": "none",
                 "schedule": "none",
             }
-            path = address.replace("{ref}", ref if of_job else "none")
+            path = address.replace("{ref}", (own if is_own else others["id"]) if of_job else "none")
             path = path.format(**names)
             status, body = await token.call(method, path, {} if method in ("POST", "PATCH") else None)
             refused = expected(rule, scope, sees_all=sees_all, of_job=of_job, own=is_own)
@@ -106,51 +115,55 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(served: Served, 
             else:
                 wanted = {DENIED: "not_allowed", HIDDEN: "not_found"}[refused]
                 assert (status, reason) == (refused, wanted), (call, is_own, body)
-    assert (await served.call("GET", f"/v1/jobs/{others['id']}"))[0] == 200
+            if of_job and is_own and method != "GET" and status < 300:
+                own = await submit_for(shared, mine.owner)  # the call has changed the one before
+    assert (await shared.call("GET", f"/v1/jobs/{others['id']}"))[0] == 200
 
 
-def test_every_route_has_a_rule(served: Served) -> None:
+def test_every_route_has_a_rule() -> None:
     nothing: Any = None
     app = Api(*[nothing] * 10).app()  # routes are made without asking anything of them
     routes = {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
     assert {route for route in routes if not route.startswith("HEAD ")} == RULES.keys()
 
 
-async def test_others_jobs_are_found_by_no_name_and_listed_nowhere(served: Served) -> None:
-    theirs = await submit(served)
-    token, other = await make(served), await make(served, "other")
+async def test_others_jobs_are_found_by_no_name_and_listed_nowhere(shared: Served) -> None:
+    theirs = await submit(shared)
+    token, other = await make(shared), await make(shared, "other")
     for ref in (theirs["id"], theirs["id"][:12], theirs["name"], theirs["id"].lower()):
         status, body = await token.call("POST", f"/v1/jobs/{ref}/cancel")
         assert (status, body["reason"]) == (404, "not_found")
         assert body == (await token.call("POST", f"/v1/jobs/{ref}/cancel"))[1]
     assert (await token.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": [], "next": None}
     own = await submit(token)
-    assert own["owner"] == -1
+    assert own["owner"] < 0
     assert own["name"] == theirs["name"]
     assert [job["id"] for job in (await token.call("GET", "/v1/jobs"))[1]["jobs"]] == [own["id"]]
     assert (await other.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": [], "next": None}
     assert (await token.call("GET", "/v1/status"))[1]["jobs_open"] == 1
     assert {each["credit"] for each in (await token.call("GET", "/v1/status"))[1]["providers"]} == {None}
     # The newest of that name is the token's, and a user's call still means the user's.
-    assert (await served.call("GET", f"/v1/jobs/{own['name']}"))[1]["job"]["id"] == theirs["id"]
+    assert (await shared.call("GET", f"/v1/jobs/{own['name']}"))[1]["job"]["id"] == theirs["id"]
     assert (await token.call("POST", f"/v1/jobs/{own['name']}/cancel"))[1]["job"]["id"] == own["id"]
-    assert (await served.call("GET", f"/v1/jobs/{theirs['id']}"))[1]["job"]["status"] == "pending"
+    assert (await shared.call("GET", f"/v1/jobs/{theirs['id']}"))[1]["job"]["status"] == "pending"
 
 
-async def test_code_and_keys_of_requests_are_the_token_s_own(served: Served) -> None:
-    token = await make(served)
-    headers = {"Authorization": f"Bearer {token.secret}", "Idempotency-Key": "k"}
+async def test_code_and_keys_of_requests_are_the_token_s_own(shared: Served) -> None:
+    token = await make(shared)
+    key = {"Idempotency-Key": own_name("k")}
+    headers = {"Authorization": f"Bearer {token.secret}"} | key
     body = json.dumps({"toml": GOOD, "again": True}).encode()
-    async with served.http.post("http://localhost/v1/jobs", data=body, headers={"Idempotency-Key": "k"}) as first:
+    async with shared.http.post("http://localhost/v1/jobs", data=body, headers=key) as first:
         users = (await first.json())["job"]
-    async with served.http.post("http://localhost/v1/jobs", data=body, headers=headers) as second:
+    async with shared.http.post("http://localhost/v1/jobs", data=body, headers=headers) as second:
         tokens = (await second.json())["job"]
-    assert (users["owner"], tokens["owner"]) == (os.getuid(), -1)
+    assert users["owner"] == os.getuid()
+    assert tokens["owner"] < 0
     assert users["id"] != tokens["id"]
 
 
-async def test_a_token_s_job_needs_a_total(served: Served) -> None:
-    token = await make(served)
+async def test_a_token_s_job_needs_a_total(shared: Served) -> None:
+    token = await make(shared)
     status, body = await token.call("POST", "/v1/jobs", {"toml": job_text(300, total="")})
     assert (status, body["reason"], "total" in body["hint"]) == (403, "not_allowed", True)
 
@@ -158,26 +171,26 @@ async def test_a_token_s_job_needs_a_total(served: Served) -> None:
 async def test_a_token_has_so_many_jobs_at_once_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.same_job.MOST_OPEN_JOBS", 2)
     token, other = await make(served), await make(served, "other")
-    first, _ = await submit(token), await submit(token)
+    first, _ = await submit(token, UNRENTED, min_probability=0), await submit(token, UNRENTED, min_probability=0)
     status, body = await token.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
     assert (status, body["reason"]) == (403, "not_allowed")
     assert "2 jobs that are not over" in body["detail"]
-    await submit(other)
+    await submit(other, UNRENTED, min_probability=0)
     for _ in range(3):
-        await submit(served)
+        await submit(served, UNRENTED, min_probability=0)
     assert (await token.call("POST", f"/v1/jobs/{first['id']}/cancel"))[0] == 200
     await served.daemon.engine.tick()
-    await submit(token)
+    await submit(token, UNRENTED, min_probability=0)
 
 
 REGISTRY = '[registry]\nserver = "ghcr.io"\nuser = "me"\npassword = "pull"\n'
 
 
 async def test_a_token_uses_the_secrets_that_it_names_and_learns_of_no_other(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autopilot.service.wiring.read_secret", lambda name: {"hf": "v", "other": "w"}[name])
-    token = await make(served, secrets=["hf"])
+    token = await make(shared, secrets=["hf"])
     await submit(token, GOOD + '[secrets]\nHF_TOKEN = "hf"\n')
     answers = []
     for name in ("other", "there-is-none"):
@@ -197,67 +210,69 @@ async def test_a_token_uses_the_secrets_that_it_names_and_learns_of_no_other(
     "header",
     ["Bearer", "Bearer ", "Bearer aptk_wrong", "Basic cm9vdDpyb290", "aptk", "Bearer " + "a" * 5000, "bearer\t x"],
 )
-async def test_what_is_no_token_is_answered_by_nothing_of_the_user_at_the_socket(served: Served, header: str) -> None:
+async def test_what_is_no_token_is_answered_by_nothing_of_the_user_at_the_socket(shared: Served, header: str) -> None:
     url = "http://localhost/v1/status"
-    async with served.http.get(url, headers={"Authorization": header}) as answer:
+    async with shared.http.get(url, headers={"Authorization": header}) as answer:
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
         assert (await answer.json(content_type=None))["reason"] == "unauthorised"
 
 
-async def test_two_tokens_at_once_are_none(served: Served) -> None:
-    token = await make(served)
+async def test_two_tokens_at_once_are_none(shared: Served) -> None:
+    token = await make(shared)
     headers = [("Authorization", f"Bearer {token.secret}"), ("Authorization", f"Bearer {token.secret}")]
-    async with served.http.get("http://localhost/v1/status", headers=headers) as answer:
+    async with shared.http.get("http://localhost/v1/status", headers=headers) as answer:
         assert answer.status == 401
 
 
 async def test_nobody_without_a_token_where_no_kernel_names_them(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "peer_uid", lambda request: None)
-    assert (await served.call("GET", "/v1/status"))[0] == 401
-    assert (await served.call("GET", "/v1/nowhere"))[0] == 401
+    assert (await shared.call("GET", "/v1/status"))[0] == 401
+    assert (await shared.call("GET", "/v1/nowhere"))[0] == 401
 
 
-async def test_a_token_ends_when_it_expires(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = await make(served, expires="1h")
+async def test_a_token_ends_when_it_expires(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = await make(shared, expires="1h")
     assert (await token.call("GET", "/v1/status"))[0] == 200
-    now = served.daemon.clock.now()
-    monkeypatch.setattr(type(served.daemon.clock), "now", lambda self: now + timedelta(hours=1))
+    now = shared.daemon.clock.now()
+    monkeypatch.setattr(type(shared.daemon.clock), "now", lambda self: now + timedelta(hours=1))
     assert (await token.call("GET", "/v1/status"))[0] == 401
 
 
 @pytest.mark.parametrize("park", [False, True])
-async def test_a_revoked_token_is_answered_nothing_and_its_jobs_are_parked(served: Served, park: bool) -> None:
-    token = await make(served)
-    begun, waiting, others = await submit(token), await submit(token), await submit(served)
-    async with served.daemon.engine._store.transaction() as uow:
+async def test_a_revoked_token_is_answered_nothing_and_its_jobs_are_parked(shared: Served, park: bool) -> None:
+    token = await make(shared)
+    begun, waiting, others = await submit(token), await submit(token), await submit(shared)
+    async with shared.daemon.engine._store.transaction() as uow:
         job = await uow.jobs.find(begun["id"])
         assert job is not None
         object.__setattr__(job, "launches", 1)
         await uow.jobs.save(job)
-    status, body = await served.call("POST", "/v1/tokens/ci/revoke", {"park": park})
+    status, body = await shared.call("POST", f"/v1/tokens/{token.name}/revoke", {"park": park})
     assert (status, set(body["parked"])) == (200, {waiting["id"], *([begun["id"]] if park else [])})
     assert (await token.call("GET", "/v1/status"))[0] == 401
-    statuses = {job["id"]: job["status"] for job in (await served.call("GET", "/v1/jobs"))[1]["jobs"]}
+    statuses = {job["id"]: job["status"] for job in (await shared.call("GET", "/v1/jobs"))[1]["jobs"]}
     assert (statuses[waiting["id"]], statuses[others["id"]]) == (JobStatus.STOPPING, JobStatus.PENDING)
     assert statuses[begun["id"]] == (JobStatus.STOPPING if park else JobStatus.PENDING)
-    assert (await served.call("POST", "/v1/tokens/ci/revoke"))[0] == 422
-    again = await make(served)  # the name is free, and the number is another
+    assert (await shared.call("POST", f"/v1/tokens/{token.name}/revoke"))[0] == 422
+    again = await make(shared, token.name)  # the name is free, and the number is another
     assert (await again.call("GET", "/v1/jobs"))[1] == {"jobs": [], "next": None}
-    assert [each["number"] for each in (await served.call("GET", "/v1/tokens"))[1]["tokens"]] == [1, 2]
+    listed = (await shared.call("GET", "/v1/tokens"))[1]["tokens"]
+    first, second = (each["number"] for each in listed if each["name"] == token.name)
+    assert first < second
 
 
-async def test_the_value_of_a_token_is_in_one_answer_and_nowhere_else(served: Served) -> None:
+async def test_the_value_of_a_token_is_in_one_answer_and_nowhere_else(shared: Served) -> None:
     with capture_logs() as logs:
-        token = await make(served)
+        token = await make(shared)
         await token.call("POST", "/v1/jobs", {"toml": "not TOML ["})
         await token.call("GET", f"/v1/jobs/{token.secret}")
     assert len(token.secret) == len("aptk_") + 43
-    assert token.secret not in json.dumps((await served.call("GET", "/v1/tokens"))[1])
+    assert token.secret not in json.dumps((await shared.call("GET", "/v1/tokens"))[1])
     assert token.secret not in repr([entry for entry in logs if entry.get("path") is None])
-    async with served.daemon.engine._store.snapshot() as uow:
-        (kept,) = await uow.tokens.list_all()
+    async with shared.daemon.engine._store.snapshot() as uow:
+        (kept,) = [each for each in await uow.tokens.list_all() if each.name == token.name]
     assert token.secret not in repr(kept)
     assert kept.sha256 == hashlib.sha256(token.secret.encode()).hexdigest()
 
@@ -276,15 +291,16 @@ async def test_the_value_of_a_token_is_in_one_answer_and_nowhere_else(served: Se
         ({"name": "ci", "scope": "read", "sees_all": 1}, "true or false"),
     ],
 )
-async def test_a_token_that_cannot_be_is_refused(served: Served, wish: dict[str, Any], message: str) -> None:
-    status, body = await served.call("POST", "/v1/tokens", wish)
+async def test_a_token_that_cannot_be_is_refused(shared: Served, wish: dict[str, Any], message: str) -> None:
+    before = await shared.call("GET", "/v1/tokens")
+    status, body = await shared.call("POST", "/v1/tokens", wish)
     assert (status, message in body["detail"]) == (422, True), body
-    assert (await served.call("GET", "/v1/tokens"))[1] == {"tokens": []}
+    assert await shared.call("GET", "/v1/tokens") == before
 
 
 @pytest.mark.parametrize("allow", ["$0", "-1", "$5/week", "$5/", "lots", "NaN", "1e99", "$0.0000000001/month"])
-async def test_an_allowance_that_cannot_be_is_refused(served: Served, allow: str) -> None:
-    status, body = await served.call("POST", "/v1/tokens", {"name": "ci", "scope": "submit", "allow": allow})
+async def test_an_allowance_that_cannot_be_is_refused(shared: Served, allow: str) -> None:
+    status, body = await shared.call("POST", "/v1/tokens", {"name": "ci", "scope": "submit", "allow": allow})
     assert (status, body["reason"]) == (422, "bad_input")
 
 
@@ -297,7 +313,7 @@ def stop_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_allowance_is_shown_with_what_counts_against_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = await make(served, allow="$20/month")
+    token = await make(served, "ci", allow="$20/month")
     await make(served, "life", allow="$5.50")
     await make(served, "free")
     listed = (await served.call("GET", "/v1/tokens"))[1]["tokens"]
@@ -320,16 +336,16 @@ async def test_the_allowance_is_shown_with_what_counts_against_it(
     assert (seen["account"], seen["jobs"], [each["name"] for each in seen["tokens"]]) == (None, [], ["other"])
 
 
-async def test_a_name_is_in_force_once(served: Served) -> None:
-    await make(served)
-    status, body = await served.call("POST", "/v1/tokens", {"name": "ci", "scope": "read"})
+async def test_a_name_is_in_force_once(shared: Served) -> None:
+    token = await make(shared)
+    status, body = await shared.call("POST", "/v1/tokens", {"name": token.name, "scope": "read"})
     assert (status, "revoke it first" in body["hint"]) == (422, True)
 
 
 async def test_spend_is_shown_by_owner_and_tag_and_to_a_token_its_own(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = await make(served)
+    token = await make(served, "ci")
     theirs, own = await submit(served), await submit(token, 'tags = { project = "x" }\n' + GOOD)
     await served.daemon.engine.tick()
     stop_clock(served, monkeypatch)
@@ -348,14 +364,17 @@ async def test_spend_is_shown_by_owner_and_tag_and_to_a_token_its_own(
     assert theirs["id"] != own["id"]
 
 
-async def test_jobs_are_listed_by_their_owner(served: Served) -> None:
-    token = await make(served)
-    theirs, own = await submit(served), await submit(token)
+async def test_jobs_are_listed_by_their_owner(shared: Served) -> None:
+    token = await make(shared)
+    theirs, own = await submit(shared), await submit(token)
     user = pwd.getpwuid(os.getuid()).pw_name
-    for owner, expected in (("token:ci", own), ("-1", own), (user, theirs), (str(os.getuid()), theirs)):
+    number = str(own["owner"])
+    for owner, expected in ((f"token:{token.name}", own), (number, own), (user, theirs), (str(os.getuid()), theirs)):
         for query in ("all=0", "all=1"):
-            status, body = await served.call("GET", f"/v1/jobs?{query}&owner={owner}")
-            assert (status, [job["id"] for job in body["jobs"]]) == (200, [expected["id"]])
+            status, body = await shared.call("GET", f"/v1/jobs?{query}&owner={owner}")
+            assert status == 200
+            assert expected["id"] in [job["id"] for job in body["jobs"]]
+            assert {job["owner"] for job in body["jobs"]} == {expected["owner"]}
     assert (await token.call("GET", f"/v1/jobs?owner={os.getuid()}"))[1]["jobs"] == []
-    status, body = await served.call("GET", "/v1/jobs?owner=nobody-of-that-name")
+    status, body = await shared.call("GET", "/v1/jobs?owner=nobody-of-that-name")
     assert (status, "no owner" in body["detail"]) == (422, True)

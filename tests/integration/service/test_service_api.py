@@ -14,32 +14,32 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
+from autopilot.config.settings import ApiSettings, BlobsSettings, ProviderSettings, Settings
 from autopilot.domain.errors import UserError
 from autopilot.ports.store import EventRecord
 from autopilot.service.leadership import INSTALL_ID_NOTE
 from autopilot.service.wiring import daemon
 from autopilot.store.database import open_store
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import Served, a_key
+from tests.integration.service.service_world import NOBODY_LISTENS, Served, a_key
 
 GOOD = job_text(300)
 
 
-async def test_the_socket_is_for_its_owner_and_group_alone(served: Served) -> None:
-    path = served.daemon.settings.socket_path
+async def test_the_socket_is_for_its_owner_and_group_alone(shared: Served) -> None:
+    path = shared.daemon.settings.socket_path
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o750
-    assert stat.S_IMODE(served.daemon.settings.state_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE(shared.daemon.settings.state_dir.stat().st_mode) == 0o700
 
 
-async def test_a_second_daemon_does_not_take_the_socket_of_one_that_answers(served: Served, tmp_path: Path) -> None:
-    settings = served.daemon.settings
+async def test_a_second_daemon_does_not_take_the_socket_of_one_that_answers(shared: Served, tmp_path: Path) -> None:
+    settings = shared.daemon.settings
     other = settings.model_copy(update={"state_dir": tmp_path / "another"})
     with pytest.raises(UserError, match="another daemon answers at"):
         async with daemon(other):
             pass
-    assert (await served.call("GET", "/v1/status"))[0] == 200
+    assert (await shared.call("GET", "/v1/status"))[0] == 200
 
 
 @pytest.mark.parametrize("noted", ["fromxpgs", None])
@@ -49,7 +49,8 @@ async def test_a_ledger_that_was_on_a_server_keeps_the_id_of_its_machines_labels
         settings = Settings(
             state_dir=root / "state",
             api=ApiSettings(socket=root / "run" / "s"),
-            providers={"vastai": ProviderSettings(base_url="http://127.0.0.1:9", api_key_file=a_key(root))},
+            blobs=BlobsSettings(own_listener=False, listen=NOBODY_LISTENS),
+            providers={"vastai": ProviderSettings(base_url=f"http://{NOBODY_LISTENS}", api_key_file=a_key(root))},
         )
         store = await open_store(settings.ledger_url)
         if noted is not None:
@@ -77,10 +78,10 @@ async def test_a_market_that_goes_dark_keeps_the_instant_of_its_last_good_read(
     assert (market["known"], market["read_at"]) == (False, read_at)
 
 
-async def test_who_changes_something_is_logged_by_uid(served: Served) -> None:
+async def test_who_changes_something_is_logged_by_uid(shared: Served) -> None:
     with capture_logs() as logs:
-        await served.call("POST", "/v1/jobs/nothing/cancel")
-        await served.call("GET", "/v1/status")
+        await shared.call("POST", "/v1/jobs/nothing/cancel")
+        await shared.call("GET", "/v1/status")
     called = [entry for entry in logs if entry["event"] == "api.called"]
     assert [(entry["method"], entry["path"], entry["uid"]) for entry in called] == [
         ("POST", "/v1/jobs/nothing/cancel", os.getuid())
@@ -125,9 +126,9 @@ BAD_CALLS = [
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "message"), BAD_CALLS)
 async def test_a_mistake_is_answered_with_a_problem_document(
-    served: Served, method: str, path: str, body: bytes | None, status: int, message: str
+    shared: Served, method: str, path: str, body: bytes | None, status: int, message: str
 ) -> None:
-    got, answer = await served.call(method, path, raw=body)
+    got, answer = await shared.call(method, path, raw=body)
     assert got == status, answer
     assert set(answer) == {"title", "status", "reason", "detail", "hint"}
     assert (answer["status"], bool(answer["title"]), bool(answer["reason"])) == (status, True, True)
@@ -135,8 +136,8 @@ async def test_a_mistake_is_answered_with_a_problem_document(
     assert answer["detail"]
 
 
-async def test_a_problem_document_says_its_type_and_keeps_the_methods_that_are_allowed(served: Served) -> None:
-    async with served.http.delete("http://localhost/v1/jobs") as answer:
+async def test_a_problem_document_says_its_type_and_keeps_the_methods_that_are_allowed(shared: Served) -> None:
+    async with shared.http.delete("http://localhost/v1/jobs") as answer:
         assert (answer.status, answer.content_type) == (405, "application/problem+json")
         assert answer.headers["Allow"] == "GET,HEAD,POST"
         assert (await answer.json(content_type=None))["reason"] == "method_not_allowed"
@@ -161,30 +162,33 @@ async def test_money_and_states_that_forbid_something(served: Served) -> None:
     assert (status, "is over" in answer["detail"]) == (422, True)
 
 
-async def test_work_that_cannot_fit_before_its_deadline_is_refused_as_such(served: Served) -> None:
+async def test_work_that_cannot_fit_before_its_deadline_is_refused_as_such(shared: Served) -> None:
     body = {"toml": job_text(300) + '[deadline]\nwithin = "2m"\n', "source": "job.toml", "dry_run": True}
-    status, answer = await served.call("POST", "/v1/jobs", body)
+    status, answer = await shared.call("POST", "/v1/jobs", body)
     assert (status, "does not fit before the deadline" in answer["detail"]) == (402, True)
 
 
-async def test_a_plan_says_what_the_account_s_own_limits_forbid(served: Served) -> None:
-    engine = served.daemon.engine
-    engine.config = replace(engine.config, limits=replace(engine.config.limits, max_hourly=Decimal("0.01")))
+async def test_a_plan_says_what_the_account_s_own_limits_forbid(
+    shared: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = shared.daemon.engine
+    limits = replace(engine.config.limits, max_hourly=Decimal("0.01"))
+    monkeypatch.setattr(engine, "config", replace(engine.config, limits=limits))
     for dry_run in (True, False):
-        body = {"toml": GOOD, "source": "job.toml", "dry_run": dry_run}
-        _, answer = await served.call("POST", "/v1/jobs", body)
+        body = {"toml": GOOD, "source": "job.toml", "dry_run": dry_run, "again": True}
+        _, answer = await shared.call("POST", "/v1/jobs", body)
         assert any("the account's limit of $0.01/h is lower" in note for note in answer["plan"]["notes"])
 
 
 async def test_a_defect_is_answered_in_the_form_of_errors_and_logged(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(served.daemon.engine, "market_view", broken)
+    monkeypatch.setattr(shared.daemon.engine, "market_view", broken)
     with capture_logs() as logs:
-        status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
+        status, answer = await shared.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
     assert status == 500
     assert (answer["reason"], answer["detail"]) == ("defect", "the daemon failed at this")
     assert answer["hint"] == "its log has the cause: journalctl -u autopilot"
@@ -192,17 +196,17 @@ async def test_a_defect_is_answered_in_the_form_of_errors_and_logged(
     assert (failed["path"], failed["log_level"], failed["exc_info"]) == ("/v1/jobs", "error", True)
 
 
-async def test_the_newest_events_of_a_long_job_are_shown(served: Served) -> None:
-    _, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
+async def test_the_newest_events_of_a_long_job_are_shown(shared: Served) -> None:
+    _, answer = await shared.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
     job_id, now = answer["job"]["id"], datetime.now(UTC)
-    async with served.daemon.engine._store.transaction() as uow:
+    async with shared.daemon.engine._store.transaction() as uow:
         await uow.events.add(EventRecord(now, "lease.rebid", job_id, None, (("n", n),)) for n in range(1100))
-    _, shown = await served.call("GET", f"/v1/jobs/{job_id}")
+    _, shown = await shared.call("GET", f"/v1/jobs/{job_id}")
     assert [event["fields"]["n"] for event in shown["events"]] == list(range(100, 1100))
 
 
-async def test_log_positions_that_make_no_sense_show_nothing_of_other_files(served: Served) -> None:
-    _, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
+async def test_log_positions_that_make_no_sense_show_nothing_of_other_files(shared: Served) -> None:
+    _, answer = await shared.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
     for after in ("../../mailbox.key", "x" * 2000, "jobs/other/lease/log/1-0", "%00"):
-        status, answer = await served.call("GET", f"/v1/jobs/train/logs?after={after}")
+        status, answer = await shared.call("GET", f"/v1/jobs/train/logs?after={after}")
         assert (status, answer) == (200, {"chunks": [], "earlier": False, "finished": False})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 
 from autopilot.client import ApiError, AsyncClient, Client, JobEnded, Unreachable, http
@@ -22,16 +23,29 @@ from autopilot.domain.schedule import ScheduleStatus
 from autopilot.mailbox.keys import log_key
 from autopilot.ports.store import EventRecord
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import Served
+from tests.integration.service.service_world import Served, own_name
 from tests.store_records import a_lease
 
 GOOD = job_text(300, total='total = "$2"')
 
 
-@pytest.fixture
-async def client(served: Served) -> AsyncIterator[AsyncClient]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(shared: Served) -> AsyncIterator[AsyncClient]:
+    """At the service that the tests of this module share."""
+    async with AsyncClient(socket=shared.daemon.settings.socket_path) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def alone(served: Served) -> AsyncIterator[AsyncClient]:
+    """At a service with nothing in its ledger yet."""
     async with AsyncClient(socket=served.daemon.settings.socket_path) as made:
         yield made
+
+
+def good() -> str:
+    """The text of a job file, and no other's."""
+    return job_text(300, own_name(), total='total = "$2"')
 
 
 async def end(served: Served, job_id: str, status: JobStatus, reason: Reason) -> None:
@@ -42,31 +56,31 @@ async def end(served: Served, job_id: str, status: JobStatus, reason: Reason) ->
         await uow.events.add([EventRecord(served.daemon.clock.now(), f"job.{status}", job_id, None)])
 
 
-async def test_jobs_are_submitted_changed_and_ended(served: Served, client: AsyncClient) -> None:
-    assert (await client.status()).jobs_open == 0
-    plan = await client.plan(GOOD)
+async def test_jobs_are_submitted_changed_and_ended(alone: AsyncClient) -> None:
+    assert (await alone.status()).jobs_open == 0
+    plan = await alone.plan(GOOD)
     assert plan.budget == 2
-    job = await client.submit(GOOD)
+    job = await alone.submit(GOOD)
     assert (job.data.status, job.data.budget, job.plan and job.plan.budget) == (
         JobStatus.PENDING,
         Decimal(2),
         Decimal(2),
     )
-    assert (await client.job(job.data.name)).id == job.id
+    assert (await alone.job(job.data.name)).id == job.id
     assert (await job.change(budget="$3")).budget == 3
     assert (await job.stop()).status is JobStatus.STOPPING
     assert (await job.refresh()).id == job.id
-    assert (await client.why(job.id)).job.id == job.id
-    assert [row.id for row in (await client.budget()).jobs] == [job.id]
-    assert (await client.spend("job")).total_row.posted == 0
+    assert (await alone.why(job.id)).job.id == job.id
+    assert [row.id for row in (await alone.budget()).jobs] == [job.id]
+    assert (await alone.spend("job")).total_row.posted == 0
     assert (await job.cancel()).status in (JobStatus.CANCELLING, JobStatus.CANCELLED)
     with pytest.raises(ApiError) as refused:
-        await client.outputs(job.id)
+        await alone.outputs(job.id)
     assert (refused.value.status, refused.value.reason) == (422, "bad_input")
 
 
 async def test_schedules_are_made_paused_and_ended(client: AsyncClient) -> None:
-    made = await client.schedule(GOOD + '[schedule]\ncron = "0 2 * * *"\n')
+    made = await client.schedule(good() + '[schedule]\ncron = "0 2 * * *"\n')
     assert (made.status, made.fired, len(made.next)) == (ScheduleStatus.ACTIVE, 0, 3)
     assert [each.id for each in await client.schedules()] == [made.id]
     assert (await client.pause_schedule(made.name)).status is ScheduleStatus.PAUSED
@@ -79,11 +93,12 @@ async def test_schedules_are_made_paused_and_ended(client: AsyncClient) -> None:
 
 
 async def test_a_refusal_carries_its_reason(client: AsyncClient) -> None:
-    job = await client.submit(GOOD)
+    text = good()
+    job = await client.submit(text)
     with pytest.raises(ApiError) as double:
-        await client.submit(GOOD)
+        await client.submit(text)
     assert (double.value.status, double.value.reason, double.value.job) == (409, "same_job_open", job.id)
-    assert (await client.submit(GOOD, again=True)).id != job.id
+    assert (await client.submit(text, again=True)).id != job.id
     with pytest.raises(ApiError) as unknown:
         await client.job("nothing")
     assert (unknown.value.reason, str(unknown.value)) == (
@@ -92,56 +107,53 @@ async def test_a_refusal_carries_its_reason(client: AsyncClient) -> None:
     )
 
 
-async def test_lists_are_read_to_their_end(
-    served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lists_are_read_to_their_end(alone: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.client.asynchronous.PAGE", 2)
-    made = [(await client.submit(GOOD, again=True)).id for _ in range(5)]
-    assert [job.id async for job in client.jobs()] == made
-    assert [job.id async for job in client.jobs(all=True)] == made[::-1]
-    submitted = [event.job_id async for event in client.events() if event.name == "job.submitted"]
+    made = [(await alone.submit(GOOD, again=True)).id for _ in range(5)]
+    assert [job.id async for job in alone.jobs()] == made
+    assert [job.id async for job in alone.jobs(all=True)] == made[::-1]
+    submitted = [event.job_id async for event in alone.events() if event.name == "job.submitted"]
     assert submitted == made
 
 
-async def test_whoever_waits_learns_of_the_end(served: Served, client: AsyncClient) -> None:
-    good, bad = await client.submit(GOOD), await client.submit(GOOD, again=True)
-    waiting = asyncio.gather(good.wait(timeout_s=30), bad.wait(timeout_s=30), return_exceptions=True)
-    await end(served, good.id, JobStatus.SUCCEEDED, Reason.COMPLETED)
-    await end(served, bad.id, JobStatus.PARKED, Reason.BUDGET_EXHAUSTED)
+async def test_whoever_waits_learns_of_the_end(shared: Served, client: AsyncClient) -> None:
+    succeeding, parked = await client.submit(good()), await client.submit(good())
+    waiting = asyncio.gather(succeeding.wait(), parked.wait(), return_exceptions=True)
+    await end(shared, succeeding.id, JobStatus.SUCCEEDED, Reason.COMPLETED)
+    await end(shared, parked.id, JobStatus.PARKED, Reason.BUDGET_EXHAUSTED)
     first, second = await waiting
     assert not isinstance(first, BaseException)
     assert first.status is JobStatus.SUCCEEDED
     assert isinstance(second, JobEnded)
     assert second.job.reason == "budget_exhausted"
     with pytest.raises(TimeoutError):
-        await (await client.submit(GOOD, again=True)).wait(timeout_s=0.2)
+        await (await client.submit(good())).wait(timeout_s=0.2)
 
 
 async def test_events_are_followed(client: AsyncClient) -> None:
     events = client.events(follow=True)
-    job = await client.submit(GOOD)
-    async with asyncio.timeout(20):
-        while (await anext(events)).job_id != job.id:
-            pass
+    job = await client.submit(good())
+    while (await anext(events)).job_id != job.id:
+        pass
 
 
-async def test_output_is_read_and_followed(served: Served, client: AsyncClient) -> None:
-    job = await client.submit(GOOD)
+async def test_output_is_read_and_followed(shared: Served, client: AsyncClient) -> None:
+    job = await client.submit(good())
     for number in range(3):
-        await served.daemon.engine._blobs.put(log_key(job.id, "lease-1", 1, number), f"{number}\n".encode())
-    async with served.daemon.engine._store.transaction() as uow:
+        await shared.daemon.engine._blobs.put(log_key(job.id, f"lease-of-{job.id}", 1, number), f"{number}\n".encode())
+    async with shared.daemon.engine._store.transaction() as uow:
         kept = await uow.jobs.find(job.id)
         assert kept is not None
-        await uow.jobs.save(replace(kept, leases=(a_lease("lease-1", job.id, agent_boot=1),)))
+        await uow.jobs.save(replace(kept, leases=(a_lease(f"lease-of-{job.id}", job.id, agent_boot=1),)))
     assert [chunk.text async for chunk in job.logs()] == ["0\n", "1\n", "2\n"]
-    await end(served, job.id, JobStatus.SUCCEEDED, Reason.COMPLETED)
+    await end(shared, job.id, JobStatus.SUCCEEDED, Reason.COMPLETED)
     assert [chunk.text async for chunk in job.logs(follow=True)] == ["0\n", "1\n", "2\n"]
 
 
-async def test_without_asyncio_it_is_the_same(served: Served) -> None:
+async def test_without_asyncio_it_is_the_same(shared: Served) -> None:
     def use() -> tuple[list[str], str]:
-        with Client(socket=served.daemon.settings.socket_path) as client:
-            job = client.submit(GOOD)
+        with Client(socket=shared.daemon.settings.socket_path) as client:
+            job = client.submit(good())
             assert [each.name for each in client.events() if each.job_id == job.id] == ["job.submitted"]
             assert job.refresh().id == job.id
             with pytest.raises(ApiError):
@@ -149,7 +161,7 @@ async def test_without_asyncio_it_is_the_same(served: Served) -> None:
             return [each.id for each in client.jobs()], job.id
 
     listed, job_id = await asyncio.to_thread(use)
-    assert listed == [job_id]
+    assert job_id in listed
 
 
 @contextlib.asynccontextmanager
@@ -202,12 +214,13 @@ async def test_nobody_there_is_said_with_the_address(tmp_path: Path, monkeypatch
             await client.status()
 
 
-WITH_CODE = GOOD + '[code]\npath = "."\n'
+def with_code() -> str:
+    return good() + '[code]\npath = "."\n'
 
 
 def a_project(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text("print(1)\n" * 100_000)
-    (tmp_path / "job.toml").write_text(WITH_CODE)
+    (tmp_path / "job.toml").write_text(with_code())
     return tmp_path / "job.toml"
 
 
@@ -252,8 +265,9 @@ async def test_code_of_a_text_is_relative_to_the_program_s_directory(
 ) -> None:
     a_project(tmp_path)
     monkeypatch.chdir(tmp_path)
-    job = await client.submit(WITH_CODE)
+    text = with_code()
+    job = await client.submit(text)
     assert job.data.code is not None
     assert job.data.code.files == 2
     with pytest.raises(UserError, match="is no directory"):
-        await client.submit(WITH_CODE.replace('"."', '"none"'))
+        await client.submit(text.replace('"."', '"none"'))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from autopilot.agent.pack import Packed, pack
 from autopilot.agent.shipped import chunks
 from autopilot.api import code, requests
+from autopilot.cli.main import run
 from autopilot.code.select import Wanted, select
 from autopilot.domain.code import CodeCopy
 from autopilot.engine.code_retention import CodeRetention
@@ -54,58 +54,60 @@ async def submit(served: Served, packed: Packed, **others: Any) -> tuple[int, An
     return await served.call("POST", "/v1/jobs", {"toml": JOB, "code": claim(packed), "again": True, **others})
 
 
-async def copies(served: Served) -> tuple[CodeCopy, ...]:
+async def copies(served: Served, of: Packed | None = None) -> tuple[CodeCopy, ...]:
+    """Those that no job has taken. ``of``: of that code alone."""
     async with served.daemon.engine._store.snapshot() as uow:
-        return await uow.code_copies.list_unused()
+        unused = await uow.code_copies.list_unused()
+    return tuple(copy for copy in unused if of is None or copy.sha256 == of.sha256)
 
 
-async def test_a_copy_is_sent_once_and_taken_by_jobs(served: Served, packed: Packed) -> None:
+async def test_a_copy_is_sent_once_and_taken_by_jobs(shared: Served, packed: Packed) -> None:
     place = f"/v1/code/{packed.sha256}"
-    assert (await served.call("GET", place))[1] == {"there": False, "missing": None}
-    await send(served, packed, (1, 3))
-    assert (await served.call("GET", place))[1] == {"there": False, "missing": [2]}
-    status, refused = await submit(served, packed)
+    assert (await shared.call("GET", place))[1] == {"there": False, "missing": None}
+    await send(shared, packed, (1, 3))
+    assert (await shared.call("GET", place))[1] == {"there": False, "missing": [2]}
+    status, refused = await submit(shared, packed)
     assert (status, refused["hint"]) == (409, "submit once more")
     assert "send the code again" in refused["detail"]
-    await send(served, packed, (2,))
-    assert (await served.call("GET", place))[1] == {"there": True, "missing": []}
+    await send(shared, packed, (2,))
+    assert (await shared.call("GET", place))[1] == {"there": True, "missing": []}
     for _ in range(2):
-        status, answer = await submit(served, packed)
+        status, answer = await submit(shared, packed)
         assert status == 201, answer
         job = answer["job"]
         shown = {"sha256": packed.sha256, "files": 3, "size_bytes": 2700, "commit": "ab" * 20, "is_dirty": True}
         assert (job["owner"], job["code"]) == (os.getuid(), shown)
-    assert await copies(served) == ()
-    assert (await served.call("GET", f"/v1/jobs/{job['id']}"))[1]["job"]["code"] == shown
-    status, stored = await served.call("GET", f"/v1/jobs/{job['id']}/code")
+    assert await copies(shared, packed) == ()
+    assert (await shared.call("GET", f"/v1/jobs/{job['id']}"))[1]["job"]["code"] == shown
+    status, stored = await shared.call("GET", f"/v1/jobs/{job['id']}/code")
     assert (status, len(stored["urls"])) == (200, 4)
-    async with served.daemon.engine._store.snapshot() as uow:
+    async with shared.daemon.engine._store.snapshot() as uow:
         kept = await uow.jobs.find(job["id"])
     assert kept is not None
-    index = served.daemon.settings.mailbox_dir / "blobs" / code_prefix(kept.code.copy_id) / "part-0"
+    index = shared.daemon.settings.mailbox_dir / "blobs" / code_prefix(kept.code.copy_id) / "part-0"
     assert hashlib.sha256(index.read_bytes()).hexdigest() == packed.sha256
 
 
 async def test_a_hash_alone_gives_nobody_somebody_else_s_code(
-    served: Served, packed: Packed, monkeypatch: pytest.MonkeyPatch
+    shared: Served, packed: Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await send(served, packed)
-    status, answer = await submit(served, packed)
+    await send(shared, packed)
+    status, answer = await submit(shared, packed)
     assert status == 201
     monkeypatch.setattr(requests, "peer_uid", lambda request: NOBODY_ELSE)
-    assert (await served.call("GET", f"/v1/code/{packed.sha256}"))[1] == {"there": False, "missing": None}
-    assert (await submit(served, packed))[0] == 409
-    status, refused = await served.call("GET", f"/v1/jobs/{answer['job']['id']}/code")
+    assert (await shared.call("GET", f"/v1/code/{packed.sha256}"))[1] == {"there": False, "missing": None}
+    assert (await submit(shared, packed))[0] == 409
+    status, refused = await shared.call("GET", f"/v1/jobs/{answer['job']['id']}/code")
     assert (status, "another user's" in refused["detail"]) == (422, True)
-    await send(served, packed)  # the same bytes, and a copy of one's own
-    assert [copy.owner for copy in await copies(served)] == [NOBODY_ELSE]
-    assert (await submit(served, packed))[1]["job"]["owner"] == NOBODY_ELSE
+    await send(shared, packed)  # the same bytes, and a copy of one's own
+    assert [copy.owner for copy in await copies(shared, packed)] == [NOBODY_ELSE]
+    assert (await submit(shared, packed))[1]["job"]["owner"] == NOBODY_ELSE
 
 
-async def test_a_plan_needs_no_copy_and_counts_its_traffic(served: Served, packed: Packed) -> None:
-    status, answer = await submit(served, packed, dry_run=True)
+async def test_a_plan_needs_no_copy_and_counts_its_traffic(shared: Served, packed: Packed) -> None:
+    status, answer = await submit(shared, packed, dry_run=True)
     assert (status, answer["job"]) == (200, None)
-    assert await copies(served) == ()
+    assert await copies(shared, packed) == ()
 
 
 @pytest.mark.parametrize(
@@ -120,15 +122,15 @@ async def test_a_plan_needs_no_copy_and_counts_its_traffic(served: Served, packe
     ],
 )
 async def test_code_and_job_file_fit_each_other(
-    served: Served, packed: Packed, toml: str, sent: Any, problem: str
+    shared: Served, packed: Packed, toml: str, sent: Any, problem: str
 ) -> None:
-    await send(served, packed)
+    await send(shared, packed)
     body = {"toml": toml, "code": claim(packed) if sent is True else sent}
-    status, refused = await served.call("POST", "/v1/jobs", body)
+    status, refused = await shared.call("POST", "/v1/jobs", body)
     assert (status, problem in refused["detail"]) == (422, True), refused
 
 
-async def test_what_is_not_what_its_name_says_is_refused(served: Served, packed: Packed) -> None:
+async def test_what_is_not_what_its_name_says_is_refused(shared: Served, packed: Packed) -> None:
     place = f"/v1/code/{packed.sha256}"
     for path, raw, problem in [
         (f"/v1/code/{'0' * 64}", packed.data, "not the one that it is named by"),
@@ -136,9 +138,9 @@ async def test_what_is_not_what_its_name_says_is_refused(served: Served, packed:
         ("/v1/code/..%2Fx", b"", "named by"),
         (f"{place}/parts/1", b"x", "send the code again"),
     ]:
-        status, refused = await served.call("PUT", path, raw=raw)
+        status, refused = await shared.call("PUT", path, raw=raw)
         assert (status in (409, 422), problem in refused["detail"]) == (True, True), refused
-    await send(served, packed, ())
+    await send(shared, packed, ())
     first = packed.open_part(0).read()
     for path, raw, problem in [
         (f"{place}/parts/1", first[::-1], "a file changed while it was sent"),
@@ -147,9 +149,9 @@ async def test_what_is_not_what_its_name_says_is_refused(served: Served, packed:
         (f"{place}/parts/0", packed.data, "no part 0"),
         (f"{place}/parts/4", first, "3 parts, and no part 4"),
     ]:
-        status, refused = await served.call("PUT", path, raw=raw)
+        status, refused = await shared.call("PUT", path, raw=raw)
         assert (status, problem in str(refused)) == (422, True), refused
-    assert (await served.call("GET", place))[1]["missing"] == [1, 2, 3]
+    assert (await shared.call("GET", place))[1]["missing"] == [1, 2, 3]
 
 
 async def test_uploads_without_a_job_are_bounded_by_owner(
@@ -206,40 +208,42 @@ async def test_a_copy_withdrawn_between_look_and_submit_is_refused(
     assert (await served.call("GET", "/v1/jobs"))[1]["jobs"] == []
 
 
-async def test_parts_larger_than_any_other_body_arrive(served: Served, tmp_path: Path) -> None:
+async def test_parts_larger_than_any_other_body_arrive(shared: Served, tmp_path: Path) -> None:
     (tmp_path / "large").mkdir()
     (tmp_path / "large/weights").write_bytes(os.urandom(9_000_000))
     large = pack(select(tmp_path / "large", Wanted()).files)
     assert [size for size, _ in large.contents.parts] == [8 << 20, 9_000_000 - (8 << 20)]
-    await send(served, large, (1, 2))
-    status, answer = await served.call("POST", "/v1/jobs", {"toml": JOB, "code": claim(large)})
+    await send(shared, large, (1, 2))
+    status, answer = await shared.call("POST", "/v1/jobs", {"toml": JOB, "code": claim(large), "again": True})
     assert (status, answer["job"]["code"]["size_bytes"]) == (201, 9_000_000)
-    assert list((served.daemon.settings.state_dir / "receiving").iterdir()) == []
+    assert list((shared.daemon.settings.state_dir / "receiving").iterdir()) == []
 
 
-async def test_the_command_sends_what_lies_beside_its_job_file(served: Served, tmp_path: Path) -> None:
+async def test_the_command_sends_what_lies_beside_its_job_file(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = tmp_path / "job"
     (job / "ckpt").mkdir(parents=True)
     (job / "ckpt/old").write_text("x")
     (job / "train.py").write_text("print()")
     (job / "job.toml").write_text(JOB.replace('path = "out/model.json"', 'path = "ckpt"'))
-    env = {**os.environ, "AUTOPILOT_API__SOCKET": str(served.daemon.settings.socket_path)}
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(served.daemon.settings.socket_path))
 
-    async def run(*argv: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "autopilot.cli.main", *argv]
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=env)
-        out, err = await process.communicate()
-        return process.returncode or 0, out.decode(), err.decode()
+    async def submitting(*options: str) -> tuple[int, str, str]:
+        """In a thread: the daemon that answers runs in this one."""
+        capsys.readouterr()
+        exit_code = await asyncio.to_thread(run, ["submit", str(job / "job.toml"), *options])
+        printed = capsys.readouterr()
+        return exit_code, " ".join(printed.out.split()), printed.err
 
-    exit_code, out, err = await run("submit", str(job / "job.toml"), "--dry-run")
-    assert (exit_code, "code: 2 files" in " ".join(out.split())) == (0, True), out + err
+    exit_code, out, err = await submitting("--dry-run")
+    assert (exit_code, "code: 2 files" in out) == (0, True), out + err
     assert await copies(served) == ()
-    exit_code, out, err = await run("submit", str(job / "job.toml"))
+    exit_code, out, err = await submitting()
     assert exit_code == 0, err
-    assert "left out, for the machine puts something there: ckpt" in " ".join(out.split())
+    assert "left out, for the machine puts something there: ckpt" in out
     shown = (await served.call("GET", "/v1/jobs"))[1]["jobs"][0]["code"]
     assert (shown["files"], shown["commit"]) == (2, None)
     (job / ".env").write_text("KEY=1")
-    exit_code, out, err = await run("submit", str(job / "job.toml"))
+    exit_code, out, err = await submitting()
     assert (exit_code, ".env" in err) == (2, True)

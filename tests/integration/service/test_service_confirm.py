@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import Served
+from tests.integration.service.service_world import Served, own_name
 
 DEAR, CHEAP = job_text(300, total='total = "$2"'), job_text(300, "cheap", total='total = "$1"')
 
@@ -17,8 +17,8 @@ DEAR, CHEAP = job_text(300, total='total = "$2"'), job_text(300, "cheap", total=
 class Program:
     """Calls with a token."""
 
-    def __init__(self, served: Served, secret: str) -> None:
-        self.served, self.secret = served, secret
+    def __init__(self, served: Served, secret: str, owner: int) -> None:
+        self.served, self.secret, self.owner = served, secret, owner
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self.secret}"}
@@ -36,27 +36,32 @@ class Program:
         return str(body["plan"])
 
 
-async def make(served: Served, name: str = "agent", scope: str = "submit", ask_above: str = "$1") -> Program:
-    wish = {"name": name, "scope": scope, "ask_above": ask_above}
+async def make(served: Served, scope: str = "submit") -> Program:
+    wish = {"name": own_name("agent"), "scope": scope, "ask_above": "$1"}
     status, body = await served.call("POST", "/v1/tokens", wish)
     assert (status, body["token"]["ask_above"]) == (201, "1"), body
-    return Program(served, body["secret"])
+    return Program(served, body["secret"], -body["token"]["number"])
 
 
 async def confirm(served: Served | Program, plan: str) -> tuple[int, Any]:
     return await served.call("POST", f"/v1/plans/{plan}/confirm")
 
 
-async def test_a_person_confirms_and_the_plan_is_good_once(served: Served) -> None:
-    program = await make(served)
+async def waiting_of(served: Served, program: Program) -> list[Any]:
+    plans = (await served.call("GET", "/v1/plans"))[1]["plans"]
+    return [plan for plan in plans if plan["owner"] == program.owner]
+
+
+async def test_a_person_confirms_and_the_plan_is_good_once(shared: Served) -> None:
+    program = await make(shared)
     plan = await program.ask()
     assert await program.ask() == plan, "the same request waits under the same id"
-    assert (await served.call("GET", "/v1/jobs?all=1"))[1]["jobs"] == []
-    (waiting,) = (await served.call("GET", "/v1/plans"))[1]["plans"]
-    assert (waiting["id"], waiting["owner"], waiting["budget"], waiting["is_confirmed"]) == (plan, -1, "2", False)
+    assert (await program.call("GET", "/v1/jobs?all=1"))[1]["jobs"] == []
+    (waiting,) = await waiting_of(shared, program)
+    assert (waiting["id"], waiting["budget"], waiting["is_confirmed"]) == (plan, "2", False)
     status, body = await program.submit(plan=plan)
     assert (status, "nobody has confirmed" in body["detail"]) == (403, True)
-    status, body = await confirm(served, plan)
+    status, body = await confirm(shared, plan)
     assert (status, body["plan"]["is_confirmed"]) == (200, True)
     assert (await program.submit(plan=plan))[0] == 201
     status, body = await program.submit(plan=plan, again=True)
@@ -64,71 +69,72 @@ async def test_a_person_confirms_and_the_plan_is_good_once(served: Served) -> No
     assert await program.ask(again=True) != plan
 
 
-async def test_what_is_not_above_the_amount_asks_nobody(served: Served) -> None:
-    program = await make(served)
+async def test_what_is_not_above_the_amount_asks_nobody(shared: Served) -> None:
+    program = await make(shared)
     assert (await program.submit(CHEAP))[0] == 201
     assert (await program.call("POST", "/v1/jobs", {"toml": DEAR, "dry_run": True}))[0] == 200
-    assert (await served.call("GET", "/v1/plans"))[1]["plans"] == []
-    assert (await served.call("POST", "/v1/jobs", {"toml": DEAR}))[0] == 201, "a user of the socket is the person"
+    assert await waiting_of(shared, program) == []
+    status, _ = await shared.call("POST", "/v1/jobs", {"toml": DEAR, "again": True})
+    assert status == 201, "a user of the socket is the person"
 
 
-async def test_a_plan_is_about_what_was_asked_and_nothing_else(served: Served) -> None:
-    program = await make(served)
+async def test_a_plan_is_about_what_was_asked_and_nothing_else(shared: Served) -> None:
+    program = await make(shared)
     plan = await program.ask()
-    await confirm(served, plan)
+    await confirm(shared, plan)
     dearer, longer = DEAR.replace("$2", "$3"), DEAR.replace("--steps 300", "--steps 301")
     for other in (dearer, longer, DEAR + "[retry]\nmax_attempts = 9"):
         status, body = await program.submit(other, plan=plan)
         assert (status, "something else" in body["detail"]) == (403, True), body
-    stranger = await make(served, "stranger")
+    stranger = await make(shared)
     assert (await stranger.submit(plan=plan))[0] == 403
     assert (await program.submit(plan=plan))[0] == 201, "who has failed with it has not used it up"
 
 
-async def test_whoever_made_a_plan_cannot_confirm_it(served: Served) -> None:
-    program, admin = await make(served), await make(served, "admin", "admin")
-    other = await make(served, "other", "admin")
+async def test_whoever_made_a_plan_cannot_confirm_it(shared: Served) -> None:
+    program, admin = await make(shared), await make(shared, "admin")
+    other = await make(shared, "admin")
     plan, own = await program.ask(), await admin.ask()
     assert (await confirm(program, plan))[0] == 403
     status, body = await confirm(admin, own)
     assert (status, body["reason"]) == (403, "not_allowed")
     assert (await confirm(other, own))[0] == 200
-    assert (await confirm(served, "nothing"))[0] == 422
+    assert (await confirm(shared, "nothing"))[0] == 422
 
 
-async def test_a_plan_is_good_for_ten_minutes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = await make(served)
+async def test_a_plan_is_good_for_ten_minutes(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = await make(shared)
     plan = await program.ask()
-    await confirm(served, plan)
-    later = served.daemon.clock.now() + timedelta(minutes=10)
-    monkeypatch.setattr(type(served.daemon.clock), "now", lambda self: later)
+    await confirm(shared, plan)
+    later = shared.daemon.clock.now() + timedelta(minutes=10)
+    monkeypatch.setattr(type(shared.daemon.clock), "now", lambda self: later)
     assert (await program.submit(plan=plan))[0] == 403
-    assert (await confirm(served, plan))[0] == 422
-    assert (await served.call("GET", "/v1/plans"))[1]["plans"] == []
+    assert (await confirm(shared, plan))[0] == 422
+    assert await waiting_of(shared, program) == []
 
 
-async def test_a_submit_that_fails_leaves_its_plan(served: Served) -> None:
-    program = await make(served)
+async def test_a_submit_that_fails_leaves_its_plan(shared: Served) -> None:
+    program = await make(shared)
     first = await program.ask()
-    await confirm(served, first)
+    await confirm(shared, first)
     assert (await program.submit(plan=first))[0] == 201
     second = await program.ask()
-    await confirm(served, second)
+    await confirm(shared, second)
     status, body = await program.submit(plan=second)
     assert (status, body["reason"]) == (409, "same_job_open")
     assert (await program.submit(plan=second, again=True))[0] == 201
 
 
-async def test_raising_a_limit_asks_and_lowering_one_does_not(served: Served) -> None:
-    program = await make(served)
+async def test_raising_a_limit_asks_and_lowering_one_does_not(shared: Served) -> None:
+    program = await make(shared)
     status, body = await program.submit(CHEAP)
     path = f"/v1/jobs/{body['job']['id']}"
     status, body = await program.call("PATCH", path, {"budget": "$5"})
     assert (status, body["reason"]) == (409, "confirm_first")
     plan = body["plan"]
-    (waiting,) = (await served.call("GET", "/v1/plans"))[1]["plans"]
+    (waiting,) = await waiting_of(shared, program)
     assert (waiting["what"], waiting["budget"]) == ("change budget=$5", "5")
-    await confirm(served, plan)
+    await confirm(shared, plan)
     assert (await program.call("PATCH", path, {"budget": "$6", "plan": plan}))[0] == 403
     assert (await program.call("PATCH", path, {"budget": "$5", "plan": plan}))[0] == 200
     assert (await program.call("PATCH", path, {"budget": "$4"}))[0] == 200
@@ -136,14 +142,14 @@ async def test_raising_a_limit_asks_and_lowering_one_does_not(served: Served) ->
     assert (await program.call("PATCH", path, {"max_rate": "none"}))[0] == 409
 
 
-async def test_so_many_plans_of_an_owner_wait(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_many_plans_of_an_owner_wait(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.confirmations.PLANS_OF_AN_OWNER", 2)
-    program = await make(served)
+    program = await make(shared)
     plans = [await program.ask(DEAR.replace("$2", f"${total}")) for total in (2, 3, 4)]
-    assert [plan["id"] for plan in (await served.call("GET", "/v1/plans"))[1]["plans"]] == plans[1:]
+    assert [plan["id"] for plan in await waiting_of(shared, program)] == plans[1:]
 
 
 @pytest.mark.parametrize("amount", ["$0", "-1", "lots"])
-async def test_an_amount_that_cannot_be_is_refused(served: Served, amount: str) -> None:
+async def test_an_amount_that_cannot_be_is_refused(shared: Served, amount: str) -> None:
     wish = {"name": "ci", "scope": "submit", "ask_above": amount}
-    assert (await served.call("POST", "/v1/tokens", wish))[0] == 422
+    assert (await shared.call("POST", "/v1/tokens", wish))[0] == 422

@@ -15,7 +15,7 @@ import pytest
 from autopilot.api import event_feed
 from autopilot.ports.store import EventRecord
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import Served
+from tests.integration.service.service_world import Served, own_name
 
 GOOD = job_text(300, total='total = "$2"')
 
@@ -61,59 +61,57 @@ async def stream(served: Served, after: int, **headers: str) -> AsyncGenerator[t
 
 
 async def take(events: AsyncIterator[tuple[int, str, Any]], count: int) -> list[tuple[int, str, Any]]:
-    async with asyncio.timeout(10):
-        return [await anext(events) for _ in range(count)]
+    return [await anext(events) for _ in range(count)]
 
 
-async def test_a_stream_brings_what_was_and_what_comes_and_goes_on_where_it_was_cut_off(served: Served) -> None:
-    first = await submit(served)
-    known = (await page(served, "after=0"))["events"]
-    async with aclosing(stream(served, 0)) as events:
+async def test_a_stream_brings_what_was_and_what_comes_and_goes_on_where_it_was_cut_off(shared: Served) -> None:
+    first = await submit(shared)
+    known = (await page(shared, "after=0"))["events"]
+    async with aclosing(stream(shared, 0)) as events:
         assert [event for _, _, event in await take(events, len(known))] == known
-        second = await submit(served)
+        second = await submit(shared)
         ((seq, name, event),) = await take(events, 1)
         assert (seq, name, event["name"], event["job_id"]) == (event["seq"], event["name"], "job.submitted", second)
     assert first != second
-    third = await submit(served)
-    async with aclosing(stream(served, 0, **{"Last-Event-ID": str(seq)})) as events:
+    third = await submit(shared)
+    async with aclosing(stream(shared, 0, **{"Last-Event-ID": str(seq)})) as events:
         ((_, _, event),) = await take(events, 1)
         assert event["job_id"] == third
 
 
-async def test_a_page_that_waits_is_answered_by_the_next_event_or_after_its_time(served: Served) -> None:
-    await submit(served)
-    after = (await page(served, "after=0"))["after"]
-    empty = await page(served, f"after={after}&wait_s=1")
+async def test_a_page_that_waits_is_answered_by_the_next_event_or_after_its_time(shared: Served) -> None:
+    await submit(shared)
+    after = (await page(shared, "after=0"))["after"]
+    empty = await page(shared, f"after={after}&wait_s=1")
     assert empty == {"events": [], "after": after}
-    waiting = asyncio.create_task(page(served, f"after={after}&wait_s=60"))
+    waiting = asyncio.create_task(page(shared, f"after={after}&wait_s=60"))
     await asyncio.sleep(0.05)
-    job = await submit(served)
-    async with asyncio.timeout(10):
-        found = await waiting
+    job = await submit(shared)
+    found = await waiting
     assert found["events"][0]["job_id"] == job
     assert found["after"] == found["events"][-1]["seq"]
 
 
-async def test_a_token_follows_its_own_jobs_and_with_all_everybody_s(served: Served) -> None:
+async def test_a_token_follows_its_own_jobs_and_with_all_everybody_s(shared: Served) -> None:
     mine, other, all_of_them = (
-        await a_token(served, "mine"),
-        await a_token(served, "other"),
-        await a_token(served, "all", sees_all=True),
+        await a_token(shared, own_name("mine")),
+        await a_token(shared, own_name("other")),
+        await a_token(shared, own_name("all"), sees_all=True),
     )
-    theirs, own = await submit(served, other), await submit(served, mine)
-    async with served.daemon.engine._store.transaction() as uow:
-        at = served.daemon.clock.now() + timedelta(seconds=1)
+    theirs, own = await submit(shared, other), await submit(shared, mine)
+    async with shared.daemon.engine._store.transaction() as uow:
+        at = shared.daemon.clock.now() + timedelta(seconds=1)
         await uow.events.add([EventRecord(at, "market.unread", None, None)])
-    seen = (await page(served, "after=0", mine))["events"]
+    seen = (await page(shared, "after=0", mine))["events"]
     assert {event["job_id"] for event in seen} == {own}
-    everything = (await page(served, "after=0", all_of_them))["events"]
+    everything = (await page(shared, "after=0", all_of_them))["events"]
     assert {event["job_id"] for event in everything} >= {own, theirs, None}
     newest = everything[-1]["seq"]
-    assert await page(served, f"after={newest - 1}", mine) == {"events": [], "after": newest}, "it skips what is hidden"
-    async with aclosing(stream(served, 0, **mine)) as events:
+    assert await page(shared, f"after={newest - 1}", mine) == {"events": [], "after": newest}, "it skips what is hidden"
+    async with aclosing(stream(shared, 0, **mine)) as events:
         await take(events, len(seen))
-        await submit(served, other)
-        again = await submit(served, mine)
+        await submit(shared, other)
+        again = await submit(shared, mine)
         ((_, _, event),) = await take(events, 1)
         assert event["job_id"] == again
 
@@ -151,15 +149,14 @@ async def test_who_has_hung_up_makes_room_before_the_next_sign_of_life(
     await submit(served)
     wanted = {"Accept": "text/event-stream"}
     for _ in range(3):
-        async with asyncio.timeout(60):
-            while True:
-                async with served.http.get("http://localhost/v1/events", headers=wanted) as answer:
-                    if answer.status == 200:
-                        while not (await answer.content.readline()).startswith(b"data:"):
-                            pass
-                        await asyncio.sleep(0.1)  # it has nothing more to say, and waits
-                        answer.close()
-                        break
+        while True:
+            async with served.http.get("http://localhost/v1/events", headers=wanted) as answer:
+                if answer.status == 200:
+                    while not (await answer.content.readline()).startswith(b"data:"):
+                        pass
+                    await asyncio.sleep(0.1)  # it has nothing more to say, and waits; if not yet, all the better
+                    answer.close()
+                    break
 
 
 async def test_a_hundred_follow_at_once(served: Served) -> None:

@@ -15,27 +15,27 @@ from tests.integration.service.service_world import Served
 @pytest.mark.parametrize(
     "body", [[], {"command": 3}, {"command": "x", "timeout_s": "soon"}, {"command": "x", "timeout_s": True}]
 )
-async def test_a_call_that_makes_no_sense_is_refused(served: Served, body: Any) -> None:
-    assert (await served.call("POST", "/v1/jobs/any/exec", body))[0] == 422
+async def test_a_call_that_makes_no_sense_is_refused(shared: Served, body: Any) -> None:
+    assert (await shared.call("POST", "/v1/jobs/any/exec", body))[0] == 422
 
 
-async def test_jobs_that_cannot_be_entered(served: Served) -> None:
-    assert (await served.call("POST", "/v1/jobs/none/exec", {"command": "true"}))[0] == 404
-    status, job = await served.call("POST", "/v1/jobs", {"toml": job_text(300), "source": "job.toml"})
+async def test_jobs_that_cannot_be_entered(shared: Served) -> None:
+    assert (await shared.call("POST", "/v1/jobs/none/exec", {"command": "true"}))[0] == 404
+    status, job = await shared.call("POST", "/v1/jobs", {"toml": job_text(300), "source": "job.toml", "again": True})
     assert status == 201
-    status, answer = await served.call("POST", f"/v1/jobs/{job['job']['id']}/exec", {"command": "true"})
+    status, answer = await shared.call("POST", f"/v1/jobs/{job['job']['id']}/exec", {"command": "true"})
     assert (status, "no machine that runs" in answer["detail"]) == (422, True)
 
 
 @pytest.mark.parametrize(("problem", "status"), [(ExecBusy("busy"), 409), (NoAnswer("silent"), 504)])
 async def test_busy_jobs_and_silent_machines_have_statuses_of_their_own(
-    served: Served, monkeypatch: pytest.MonkeyPatch, problem: Exception, status: int
+    shared: Served, monkeypatch: pytest.MonkeyPatch, problem: Exception, status: int
 ) -> None:
     async def fail(*_: object) -> None:
         raise problem
 
     monkeypatch.setattr("autopilot.api.exec.ExecService.call", fail)
-    assert (await served.call("POST", "/v1/jobs/any/exec", {"command": "true"}))[0] == status
+    assert (await shared.call("POST", "/v1/jobs/any/exec", {"command": "true"}))[0] == status
 
 
 WHOLE = ExecAnswer(0, b"said", False, "timed_out")

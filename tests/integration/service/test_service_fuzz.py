@@ -7,12 +7,12 @@ import hashlib
 import http.client
 import json
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,11 +20,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from autopilot.clock import SystemClock
-from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
-from autopilot.service.wiring import daemon
 from tests.acceptance.stage import job_text, ledger_rows
+from tests.integration.service.service_world import a_served
 
 REFUSALS = {400, 402, 404, 405, 409, 413, 422, 503}
 GOOD = job_text(300)
@@ -32,12 +29,11 @@ GOOD = job_text(300)
 
 class _Connection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost")
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
 
 
@@ -68,33 +64,29 @@ class Daemon:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Daemon]:
     """A daemon in a thread of its own, after its first tick and without any more."""
-    ready, stop = threading.Event(), threading.Event()
-    with tempfile.TemporaryDirectory(prefix="ap-") as name:
-        root = Path(name)
-        made = Daemon(root / "run" / "s", root / "state" / "ledger.db")
-        thread = threading.Thread(target=lambda: asyncio.run(_serve(root, made, ready, stop)))
-        thread.start()
-        assert ready.wait(60)
-        yield made
+    made: Queue[Daemon | BaseException] = Queue()
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(made, stop)))
+    thread.start()
+    try:
+        found = made.get()
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+    finally:
         stop.set()
-        thread.join(60)
+        thread.join()
 
 
-async def _serve(root: Path, made: Daemon, ready: threading.Event, stop: threading.Event) -> None:
-    key = root / "key"
-    key.touch(mode=0o600)
-    key.write_text("sandbox-key")
-    config = SandboxConfig(state_dir=root / "market", real_processes=False, enforce_rate_limits=False)
-    async with running_sandbox(config, SystemClock()) as sandbox:
-        joined = Settings(
-            state_dir=root / "state",
-            api=ApiSettings(socket=made.socket_path),
-            providers={"vastai": ProviderSettings(base_url=sandbox.url, api_key_file=key)},
-        )
-        async with daemon(joined) as running:
-            await running.engine.tick()
-            ready.set()
+async def _serve(made: Queue[Daemon | BaseException], stop: threading.Event) -> None:
+    try:
+        async with a_served() as running:
+            settings = running.daemon.settings
+            made.put(Daemon(settings.socket_path, settings.state_dir / "ledger.db"))
             await asyncio.to_thread(stop.wait)
+    except BaseException as problem:
+        made.put(problem)
+        raise
 
 
 def quick(examples: int) -> settings:

@@ -7,9 +7,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +19,6 @@ from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
-    a_theatre,
     first_tick,
     is_settled,
     job_text,
@@ -32,10 +28,11 @@ from tests.acceptance.stage import (
     until,
     without_settings,
 )
+from tests.integration.service.patient import PATIENCE_S
+from tests.integration.service.service_world import WITHOUT_LISTENER, PatientTheatre, a_patient_theatre
 from tests.mailboxes import put
 from tests.pg import PostgresServer
-
-TAKEOVER_S = 30.0
+from tests.processes import ForkedProcess
 
 
 @dataclass
@@ -52,28 +49,28 @@ class Ledger:
 
 
 class ADaemon:
-    """``autopilot serve`` on the theatre's market and a ledger that it shares."""
+    """``autopilot serve`` on the theatre's market and a ledger that it shares.
 
-    def __init__(self, theatre: Theatre, name: str, ledger: Ledger, **environment: str) -> None:
+    ``is_patient``: none falls silent because the machine is busy. Else the others unseat it after the product's time.
+    """
+
+    def __init__(
+        self, theatre: Theatre, name: str, ledger: Ledger, *, is_patient: bool = True, **environment: str
+    ) -> None:
         self.notify_path = theatre.root / f"{name}.notify"
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notify.bind(str(self.notify_path))
         self._notify.setblocking(False)
         self.log_path = theatre.root / f"{name}.log"
-        self.client = Client(theatre.root / name, timeout_s=30)
+        self.log_path.touch()
+        self.client = Client(theatre.root / name, timeout_s=PATIENCE_S)
         given = theatre.daemon_environment() | {
             "AUTOPILOT_LEDGER__URL": ledger.url,
             "AUTOPILOT_API__SOCKET": str(theatre.root / name),
             "NOTIFY_SOCKET": str(self.notify_path),
         }
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "autopilot.cli.main", "serve"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=without_settings() | given | environment,
-            )
+        start = PatientTheatre.start_process if is_patient else ForkedProcess
+        self.process = start("autopilot.cli.main", ["serve"], without_settings() | given | environment, self.log_path)
 
     @property
     def pid(self) -> int:
@@ -107,7 +104,7 @@ class ADaemon:
 
 @pytest.fixture
 def theatre() -> Iterator[Theatre]:
-    with a_theatre() as made:
+    with a_patient_theatre() as made:
         made.start_market()
         yield made
 
@@ -137,23 +134,21 @@ def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
 
     theatre.client = first.client
     first_tick(first.client)
-    job_id = submit(theatre, job_text(1200))
+    job_id = submit(theatre, job_text(200))
     until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
     assert not second.client.socket_path.exists()
     assert not second.leads()
 
     first.process.kill()
-    killed_at = time.monotonic()
-    until(second.leads, "the standby leads", within_s=TAKEOVER_S)
+    until(second.leads, "the standby leads")
     theatre.client = second.client
-    first_tick(second.client, within_s=TAKEOVER_S)
-    assert time.monotonic() - killed_at < TAKEOVER_S
-    until(lambda: is_settled(theatre, show(theatre, job_id)), "the end of the job and its bill", within_s=90)
+    first_tick(second.client)
+    until(lambda: is_settled(theatre, show(theatre, job_id)), "the end of the job and its bill", every_s=0.2)
     assert show(theatre, job_id)["job"]["status"] == "succeeded"
     assert len(market_events(theatre, "instance.created")) == 1
     assert ledger.rows("SELECT epoch FROM leader") == [(2,)]
     second.process.send_signal(signal.SIGTERM)
-    assert second.process.wait(30) == 0
+    assert second.process.wait() == 0
     assert ledger.rows("SELECT renewed_at FROM leader") == [(None,)]
 
 
@@ -163,14 +158,15 @@ def a_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.slow
 def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_all_of_them(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:
     """As under a supervisor, which starts the one that was killed anew: one death is one epoch."""
     port = a_free_port()
-    same = {"AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}", "AUTOPILOT_API__SOCKET": str(theatre.root / "same")}
+    same: dict[str, Any] = {"AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}", "AUTOPILOT_API__SOCKET": str(theatre.root / "same")}
     place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
-    client = Client(theatre.root / "same", timeout_s=5)
+    client = Client(theatre.root / "same", timeout_s=PATIENCE_S)
 
     def answers_as(daemon: ADaemon) -> bool:
         with contextlib.suppress(CommandError):
@@ -187,10 +183,10 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
         until(standby.is_standby, "the next stands by")
         assert answers_as(leader)
         leader.process.kill()
-        until(partial(answers_as, standby), "it has the socket, and ticks", within_s=TAKEOVER_S)
-        until(partial(serves, standby), "its listener has the port", within_s=TAKEOVER_S)
+        until(partial(answers_as, standby), "it has the socket, and ticks")
+        until(partial(serves, standby), "its listener has the port")
         place.keep_port(port)  # no daemon notes one that is set; the next line looks there
-        assert put(place, key, b"{}") == 201
+        assert put(place, key, b"{}", PATIENCE_S) == 201
         assert ledger.epoch() == epoch
         assert standby.log()[0]["event"] == "leadership.awaited"
         leader = standby
@@ -201,25 +197,25 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
 def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:
-    first = ADaemon(theatre, "one", ledger)
+    first = ADaemon(theatre, "one", ledger, is_patient=False)
     daemons.append(first)
     until(first.leads, "the first daemon leads")
     first_tick(first.client)
     theatre.client = first.client
     job_id = submit(theatre, job_text(4000))
     until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
-    second = ADaemon(theatre, "two", ledger, AUTOPILOT_STATE_DIR=str(theatre.root / "other"))
+    second = ADaemon(theatre, "two", ledger, is_patient=False, AUTOPILOT_STATE_DIR=str(theatre.root / "other"))
     daemons.append(second)
     until(second.is_standby, "the second stands by")
     watch_writes(ledger)
 
     os.kill(first.pid, signal.SIGSTOP)
-    until(lambda: ledger.epoch() == 2, "the standby leads", within_s=TAKEOVER_S)
-    first_tick(second.client, within_s=TAKEOVER_S)
+    until(lambda: ledger.epoch() == 2, "the standby leads")
+    first_tick(second.client)
     calls_before = stale_calls(first)
     os.kill(first.pid, signal.SIGCONT)
 
-    assert first.process.wait(60) == 1
+    assert first.process.wait() == 1
     written = ledger.rows("SELECT who, count(*) FROM writes WHERE epoch = 2 GROUP BY who")
     assert [who for who, _ in written if f":{first.pid}:" in who] == []
     assert [who for who, _ in written if f":{second.pid}:" in who] != []
@@ -234,18 +230,18 @@ def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_lea
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:
     """Neither an address in use nor a socket that accepts and does not answer ends it: one takeover is one epoch."""
-    first = ADaemon(theatre, "one", ledger)
+    first = ADaemon(theatre, "one", ledger, is_patient=False)
     daemons.append(first)
     until(first.leads, "the first daemon leads")
     first_tick(first.client)
     place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
-    assert put(place, key, b"{}") == 201
-    second = ADaemon(theatre, "two", ledger, AUTOPILOT_API__SOCKET=str(theatre.root / "one"))
+    assert put(place, key, b"{}", PATIENCE_S) == 201
+    second = ADaemon(theatre, "two", ledger, is_patient=False, AUTOPILOT_API__SOCKET=str(theatre.root / "one"))
     daemons.append(second)
     until(second.is_standby, "the second stands by")
 
     os.kill(first.pid, signal.SIGSTOP)
-    until(lambda: ledger.epoch() == 2, "the standby leads", within_s=TAKEOVER_S)
+    until(lambda: ledger.epoch() == 2, "the standby leads")
 
     def status() -> Json | None:
         with contextlib.suppress(CommandError):
@@ -253,17 +249,17 @@ def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_lea
             return body if body["pid"] == second.pid and body["last_tick_at"] else None
         return None
 
-    theatre.client = Client(theatre.root / "one", timeout_s=2)
-    ticked_at = until(status, "its first tick, on the same socket", within_s=TAKEOVER_S)["last_tick_at"]
-    until(lambda: serves(second), "its listener has the port", within_s=TAKEOVER_S)
-    assert put(place, key, b"{}") == 201
+    theatre.client = Client(theatre.root / "one", timeout_s=10)
+    ticked_at = until(status, "its first tick, on the same socket")["last_tick_at"]
+    until(lambda: serves(second), "its listener has the port")
+    assert put(place, key, b"{}", PATIENCE_S) == 201
     until(lambda: (status() or {}).get("last_tick_at", ticked_at) != ticked_at, "another tick")
     assert second.process.poll() is None
     assert ledger.epoch() == 2
     os.kill(first.pid, signal.SIGCONT)
-    assert first.process.wait(60) == 1
+    assert first.process.wait() == 1
     until(status, "the second still has the socket")
-    assert put(place, key, b"{}") == 201
+    assert put(place, key, b"{}", PATIENCE_S) == 201
 
 
 def serves(daemon: ADaemon) -> bool:
@@ -272,14 +268,14 @@ def serves(daemon: ADaemon) -> bool:
 
 
 def test_a_standby_ends_when_it_is_told_to(theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]) -> None:
-    first = ADaemon(theatre, "one", ledger)
+    first = ADaemon(theatre, "one", ledger, **WITHOUT_LISTENER)
     daemons.append(first)
     until(first.leads, "the first daemon leads")
-    second = ADaemon(theatre, "two", ledger)
+    second = ADaemon(theatre, "two", ledger, **WITHOUT_LISTENER)
     daemons.append(second)
     until(second.is_standby, "the second stands by")
     second.process.send_signal(signal.SIGTERM)
-    assert second.process.wait(20) == 0
+    assert second.process.wait() == 0
     assert [line["event"] for line in second.log()] == ["leadership.awaited"]
     assert first.leads()
 

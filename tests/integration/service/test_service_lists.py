@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -10,22 +9,25 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from autopilot.api import callers, event_feed, log_feed
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.mailbox.keys import log_key
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import Served
+from tests.integration.service.service_world import BELOW_ALL, Served, own_name
 from tests.store_records import a_lease
 
 GOOD = job_text(300, total='total = "$2"')
+UNRENTED = GOOD + BELOW_ALL
 
 
-async def submit(served: Served, count: int = 1) -> list[str]:
+async def submit(served: Served, count: int = 1, *, toml: str = GOOD) -> list[str]:
     made = []
     for _ in range(count):
-        status, body = await served.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
+        wish = {"toml": toml, "again": True, "min_probability": 0}
+        status, body = await served.call("POST", "/v1/jobs", wish)
         assert status == 201, body
         made.append(body["job"]["id"])
     return made
@@ -43,7 +45,7 @@ async def all_pages(served: Served, query: str) -> list[list[str]]:
 
 
 async def test_pages_bring_each_job_once_in_the_order_of_the_list(served: Served) -> None:
-    jobs = await submit(served, 5)
+    jobs = await submit(served, 5, toml=UNRENTED)
     await served.call("POST", f"/v1/jobs/{jobs[1]}/cancel")
     await served.daemon.engine.tick()
     newest_first = jobs[::-1]
@@ -84,19 +86,19 @@ async def test_fields_are_those_that_are_asked_for(served: Served) -> None:
         ("events?since=2026-01-01", "without its zone"),
     ],
 )
-async def test_a_page_that_cannot_be_is_refused(served: Served, query: str, said: str) -> None:
-    await submit(served)
-    status, body = await served.call("GET", f"/v1/{query}")
+async def test_a_page_that_cannot_be_is_refused(shared: Served, query: str, said: str) -> None:
+    await submit(shared)
+    status, body = await shared.call("GET", f"/v1/{query}")
     assert (status, said in body["detail"]) == (422, True), body
 
 
-async def test_a_page_of_another_s_job_tells_a_token_nothing(served: Served) -> None:
-    (theirs,) = await submit(served)
-    made = (await served.call("POST", "/v1/tokens", {"name": "ci", "scope": "read"}))[1]
+async def test_a_page_of_another_s_job_tells_a_token_nothing(shared: Served) -> None:
+    (theirs,) = await submit(shared)
+    made = (await shared.call("POST", "/v1/tokens", {"name": own_name("ci"), "scope": "read"}))[1]
     login = {"Authorization": f"Bearer {made['secret']}"}
     details = []
     for after in (theirs, "01JNOTHERE"):
-        async with served.http.get(f"http://localhost/v1/jobs?after={after}", headers=login) as answer:
+        async with shared.http.get(f"http://localhost/v1/jobs?after={after}", headers=login) as answer:
             assert answer.status == 422
             details.append((await answer.json(content_type=None))["detail"])
     assert details[0] == details[1]
@@ -104,19 +106,31 @@ async def test_a_page_of_another_s_job_tells_a_token_nothing(served: Served) -> 
 
 async def write_output(served: Served, job_id: str, numbers: range) -> None:
     for number in numbers:
-        await served.daemon.engine._blobs.put(log_key(job_id, "lease-1", 1, number), f"line {number}\n".encode())
+        await served.daemon.engine._blobs.put(log_key(job_id, lease_of(job_id), 1, number), f"line {number}\n".encode())
 
 
-@pytest.fixture
-async def printing(served: Served, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A job whose machine has printed three chunks."""
+def lease_of(job_id: str) -> str:
+    return f"lease-of-{job_id}"
+
+
+@pytest.fixture(autouse=True)
+def without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_feed, "LOOK_EVERY_S", 0.02)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def printing(shared: Served) -> str:
+    return await a_printing_job(shared)
+
+
+async def a_printing_job(served: Served) -> str:
+    """A job whose machine has printed three chunks."""
     (job_id,) = await submit(served)
     await write_output(served, job_id, range(3))
     async with served.daemon.engine._store.transaction() as uow:
         job = await uow.jobs.find(job_id)
         assert job is not None
-        await uow.jobs.save(replace(job, leases=(a_lease("lease-1", job_id, agent_boot=1),)))
+        await uow.jobs.save(replace(job, leases=(a_lease(lease_of(job_id), job_id, agent_boot=1),)))
     return job_id
 
 
@@ -143,37 +157,35 @@ async def stream(served: Served, path: str, **headers: str) -> AsyncGenerator[tu
 
 
 async def take(events: AsyncIterator[tuple[str, str, Any]], count: int) -> list[tuple[str, str, Any]]:
-    async with asyncio.timeout(10):
-        return [await anext(events) for _ in range(count)]
+    return [await anext(events) for _ in range(count)]
 
 
-async def test_output_is_followed_to_the_job_s_end(served: Served, printing: str) -> None:
-    async with aclosing(stream(served, f"/v1/jobs/{printing}/logs")) as events:
+async def test_output_is_followed_to_the_job_s_end(shared: Served, printing: str) -> None:
+    async with aclosing(stream(shared, f"/v1/jobs/{printing}/logs")) as events:
         first = await take(events, 3)
         assert [body["text"] for _, _, body in first] == ["line 0\n", "line 1\n", "line 2\n"]
         assert [name for _, name, _ in first] == ["log"] * 3
-        await write_output(served, printing, range(3, 4))
+        await write_output(shared, printing, range(3, 4))
         ((key, _, body),) = await take(events, 1)
         assert (key, body["text"]) == (body["key"], "line 3\n")
-        await end(served, printing)
+        await end(shared, printing)
         assert await take(events, 1) == [("", "end", {})]
         assert [each async for each in events] == []
 
 
-async def test_output_goes_on_where_the_line_was_lost(served: Served, printing: str) -> None:
+async def test_output_goes_on_where_the_line_was_lost(shared: Served, printing: str) -> None:
     path = f"/v1/jobs/{printing}/logs"
-    async with aclosing(stream(served, path)) as events:
+    async with aclosing(stream(shared, path)) as events:
         known, _, _ = (await take(events, 2))[1]
-    await end(served, printing)
-    rest = [each async for each in stream(served, path, **{"Last-Event-ID": known})]
+    await end(shared, printing)
+    rest = [each async for each in stream(shared, path, **{"Last-Event-ID": known})]
     assert [(name, body.get("text")) for _, name, body in rest] == [("log", "line 2\n"), ("end", None)]
-    tail = [body.get("text") async for _, _, body in stream(served, f"{path}?tail=1")]
+    tail = [body.get("text") async for _, _, body in stream(shared, f"{path}?tail=1")]
     assert tail == ["line 0\n", "line 1\n", "line 2\n", None]
 
 
-async def test_so_many_follow_output_and_no_more(
-    served: Served, printing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_so_many_follow_output_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    printing = await a_printing_job(served)
     monkeypatch.setattr(log_feed, "FOLLOWERS", 1)
     path = f"/v1/jobs/{printing}/logs"
     async with aclosing(stream(served, path)) as events:
@@ -186,14 +198,14 @@ async def test_so_many_follow_output_and_no_more(
 
 @pytest.mark.parametrize("what", ["logs", "events"])
 async def test_a_token_that_is_revoked_follows_nothing_any_more(
-    served: Served, printing: str, monkeypatch: pytest.MonkeyPatch, what: str
+    shared: Served, printing: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.setattr(callers, "CHECK_EVERY_S", 0.0)
     monkeypatch.setattr(event_feed, "KEEP_ALIVE_S", 0.02)
-    made = (await served.call("POST", "/v1/tokens", {"name": "ci", "scope": "read", "sees_all": True}))[1]
+    name = own_name("ci")
+    made = (await shared.call("POST", "/v1/tokens", {"name": name, "scope": "read", "sees_all": True}))[1]
     path = f"/v1/jobs/{printing}/logs" if what == "logs" else "/v1/events"
-    async with aclosing(stream(served, path, Authorization=f"Bearer {made['secret']}")) as events:
+    async with aclosing(stream(shared, path, Authorization=f"Bearer {made['secret']}")) as events:
         await take(events, 1)
-        await served.call("POST", "/v1/tokens/ci/revoke")
-        async with asyncio.timeout(10):
-            assert "end" not in [name async for _, name, _ in events], "it was cut off, the job goes on"
+        await shared.call("POST", f"/v1/tokens/{name}/revoke")
+        assert "end" not in [name async for _, name, _ in events], "it was cut off, the job goes on"

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.stage import a_theatre, until
+from tests.acceptance.stage import until
+from tests.integration.service.service_world import a_patient_theatre
 
 pytestmark = pytest.mark.slow
 """Five minutes of the market are five seconds here."""
 
 
 def test_floors_are_recorded_by_a_daemon_without_a_job() -> None:
-    with a_theatre(settings={"AUTOPILOT_HISTORY__WATCH": '["RTX 4090:1"]'}) as theatre:
+    with a_patient_theatre({"AUTOPILOT_HISTORY__WATCH": '["RTX 4090:1"]'}) as theatre:
         theatre.start_market()
         theatre.start_daemon()
 
@@ -21,7 +22,7 @@ def test_floors_are_recorded_by_a_daemon_without_a_job() -> None:
             markets = theatre.client.get("/v1/prices?gpu=4090&since=1d&steps=288")["markets"]
             return [step for market in markets for step in market["steps"] if step["low"]]
 
-        until(lambda: len(recorded()) >= 3, "three records of floors", within_s=120)
+        until(lambda: len(recorded()) >= 3, "three records of floors")
         assert theatre.client.get("/v1/jobs")["jobs"] == []
         (market,) = theatre.client.get("/v1/prices?gpu=4090")["markets"]
         assert market["provider"] == "vastai"

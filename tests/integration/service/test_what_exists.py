@@ -39,6 +39,7 @@ from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
 from tests.builders import START, a_spec
 from tests.contract.harness import QuickClock
+from tests.integration.service.patient import PATIENCE_S
 
 LIMITS = Limits(
     day=Decimal(50),
@@ -94,7 +95,7 @@ MARKETS: dict[str, tuple[Plugin, str]] = {
 @asynccontextmanager
 async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncIterator[Shop]:
     plugin, key = MARKETS[market]
-    provider = plugin.connect({"base_url": url, "api_key": key, "timeout_s": 5}, clock)
+    provider = plugin.connect({"base_url": url, "api_key": key, "timeout_s": 300}, clock)
     store, ids = await open_store(str(root / "ledger.db")), UlidIds(clock)
     blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
     bootstrap = await AgentBootstrap.prepare(blobs)
@@ -136,7 +137,7 @@ async def test_a_job_that_the_ledger_has_under_another_spelling_goes_on(shop: Sh
     rented = None
     for _ in range(3):  # a list that a busy machine answers late makes the market unknown for a tick
         await shop.engine.tick()
-        await shop.engine.calls.settle_for(10)
+        await shop.engine.calls.settle_for(PATIENCE_S)
         async with shop.store.snapshot() as uow:
             job = await uow.jobs.find("old")
         if job is not None and job.main is not None:

@@ -125,7 +125,7 @@ async def main():
     async with store.transaction() as work:
         await work.notes.set("intent", "never committed")
         print("now", flush=True)
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
 
 asyncio.run(main())
 """

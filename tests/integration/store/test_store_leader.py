@@ -14,9 +14,8 @@ from autopilot.service.leadership import INSTALL_ID_NOTE, id_from_a_server, shar
 from autopilot.store import leader
 from autopilot.store.database import SqlStore
 from autopilot.store.leader import Lead, SharedLead, leading, set_apart
+from tests.patience import PATIENCE_S, eventually
 from tests.pg import PostgresServer
-
-WAIT_S = 20
 
 
 def shared(lead: Lead) -> SharedLead:
@@ -35,12 +34,10 @@ class Daemon:
         )
 
     async def leads(self) -> Lead:
-        return await asyncio.wait_for(asyncio.shield(self._starting), WAIT_S)
+        return await asyncio.shield(self._starting)
 
     async def waits(self) -> str:
-        async with asyncio.timeout(WAIT_S):
-            while not self.waits_for:  # noqa: ASYNC110 - a callback that is no event
-                await asyncio.sleep(0.02)
+        await eventually(lambda: self.waits_for, "a standby that waits")
         assert not self._starting.done()
         return self.waits_for[-1]
 
@@ -139,7 +136,7 @@ async def test_a_leader_learns_by_itself_that_it_was_followed(
     async with daemons(postgres_url, 1) as (first,):
         fence = shared(await first.leads()).fence
         postgres_server.execute("UPDATE leader SET epoch = 7", database_of(postgres_url))
-        await asyncio.wait_for(fence.lost.wait(), WAIT_S)
+        await fence.lost.wait()
 
 
 async def test_a_leader_that_lost_its_connections_goes_on_if_nobody_took_its_place(
@@ -151,9 +148,7 @@ async def test_a_leader_that_lost_its_connections_goes_on_if_nobody_took_its_pla
         renewed = "SELECT renewed_at FROM leader"
         before = postgres_server.execute(renewed, database)
         postgres_server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'")
-        async with asyncio.timeout(WAIT_S):
-            while postgres_server.execute(renewed, database) <= before:  # noqa: ASYNC110 - in another process
-                await asyncio.sleep(0.05)
+        await eventually(lambda: postgres_server.execute(renewed, database) > before, "a renewal", every_s=0.05)
         async with lead.store.transaction() as work:
             await work.notes.set("still", "here")
         assert not shared(lead).fence.lost.is_set()
@@ -212,7 +207,7 @@ async def test_a_standby_outlives_a_restart_of_the_server(private_postgres: Post
         private_postgres.stop()
         await asyncio.sleep(0.3)
         private_postgres.start()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
                     async with lead.store.transaction() as work:

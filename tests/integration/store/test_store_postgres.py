@@ -12,6 +12,7 @@ from sqlalchemy import text
 from autopilot.domain.errors import UserError
 from autopilot.ports.store import CommitUnknown, ConstraintViolated, Store, StoreUnavailable
 from autopilot.store.database import SqlStore, open_store
+from tests.patience import eventually
 from tests.pg import PostgresServer
 from tests.pg_wire import Cut, wire
 from tests.store_records import a_job, a_lease, an_entry
@@ -161,16 +162,14 @@ async def test_a_server_that_is_killed_while_it_commits(private_postgres: Postgr
     await write(store, "before")
     for statement in (
         "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN PERFORM pg_sleep(30); RETURN NULL; END $$",
+        " $$ BEGIN PERFORM pg_sleep(600); RETURN NULL; END $$",
         "CREATE CONSTRAINT TRIGGER dawdle AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED"
         " FOR EACH ROW EXECUTE FUNCTION dawdle()",
     ):
         private_postgres.execute(statement)
     writing = asyncio.create_task(write(store, "intent"))
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'PgSleep'"
-    async with asyncio.timeout(20):
-        while private_postgres.execute(sleeping) == [(0,)]:  # noqa: ASYNC110 - in another process
-            await asyncio.sleep(0.02)
+    await eventually(lambda: private_postgres.execute(sleeping) != [(0,)], "a commit under way")
     private_postgres.kill()
     with pytest.raises(CommitUnknown, match="whose outcome is unknown"):
         await writing

@@ -19,6 +19,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider
+from tests.patience import PATIENCE_S
 
 ASSETS = Path(__file__).parents[2] / "assets" / "vastai"
 KEY = "a-very-secret-key"
@@ -88,6 +89,16 @@ async def elsewhere() -> AsyncIterator[Script]:
 
 @pytest.fixture
 async def provider(script: Script) -> AsyncIterator[VastaiProvider]:
+    clock = ScaledClock(datetime.now(UTC), 600)
+    connected = plugin.connect({"base_url": script.url, "api_key": KEY, "timeout_s": PATIENCE_S}, clock)
+    assert isinstance(connected, VastaiProvider)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def short(script: Script) -> AsyncIterator[VastaiProvider]:
+    """For what never ends."""
     clock = ScaledClock(datetime.now(UTC), 600)
     connected = plugin.connect({"base_url": script.url, "api_key": KEY, "timeout_s": 0.5}, clock)
     assert isinstance(connected, VastaiProvider)
@@ -257,13 +268,12 @@ async def test_an_endless_answer_is_cut_off(script: Script, provider: VastaiProv
             return response
 
     script.answers = {LIST: [flood]}
-    async with asyncio.timeout(20):
-        with pytest.raises(MarketUnknown, match=r"larger|longer"):
-            await provider.instances()
+    with pytest.raises(MarketUnknown, match="larger"):
+        await provider.instances()
     assert sent < 64 * 3
 
 
-async def test_an_answer_that_drips_is_cut_off(script: Script, provider: VastaiProvider) -> None:
+async def test_an_answer_that_drips_is_cut_off(script: Script, short: VastaiProvider) -> None:
     async def drip(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -275,9 +285,8 @@ async def test_an_answer_that_drips_is_cut_off(script: Script, provider: VastaiP
             return response
 
     script.answers = {LIST: [drip]}
-    async with asyncio.timeout(5):
-        with pytest.raises(MarketUnknown):
-            await provider.instances()
+    with pytest.raises(MarketUnknown):
+        await short.instances()
 
 
 async def test_nobody_listens() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -159,11 +158,9 @@ async def test_a_long_wait_is_not_sat_out(bench: Bench) -> None:
 async def test_a_read_that_hangs_is_given_up_after_one_timeout(bench: Bench) -> None:
     provider = bench.connect(timeout_s=SHORT_S)
     await bench.fault("list", "effect_then_timeout", times=None)
-    began = time.monotonic()
     with pytest.raises(MarketUnknown):
         await provider.instances()
-    assert time.monotonic() - began < 4 * SHORT_S
-    assert await bench.requests("list") == 1
+    assert await bench.requests("list") == 1, "a read that hung is not repeated"
     await provider.close()
 
 

@@ -17,6 +17,7 @@ from autopilot.lab.sandbox.server import Sandbox
 from autopilot.ports.provider import CreateRequest, Done
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider
+from tests.patience import PATIENCE_S
 
 T = TypeVar("T")
 SPEED = 600.0
@@ -42,7 +43,13 @@ class Bench:
         self.provider = self.connect()
 
     def connect(self, **settings: Any) -> VastaiProvider:
-        merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 20, "offers_max_age_s": 3600, **settings}
+        merged = {
+            "base_url": self.sandbox.url,
+            "api_key": KEY,
+            "timeout_s": PATIENCE_S,
+            "offers_max_age_s": 3600,
+            **settings,
+        }
         provider = plugin.connect(merged, self.clock)
         assert isinstance(provider, VastaiProvider)
         return provider
@@ -111,8 +118,9 @@ class Bench:
         return await self.seen(instance_id, lambda instance: instance.status is InstanceStatus.RUNNING)
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], limit_s: float = 10) -> T:
-    async with asyncio.timeout(limit_s):
+async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
+    """The first answer of ``look`` that is not None."""
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             found = await look()
             if found is not None:

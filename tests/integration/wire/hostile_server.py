@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.patience import PATIENCE_S
+
 Act = Callable[[asyncio.StreamWriter], Awaitable[None]]
 DRIP_S = 0.05
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -78,7 +80,7 @@ async def dripping_head(writer: asyncio.StreamWriter) -> None:
 
 
 async def silence(writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(60)
+    await asyncio.sleep(2 * PATIENCE_S)
 
 
 async def hundred_megabytes(writer: asyncio.StreamWriter) -> None:

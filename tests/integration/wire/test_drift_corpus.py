@@ -6,7 +6,6 @@ than it is: the list is whole or the market unknown.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterator
@@ -45,6 +44,7 @@ from tests.integration.wire.recorded_market import (
     runpod_rest,
     vastai,
 )
+from tests.patience import PATIENCE_S
 
 DAY = dt.date(2026, 1, 1)
 QUERY = OfferQuery(
@@ -257,7 +257,7 @@ def is_noticed(drifts: tuple[Drift, ...], change: Change, what: str) -> bool:
 
 @asynccontextmanager
 async def provider_at(plugin: Plugin, market: RecordedMarket) -> Any:
-    given = {"base_url": market.url, "api_key": "k" * 20, "timeout_s": 5}
+    given = {"base_url": market.url, "api_key": "k" * 20, "timeout_s": PATIENCE_S}
     provider = plugin.connect(given, ScaledClock(dt.datetime.now(dt.UTC), 100_000))
     try:
         yield provider
@@ -266,7 +266,7 @@ async def provider_at(plugin: Plugin, market: RecordedMarket) -> Any:
 
 
 async def answer_of(plugin: Plugin, market: RecordedMarket, ask: Ask) -> tuple[Any, tuple[Drift, ...]]:
-    async with provider_at(plugin, market) as provider, asyncio.timeout(20):
+    async with provider_at(plugin, market) as provider:
         try:
             return await ask(provider), provider.drifts()
         except MarketUnknown as problem:

@@ -36,6 +36,7 @@ from tests.integration.wire.recorded_market import (
     runpod_rest,
     vastai,
 )
+from tests.patience import PATIENCE_S
 
 DAY = dt.date(2026, 11, 19)
 NOON = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
@@ -212,7 +213,7 @@ PARTS = {"INBOX": "notifications[]."}
 
 async def run(plugin: Any, instance_id: str, offer_id: str, bodies: dict[str, Any]) -> RecordedMarket:
     async with recorded_market(bodies) as market:
-        given = {"base_url": market.url, "api_key": "k" * 20, "timeout_s": 5}
+        given = {"base_url": market.url, "api_key": "k" * 20, "timeout_s": PATIENCE_S}
         provider = plugin.connect(given, ScaledClock(dt.datetime.now(dt.UTC), 100_000))
         try:
             await ask_everything(provider, instance_id, offer_id)

@@ -13,6 +13,8 @@ from tests.simulation.drivers.campaign import campaign
 from tests.simulation.runs.run import Result
 from tests.simulation.runs.small import a_few_hours
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[int]:

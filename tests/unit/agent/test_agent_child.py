@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from autopilot.agent.shipped.child import Child
+from tests.patience import until
 
 TOKEN = "0123456789abcdef"
 SAVER = """
@@ -26,43 +25,34 @@ while True:
 """
 
 
-def eventually(look: Callable[[], object]) -> object:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if answer := look():
-            return answer
-        time.sleep(0.01)
-    raise AssertionError("it did not come about")
-
-
 def started(directory: Path) -> Child:
     (directory / "saver.py").write_text(SAVER)
     os.mkfifo(directory / "go")
     child = Child(TOKEN, lambda _: None)
     # As a job file says it: no exec, so that a shell stands between.
     child.start("run", f'"{sys.executable}" saver.py\necho done', str(directory), dict(os.environ), None)
-    eventually((directory / "ready").exists)
+    until((directory / "ready").exists)
     return child
 
 
 def test_a_job_behind_its_shell_has_the_time_to_save(tmp_path: Path) -> None:
     child = started(tmp_path)
     child.signal(signal.SIGTERM)
-    eventually((tmp_path / "asked").exists)
+    until((tmp_path / "asked").exists)
     assert child.process is not None
-    eventually(lambda: child.process is not None and child.process.poll() is not None)
+    until(lambda: child.process is not None and child.process.poll() is not None)
     assert child.poll() is None
     (tmp_path / "go").write_bytes(b"")
-    assert eventually(lambda: child.poll()) == -signal.SIGTERM
+    assert until(lambda: child.poll()) == -signal.SIGTERM
     assert (tmp_path / "saved").read_text() == "whole"
 
 
 def test_once_killed_it_has_ended(tmp_path: Path) -> None:
     child = started(tmp_path)
     child.signal(signal.SIGTERM)
-    eventually((tmp_path / "asked").exists)
+    until((tmp_path / "asked").exists)
     child.signal(signal.SIGKILL)
-    assert eventually(lambda: child.poll()) in (-signal.SIGTERM, -signal.SIGKILL)
+    assert until(lambda: child.poll()) in (-signal.SIGTERM, -signal.SIGKILL)
     assert not (tmp_path / "saved").exists()
 
 
@@ -70,6 +60,6 @@ def test_a_shell_that_ends_by_itself_waits_for_nobody(tmp_path: Path) -> None:
     child = Child(TOKEN, lambda _: None)
     child.start("run", "sleep 1000 & exit 3", str(tmp_path), dict(os.environ), None)
     try:
-        assert eventually(lambda: child.poll()) == 3
+        assert until(lambda: child.poll()) == 3
     finally:
         child.sweep("run")

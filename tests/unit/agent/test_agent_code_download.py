@@ -61,7 +61,7 @@ def url(packed: Packed) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join()
 
 
 @pytest.fixture

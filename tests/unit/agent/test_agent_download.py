@@ -44,7 +44,7 @@ def objects() -> Iterator[tuple[str, dict[str, bytes]]]:
     yield f"http://127.0.0.1:{server.server_port}", Store.objects
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join()
 
 
 def a_download() -> Download:

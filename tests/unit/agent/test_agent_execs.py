@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from autopilot.agent.shipped.log import Log
 from autopilot.agent.shipped.memory import Memory
 from autopilot.agent.shipped.web import Web
 from autopilot.mailbox.exec_answers import MAX_OUTPUT_BYTES, ExecAnswer, parse_exec_answer
+from tests.patience import until
 
 
 class Sent(Web):
@@ -37,13 +37,13 @@ class Bench:
         surroundings: Callable[[], Any] = lambda: (str(root), {"PATH": os.environ["PATH"], "WHO": "job"}, None)  # noqa: E731
         self.execs = Execs(self.memory, self.web, self.log, surroundings)
 
-    def ask(self, command: str, call_id: str = "c1", timeout_s: int = 20) -> None:
+    def ask(self, command: str, call_id: str = "c1", timeout_s: int = 600) -> None:
         order = {"id": call_id, "command": command, "timeout_s": timeout_s, "issued_at": 1000, "url": "http://x"}
         self.execs.take(order, 100.0)
 
     def answer(self, call_id: str = "c1") -> ExecAnswer:
         assert self.execs.thread is not None
-        self.execs.thread.join(20)
+        self.execs.thread.join()
         answer = parse_exec_answer(self.web.bodies[-1], call_id)
         assert answer is not None
         return answer
@@ -152,7 +152,7 @@ def test_what_a_command_leaves_in_its_group_goes_with_it(bench: Bench) -> None:
 def test_once_it_may_not_run_it_is_killed_and_answered(bench: Bench) -> None:
     bench.ask("touch began; sleep 100")
     bench.execs.mind(True, 50.0)
-    eventually((bench.root / "began").exists)
+    until((bench.root / "began").exists)
     bench.execs.mind(False, 50.0)
     answer = bench.answer()
     assert (answer.exit_code, answer.ended) == (137, "stopped")
@@ -164,7 +164,7 @@ def test_once_it_may_not_run_it_is_killed_and_answered(bench: Bench) -> None:
 def test_with_the_agent_it_ends(bench: Bench) -> None:
     bench.ask("echo $$ > pid; sleep 100")
     bench.execs.mind(True, 50.0)
-    eventually(lambda: (bench.root / "pid").exists() and (bench.root / "pid").read_text())
+    until(lambda: (bench.root / "pid").exists() and (bench.root / "pid").read_text())
     bench.execs.end()
     assert is_dead(int((bench.root / "pid").read_text()))
 
@@ -173,7 +173,7 @@ def test_a_second_one_waits_for_the_first(bench: Bench) -> None:
     bench.ask("echo one >> ran; read go < gate; echo end >> ran")
     os.mkfifo(bench.root / "gate")
     bench.execs.mind(True, 50.0)
-    eventually((bench.root / "ran").exists)
+    until((bench.root / "ran").exists)
     bench.ask("echo two >> ran", "c2")
     bench.execs.mind(True, 50.0)
     (bench.root / "gate").write_text("\n")
@@ -190,13 +190,4 @@ def is_dead(pid: int) -> bool:
         except OSError:
             return True
 
-    return bool(eventually(look))
-
-
-def eventually(look: Callable[[], object]) -> object:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if answer := look():
-            return answer
-        time.sleep(0.01)
-    raise AssertionError("it did not come about")
+    return bool(until(look))

@@ -73,7 +73,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     yield store
     store.server.shutdown()
     store.server.server_close()
-    thread.join(5)
+    thread.join()
 
 
 def publish(store: Store, directory: Path, number: int = 1, epoch: int = 1, squeeze: bool = False) -> dict[str, Any]:

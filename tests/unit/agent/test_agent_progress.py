@@ -38,7 +38,6 @@ def test_progress_is_found_in_the_output(
         assert progress.read() == expected
 
 
-@pytest.mark.timeout(10)
 def test_a_pipe_in_place_of_a_file_stops_no_agent(tmp_path: Path) -> None:
     """An agent that waits for it counts no permit: its machine would never end by itself."""
     room = Room(str(tmp_path / "agent"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from autopilot.agent.shipped.child import Child
 from autopilot.agent.shipped.log import Log
 from autopilot.agent.shipped.ssh import Ssh
 from autopilot.mailbox import wire
+from tests.patience import until
 
 VAST = {"PUBLIC_IPADDR": "203.0.113.7", "VAST_TCP_PORT_70022": "41234"}
 RUNPOD = {"RUNPOD_PUBLIC_IP": "203.0.113.8", "RUNPOD_TCP_PORT_70022": "10022"}
@@ -26,7 +25,7 @@ def door(tmp_path: Path, env: dict[str, str]) -> Ssh:
 def settle(made: Ssh) -> None:
     made.mind(True)
     if made.thread is not None:
-        made.thread.join(10)
+        made.thread.join()
 
 
 def test_the_agent_and_the_daemon_mean_the_same_port_and_variable() -> None:
@@ -96,12 +95,12 @@ def test_the_door_is_shut_with_all_that_was_started_in_it(tmp_path: Path, monkey
     assert (report["host"], report["port"]) == ("203.0.113.7", 41234)
     assert made.server is not None
     pid = made.server.pid
-    wait_until(lambda: bool(ssh.descendants(pid)))
+    until(lambda: bool(ssh.descendants(pid)))
     beneath = ssh.descendants(pid)
     assert beneath
     made.mind(False)
     assert not Path(f"/proc/{pid}").exists()
-    wait_until(lambda: not any(map(is_alive, beneath)))  # they are no children of this process: none waits for them
+    until(lambda: not any(map(is_alive, beneath)))  # they are no children of this process: none waits for them
     assert not any(map(is_alive, beneath))
     assert made.report() is None
     config = (tmp_path / "ssh/config").read_text()
@@ -109,12 +108,6 @@ def test_the_door_is_shut_with_all_that_was_started_in_it(tmp_path: Path, monkey
     assert "Port 41234" in config
     assert (tmp_path / "ssh/authorized_keys").read_text() == "ssh-ed25519 AAAA\n"
     assert (tmp_path / "ssh").stat().st_mode & 0o077 == 0
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 5
-    while not holds() and time.monotonic() < until:
-        pass
 
 
 def is_alive(pid: int) -> bool:

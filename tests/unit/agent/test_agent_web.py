@@ -49,7 +49,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
-    thread.join(5)
+    thread.join()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_answer_is_dated_by_whoever_gave_it(date: bytes, at: float | None) ->
     thread.start()
     with listener:
         assert Web().get_dated(f"http://127.0.0.1:{listener.getsockname()[1]}/") == (b"{}", at)
-    thread.join(5)
+    thread.join()
 
 
 def test_small_exchanges_are_cut_off_when_their_time_is_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

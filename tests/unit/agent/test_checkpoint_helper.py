@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from autopilot import checkpoint
+from tests.patience import PATIENCE_S
 
 SCRIPT = f"""
 import sys, time
@@ -58,7 +59,7 @@ def test_told_to_end_it_saves_first(tmp_path: Path) -> None:
         assert running.stdout is not None
         assert [running.stdout.readline() for _ in range(2)] == ["path /ckpt\n", "on\n"]
         running.terminate()
-        assert running.wait(10) == 128 + signal.SIGTERM
+        assert running.wait(PATIENCE_S) == 128 + signal.SIGTERM
         assert json.loads((tmp_path / "mark").read_text())["step"] is not None
 
 

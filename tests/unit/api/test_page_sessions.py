@@ -31,10 +31,9 @@ class Told:
         self._changed.set()
 
     async def until(self, sha256s: Collection[str]) -> None:
-        async with asyncio.timeout(20):
-            while self.sha256s != set(sha256s):
-                self._changed.clear()
-                await self._changed.wait()
+        while self.sha256s != set(sha256s):
+            self._changed.clear()
+            await self._changed.wait()
 
 
 @pytest.fixture

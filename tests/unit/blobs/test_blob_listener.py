@@ -26,6 +26,7 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.blobs.shares import SMALL_ROOM_BYTES
 from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, check_key
+from tests.patience import eventually
 
 HOUR = timedelta(hours=1)
 
@@ -216,17 +217,9 @@ async def test_a_cut_upload_leaves_nothing(store: LocalBlobStore) -> None:
     writer.write(f"PUT {url.raw_path_qs} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf".encode())
     await writer.drain()
     incoming = store.root / ".incoming"
-    for _ in range(100):
-        if list(incoming.iterdir()):
-            break
-        await asyncio.sleep(0.02)
-    assert list(incoming.iterdir())
+    await eventually(lambda: list(incoming.iterdir()), "an upload under way")
     writer.close()
-    for _ in range(100):
-        if not list(incoming.iterdir()):
-            break
-        await asyncio.sleep(0.02)
-    assert list(incoming.iterdir()) == []
+    await eventually(lambda: not list(incoming.iterdir()), "the end of it")
     assert await store.get("a") == b"old"
 
 
@@ -250,11 +243,7 @@ async def test_a_lease_that_is_over_writes_no_more_however_long_its_urls_live(
 
 async def incoming(store: LocalBlobStore, count: int) -> None:
     """Until so many uploads are under way."""
-    for _ in range(500):
-        if len(list((store.root / ".incoming").glob("*"))) == count:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"not {count} uploads under way")
+    await eventually(lambda: len(list((store.root / ".incoming").glob("*"))) == count, f"{count} uploads under way")
 
 
 async def test_what_is_on_its_way_when_its_lease_ends_is_not_kept(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tests.patience import PATIENCE_S
 from tests.unit.cli.sample_daemon import Daemon, sample
 
 
@@ -48,7 +49,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     yield daemon
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(PATIENCE_S)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join()
     loop.close()

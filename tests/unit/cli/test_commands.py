@@ -420,7 +420,7 @@ def test_a_daemon_that_breaks_off(tmp_path: Path, capsys: Capture, monkeypatch: 
         thread = threading.Thread(target=lambda: server.accept()[0].close())
         thread.start()
         assert "broke off" in printed(capsys, "ps", code=3)
-        thread.join(10)
+        thread.join()
 
 
 def test_bad_usage(capsys: Capture) -> None:

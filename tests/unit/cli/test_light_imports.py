@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.unit.cli.sample_daemon import Daemon
 
 HEAVY = {
@@ -29,7 +30,7 @@ HEAVY = {
 def imported(*argv: str) -> set[str]:
     """Top-level packages that the command imported."""
     command = [sys.executable, "-X", "importtime", "-m", "autopilot.cli.main", *argv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     assert done.returncode == 0, done.stderr.replace("\n".join(lines), "")
     return {line.rsplit("|", 1)[1].strip().split(".")[0] for line in lines}
@@ -71,5 +72,5 @@ def test_help_is_quick(tmp_path: Path) -> None:
         "subprocess.run([sys.executable, '-m', 'autopilot.cli.main', '--help'], stdout=subprocess.DEVNULL, check=True);"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime)"
     )
-    seconds = min(float(subprocess.check_output([sys.executable, "-c", script], timeout=60)) for _ in range(3))
+    seconds = min(float(subprocess.check_output([sys.executable, "-c", script], timeout=PATIENCE_S)) for _ in range(3))
     assert seconds < 0.3

@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from autopilot.engine.tables import Tables
+from tests.patience import PATIENCE_S
 
 
 def serves(made: int, wanted: int) -> bool:
@@ -78,7 +79,7 @@ async def test_a_table_that_cannot_be_made_is_asked_for_again() -> None:
 
 async def test_the_loop_goes_on_while_a_table_is_made() -> None:
     go_on = Event()
-    tables: Tables[int] = Tables(lambda _: go_on.wait(5), serves, 2)
+    tables: Tables[int] = Tables(lambda _: go_on.wait(PATIENCE_S), serves, 2)
     tables.want("a", 1)
     await asyncio.sleep(0)
     assert tables.of("a") is None

@@ -22,6 +22,7 @@ from autopilot.listener import gate, receiving, relay
 from autopilot.listener.api_port import api_listener
 from autopilot.listener.hosts import check_hosts
 from autopilot.listener.known_tokens import KnownTokens, write_known_tokens
+from tests.patience import eventually
 
 TOKEN = "aptk_" + "k" * 43
 LOGIN = {"Authorization": f"Bearer {TOKEN}"}
@@ -100,9 +101,7 @@ async def a_world(*, has_daemon: bool = True) -> AsyncIterator[World]:
 
 
 async def until(look: Any) -> None:
-    async with asyncio.timeout(5):
-        while not look():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await eventually(look)
 
 
 async def test_a_call_is_passed_on_as_it_is_with_the_headers_that_count_and_no_others() -> None:

@@ -14,6 +14,7 @@ from autopilot.notices import addresses, web
 from autopilot.notices.addresses import is_public
 from autopilot.notices.message import SinkFailed
 from autopilot.notices.web import call
+from tests.patience import PATIENCE_S
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -84,7 +85,7 @@ async def test_an_answer_that_does_not_come_is_given_up(monkeypatch: pytest.Monk
     monkeypatch.setattr(web, "WAIT_REAL_S", 0.1)
 
     async def wait(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:  # a writer that nobody holds is closed
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
 
     quiet = await asyncio.start_server(wait, "127.0.0.1", 0)
     async with quiet:
@@ -107,8 +108,7 @@ async def test_an_answer_without_end_is_not_read() -> None:
     server = await asyncio.start_server(flood, "127.0.0.1", 0)
     async with server:
         await call(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", b"", {}, local=True)
-        async with asyncio.timeout(20):
-            await closed.wait()
+        await closed.wait()
 
 
 def test_a_connection_of_mail_tries_the_addresses_that_it_may_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_a_connection_of_mail_tries_the_addresses_that_it_may_call(monkeypatch: 
         kind = socket.AF_INET, socket.SOCK_STREAM, 6, ""
         rows = [(*kind, ("127.0.0.1", 1)), (*kind, ("127.0.0.1", port))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: rows)
-        with addresses.connect("mail.example.org", port, 5, local=True) as made:
+        with addresses.connect("mail.example.org", port, PATIENCE_S, local=True) as made:
             assert made.getpeername()[1] == port
         with pytest.raises(addresses.AddressRefused):
             addresses.connect("mail.example.org", port, 5, local=False)

@@ -86,6 +86,7 @@ DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
     "is_pooled": actions(a_job(LEAVING), a_market(an_offer(LEAVING.machine_id))),
     "rebid_needs_stop": actions(DEARLY_HELD, UNSHOWN),
     "resumes_by_itself": lambda able: costs(able, an_offer("dear", download_price=D("0.01"))),
+    "bids_set_price": actions(a_job(PAUSED), a_market(DEAR)),
     "spot_is_unknown": lambda able: actions(a_job(), a_market(CHEAP))(replace(able, spot=False)),
 }
 """Flag → what changes with it. ``reports_floor`` is read where tables for auctions are asked for: below."""

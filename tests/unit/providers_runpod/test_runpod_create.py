@@ -17,6 +17,7 @@ from autopilot.ports.provider import CreateRequest
 from autopilot.providers.runpod import create, mapping, wire
 from autopilot.providers.runpod.config import parse_settings
 from autopilot.providers.runpod.runtimes import UP
+from tests.patience import PATIENCE_S
 from tests.unit.providers_runpod.runpod_samples import body
 
 SETTINGS = parse_settings({"api_key": "k"})
@@ -89,7 +90,7 @@ def test_a_script_of_any_characters_is_three_plain_words(script: str) -> None:
 def test_the_command_becomes_the_script() -> None:
     script = "echo \"it's\" '$HOME' \\\\ `echo x`\nexec sh -c 'echo $$'"
     process = subprocess.Popen(shlex.split(create.command(script)), stdout=subprocess.PIPE, text=True)
-    printed, _ = process.communicate(timeout=10)
+    printed, _ = process.communicate(timeout=PATIENCE_S)
     assert printed == f"it's $HOME \\ x\n{process.pid}\n"
     assert process.returncode == 0
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from autopilot.telemetry.logging import QUIET, configure_logging
 from autopilot.telemetry.redaction import REDACTED, SECRET_KEYS, scrubber
+from tests.patience import PATIENCE_S
 
 SENTINEL = "s3ntinel+key/with=odd&chars-0123456789"
 
@@ -120,7 +121,9 @@ def test_the_sdk_adds_no_handler_of_its_own() -> None:
         "from autopilot.telemetry.logging import QUIET, configure_logging as c; c('json', 'info', ['hunter2hunter2']);"
         "import vastai, logging; logging.getLogger('vastai').warning('key hunter2hunter2');"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     lines = done.stderr.splitlines()
     assert [json.loads(line)["event"] for line in lines] == [f"key {REDACTED}"]
     assert done.stdout == ""

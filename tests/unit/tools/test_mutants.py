@@ -10,6 +10,8 @@ from tools.mutants.making import Mutant, Source
 from tools.mutants.running import Broken, Copy, Stage, verdict
 from tools.mutants.table import MODULES, ROOT, Module
 
+pytestmark = pytest.mark.slow
+
 TOY = '''
 from dataclasses import dataclass
 

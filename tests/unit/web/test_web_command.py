@@ -16,6 +16,7 @@ import pytest
 
 from autopilot.cli.main import run
 from autopilot.store.database import open_store
+from tests.patience import PATIENCE_S
 from tests.unit.web.page_reader import PageReader
 from tests.unit.web.web_ledger import JOB, fill
 
@@ -46,17 +47,17 @@ def test_the_link_leads_to_the_pages_and_nothing_is_changed(ledger: Path, tmp_pa
         try:
             assert process.stdout is not None
             link = process.stdout.readline().strip()
-            assert link.startswith("http://127.0.0.1:"), process.communicate(timeout=60)
+            assert link.startswith("http://127.0.0.1:"), process.communicate(timeout=PATIENCE_S)
             assert str(ledger) in process.stdout.readline()
             browser = build_opener(HTTPCookieProcessor(CookieJar()))
-            with browser.open(link, timeout=60) as answer:
+            with browser.open(link, timeout=PATIENCE_S) as answer:
                 assert answer.url.endswith("/")
                 now = PageReader(answer.read().decode()).text
-            with browser.open(f"{link.split('/enter')[0]}/jobs/{JOB}", timeout=60) as answer:
+            with browser.open(f"{link.split('/enter')[0]}/jobs/{JOB}", timeout=PATIENCE_S) as answer:
                 job = PageReader(answer.read().decode()).text
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=60) == 0
+            assert process.wait(timeout=PATIENCE_S) == 0
     assert "research-2 is parked: user stopped." in now
     assert "outbid" in job
     assert hashlib.sha256(ledger.read_bytes()).hexdigest() == before

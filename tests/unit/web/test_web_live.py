@@ -12,10 +12,11 @@ import pytest
 
 from autopilot.web.daemon_source import DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import STREAMS_OF_A_SESSION, Fragment, LiveFragments, Reader, TooManyStreams
+from tests.patience import PATIENCE_S
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LOOK_S = 0.01
-LONG_S = 30.0
+LONG_S = PATIENCE_S
 
 
 class Daemon:

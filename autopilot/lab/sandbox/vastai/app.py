@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class NoAnswer:
+class Dropped:
     """The connection is dropped, after so many real seconds of silence."""
 
     hang_s: float = 0.0
@@ -86,7 +86,7 @@ class VastApi:
                 bearer_key(request), request.match_info, request.query, await request.read(), str(request.rel_url)
             )
             reply = await self._answer(route, asked)
-            if not isinstance(reply, NoAnswer):
+            if not isinstance(reply, Dropped):
                 return _response(reply)
             if reply.hang_s:
                 await hang(request, reply.hang_s, self._stopping)
@@ -96,7 +96,7 @@ class VastApi:
 
     async def ask(
         self, method: str, path: str, query: Mapping[str, str], body: bytes, key: str | None
-    ) -> HttpReply | NoAnswer:
+    ) -> HttpReply | Dropped:
         """What a request would get over HTTP, without a connection. Raises ``KeyError`` for an unknown endpoint."""
         for route, pattern in _PATTERNS[method]:
             found = pattern.fullmatch(path)
@@ -104,7 +104,7 @@ class VastApi:
                 return await self._answer(route, Asked(key, found.groupdict(), query, body, path))
         raise KeyError(f"{method} {path}")
 
-    async def _answer(self, route: Route, asked: Asked) -> HttpReply | NoAnswer:
+    async def _answer(self, route: Route, asked: Asked) -> HttpReply | Dropped:
         self.requests[route.family] += 1
         now = self._host.synchronise()
         fault = self._faults.draw(route.family)
@@ -142,9 +142,9 @@ class VastApi:
                 return instance.id
         raise unknown_key(route.unknown_key_status)
 
-    def _lose(self, asked: Asked, fault: InjectedFault) -> HttpReply | NoAnswer:
+    def _lose(self, asked: Asked, fault: InjectedFault) -> HttpReply | Dropped:
         if fault.kind == "reset":
-            return NoAnswer()
+            return Dropped()
         if fault.kind == "no_effect_success":
             return OK
         if fault.kind == "http_429":
@@ -173,11 +173,11 @@ class VastApi:
         return _response(HttpReply({"msg": "Moved Permanently"}, 301, headers={"Location": mended + query}))
 
 
-def _leave_unheard(fault: InjectedFault) -> HttpReply | NoAnswer:
+def _leave_unheard(fault: InjectedFault) -> HttpReply | Dropped:
     if fault.kind == "effect_then_timeout":
-        return NoAnswer(fault.hang_s)
+        return Dropped(fault.hang_s)
     if fault.kind == "effect_then_reset":
-        return NoAnswer()
+        return Dropped()
     unreadable = {
         "effect_then_500": HttpReply({"success": False, "error": "server_error"}, status=500),
         "html": HttpReply(text="<html><body>Please wait…</body></html>", content_type="text/html"),

@@ -18,6 +18,8 @@ from autopilot.lab.backtest.suite import HOUR_S, BidSuite
 from autopilot.lab.backtest.synthetic import Kind, synthetic_suite
 from autopilot.lab.backtest.tasks import Task
 
+pytestmark = pytest.mark.slow
+
 LIVE = Live()
 
 

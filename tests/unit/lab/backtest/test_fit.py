@@ -15,6 +15,8 @@ from autopilot.pricing.availability.phases import first_belief, next_belief, sta
 from autopilot.pricing.availability.prior import PHASES
 from tests.unit.lab.backtest.small_suites import bid_body
 
+pytestmark = pytest.mark.slow
+
 LEAVES, RETURNS = 0.06, 0.2
 """Of the known market: each ten minutes, when on and when off."""
 

@@ -14,6 +14,8 @@ from autopilot.lab.backtest.policies import parse_policies, starter
 from autopilot.lab.backtest.selection import select_runs
 from autopilot.lab.backtest.suite import BidRun, Suite
 
+pytestmark = pytest.mark.slow
+
 Read = Callable[[str], Suite]
 
 MEAN_COST = {
@@ -48,7 +50,7 @@ def test_availability_policies_to_the_third_decimal(shared_suite: Read, name: st
     assert {outcome.status for outcome in outcomes} == {"finished"}
 
 
-@pytest.mark.parametrize("name", ["gcp-h100-2025", pytest.param("aws-v100-2023", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["gcp-h100-2025", pytest.param("aws-v100-2023")])
 def test_availability_optimum_to_the_third_decimal(shared_suite: Read, name: str) -> None:
     suite = shared_suite(name)
     assert round(sum(optimal_cost(suite, run) for run in suite.runs) / len(suite.runs), 3) == OPTIMUM[name]
@@ -79,7 +81,6 @@ def test_bid_policies_within_a_hundredth(shared_suite: Read, policy: str) -> Non
             assert {outcome.status for outcome in outcomes} == {"finished"}
 
 
-@pytest.mark.slow
 def test_bid_optimum_to_the_third_decimal(shared_suite: Read) -> None:
     suite = shared_suite(BIDS)
     groups = bid_groups(suite)

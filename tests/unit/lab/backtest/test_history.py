@@ -25,6 +25,8 @@ from autopilot.lab.backtest.tasks import DAY, TICK_S, Task
 from autopilot.store.database import open_store
 from tests.store_records import a_job
 
+pytestmark = pytest.mark.slow
+
 BEGINNING = datetime(2026, 9, 1, tzinfo=UTC)
 GPU = "RTX 4090"
 SHORT = Task("short", 2 * 3600.0, (4 * 3600.0,), 600.0, gpus=(GpuChoice(GPU),))

@@ -29,6 +29,8 @@ from autopilot.lab.backtest.suite_file import suite_from
 from autopilot.pricing.availability.prior import PHASES
 from tests.unit.lab.backtest.small_suites import bid_body, random_bid_body
 
+pytestmark = pytest.mark.slow
+
 DAYLIKE = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
 LIVE = Live()
 
