@@ -96,16 +96,18 @@ class NebiusProvider:
         expected = dict(self._alive)
         listed: list[Instance] = []
         alive: dict[str, str] = {}
+        listed_ids: set[str] = set()
         for region in self._settings.projects:
             shown = await self._machines.project(region)
-            alive |= {vm.vm_id: region for vm in shown.vms}
+            listed_ids |= {vm.vm_id for vm in shown.vms}
+            alive |= {vm.vm_id: region for vm in shown.vms if names.is_ours(vm.name)}
             for vm in shown.vms:
                 policy = shown.policies.get(vm.policy_id)
                 if policy is None and vm.policy_id and names.is_ours(vm.name):
                     policy = await self._policies.get(vm.policy_id)
                 listed.append(await self._instance_of(vm, region, policy))
             listed += await self._left_over(shown)
-        await self._confirm_lost([vm_id for vm_id in expected if vm_id not in alive])
+        await self._confirm_lost([vm_id for vm_id in expected if vm_id not in listed_ids])
         self._alive = {vm_id: at for vm_id, at in self._alive.items() if vm_id not in expected} | alive
         self._failed &= set(self._alive)
         listed = each_once(listed, lambda each: each.instance_id, lambda each: each.label)

@@ -34,7 +34,8 @@ class GraphqlMarket:
     async def credit(self) -> Decimal:
         return _credit(values.mapping((await self._client.query(queries.BALANCE, shapes.BALANCE)).get("myself")))
 
-    async def pod(self, pod_id: str, *, tries: int = READ_TRIES) -> wire.PodRow | None:
+    async def pod(self, pod_id: str, *, may_be_others: bool = False, tries: int = READ_TRIES) -> wire.PodRow | None:
+        """``may_be_others``: id and name are enough of it then."""
         try:
             data = await self._client.query(queries.POD, shapes.ONE_POD, {"podId": pod_id}, tries=tries)
         except MarketUnknown as error:
@@ -45,7 +46,8 @@ class GraphqlMarket:
             raise MarketUnknown("the answer does not speak of the pod")
         if data["pod"] is None:
             return None
-        row = read_plausible(partial(wire.listed, wire.pod_row), data["pod"])
+        read = partial(wire.listed, wire.pod_row) if may_be_others else wire.pod_row
+        row = read_plausible(read, data["pod"])
         if row.pod_id != pod_id:
             raise MarketUnknown(f"asked for pod {pod_id}, got {row.pod_id}")
         return row

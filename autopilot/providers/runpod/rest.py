@@ -33,10 +33,12 @@ class RestMarket:
             raise MarketUnknown("the list of pods goes on, in a way that is not known")
         return PodListing(all_pods(wire.rest_pod_row, body.get("pods")), None)
 
-    async def pod(self, pod_id: str) -> wire.PodRow | None:
+    async def pod(self, pod_id: str, *, may_be_others: bool = False) -> wire.PodRow | None:
+        """``may_be_others``: id and name are enough of it then."""
+        read = partial(wire.listed, wire.rest_pod_row) if may_be_others else wire.rest_pod_row
         try:
             body = await self._client.get(f"/pods/{pod_id}", shapes.REST_POD)
-            row = read_plausible(partial(wire.listed, wire.rest_pod_row), body)
+            row = read_plausible(read, body)
         except MarketUnknown as error:
             if error.code is RefusalCode.NOT_FOUND:
                 return None

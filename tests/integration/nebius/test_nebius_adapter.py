@@ -494,6 +494,40 @@ async def test_a_machine_of_another_install_keeps_its_policy(made: NebiusHarness
     assert len(made.sandbox.nebius.policies) == 1
 
 
+@pytest.mark.parametrize("was_on", [True, False])
+async def test_what_is_updated_in_a_console_was_not_outbid(made: NebiusHarness, was_on: bool) -> None:
+    """Nothing says whether it is on meanwhile, so it counts as if it were."""
+    instance_id = await running(made)
+    if not was_on:
+        assert await made.provider.stop(instance_id) == Done(None)
+    await made.control("update", vm_id=instance_id, duration_s=60)
+    updating = await only(made)
+    assert updating.status is InstanceStatus.RUNNING
+    assert updating.price_to_win is None
+    await made.advance(61)
+    assert (await only(made)).status is (InstanceStatus.RUNNING if was_on else InstanceStatus.STOPPED)
+
+
+async def test_strangers_of_any_kind_leave_the_list_readable(made: NebiusHarness) -> None:
+    """A policy without a cap, a machine in a state that nobody knows, one that is named twice."""
+    instance_id = await running(made)
+    shown = await made.provider.instances()
+    assert {each.label for each in shown if each.instance_id != instance_id} == {
+        "colleague-notebook",
+        "colleague-trainer",
+    }
+    assert len({each.instance_id for each in shown}) == len(shown) == 3
+    assert made.provider.remarks() == ()
+
+
+async def test_a_machine_of_ours_under_another_kind_of_policy_costs_the_price(made: NebiusHarness) -> None:
+    instance_id = await running(made)
+    made.sandbox.nebius.vms[instance_id].policy_id = "pricingpolicy-e00colleague"
+    held = await only(made)
+    assert held.status is InstanceStatus.RUNNING
+    assert held.computes_at == held.bid > 0
+
+
 # -- quotas
 
 

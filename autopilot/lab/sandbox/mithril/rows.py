@@ -122,7 +122,7 @@ def bid_row(bid: Bid) -> Json:
             "startup_script": order.startup_script,
             "kubernetes_cluster": None,
         },
-        "status": str(bid.status),
+        "status": bid.shown_as or str(bid.status),
     }
 
 
