@@ -275,6 +275,8 @@ class ProviderContract:
         (instance,) = await eventually(harness, lambda: listing(harness, {instance_id}))
         assert instance.label == LABEL
         assert await harness.provider.destroy(instance_id) == Done(None)
+        # Each connection keeps to the market's limits, and knows nothing of what another has asked just now.
+        await harness.advance(LOOK_EVERY_S)
         await eventually(harness, lambda: absent(harness, instance_id))
 
 

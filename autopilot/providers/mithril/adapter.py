@@ -97,12 +97,12 @@ class MithrilProvider:
         machines = await self._machines()
         shown = await self._client.live_rows(BIDS, shapes.BIDS, await self._of_project(), wire.LIVE_BIDS)
         rows = each_once((_readable(wire.listed_bid, row) for row in shown.rows), lambda row: row.bid_id, _name)
-        bids = [await self._placed(row) for row in rows]
+        bids = [await self._place(row) for row in rows]
         known = {bid.bid_id for bid in bids}
         missing = ({each.bid_id for each in machines if mapping.is_on(each)} | expected) - known - self._strangers
-        bids += await self._unlisted(missing, is_whole=shown.is_whole)
+        bids += await self._read_unlisted(missing, is_whole=shown.is_whole)
         self._own.observe(bids)
-        machines += await self._unlisted_machines(bids, machines)
+        machines += await self._read_unlisted_machines(bids, machines)
         listed = [found for bid in bids if (found := await self._instance_of(bid, machines)) is not None]
         shown_ids = {each.instance_id for each in listed}
         await self._confirm_lost((expected & known) - shown_ids)
@@ -112,7 +112,7 @@ class MithrilProvider:
         self._regions = {bid_id: region for bid_id, region in self._regions.items() if bid_id in self._alive}
         return tuple(listed)
 
-    async def _unlisted(self, missing: Iterable[str], *, is_whole: bool) -> list[wire.BidRow]:
+    async def _read_unlisted(self, missing: Iterable[str], *, is_whole: bool) -> list[wire.BidRow]:
         """Bids of ours that were there a minute ago, or have a machine that is on, and are not in the list: each by a
         read of its own. The list lags behind where it should show one; where only live ones were asked for, one in
         another state may exist all the same. Raises ``MarketUnknown``."""
@@ -134,7 +134,7 @@ class MithrilProvider:
             if found is not None and is_ours(found.label):
                 raise MarketUnknown(f"the list is stale: in it bid {bid_id} is over, which exists")
 
-    async def _placed(self, bid: wire.BidRow) -> wire.BidRow:
+    async def _place(self, bid: wire.BidRow) -> wire.BidRow:
         """With its region, which a bid need not state."""
         if bid.region:
             self._regions[bid.bid_id] = bid.region
@@ -149,7 +149,7 @@ class MithrilProvider:
         if bid is None:
             return None
         machines = await self._machines() if is_ours(bid.name) else []
-        return await self._instance_of(bid, machines + await self._unlisted_machines([bid], machines))
+        return await self._instance_of(bid, machines + await self._read_unlisted_machines([bid], machines))
 
     async def _bid(self, bid_id: str) -> wire.BidRow | None:
         """None only where the market says that there is none. Raises ``MarketUnknown``."""
@@ -164,7 +164,7 @@ class MithrilProvider:
         row = _readable(wire.listed_bid, body)
         if row.bid_id != bid_id:
             raise MarketUnknown(f"asked for bid {bid_id}, got {row.bid_id}")
-        return await self._placed(row)
+        return await self._place(row)
 
     async def _machines(self) -> list[wire.InstanceRow]:
         """As far as a few pages show them: those that are over may stay listed without end, and nobody knows of a list
@@ -174,7 +174,7 @@ class MithrilProvider:
         )
         return [found for row in rows if (found := _readable(wire.instance_row, row)) is not None]
 
-    async def _unlisted_machines(
+    async def _read_unlisted_machines(
         self, bids: Iterable[wire.BidRow], listed: Iterable[wire.InstanceRow]
     ) -> list[wire.InstanceRow]:
         """Machines that our bids name and the pages lack, each by a read of its own. Raises ``MarketUnknown``."""
@@ -309,7 +309,7 @@ class MithrilProvider:
         except NoReply as error:
             return Unknown(str(error))
         fault = answer.fault
-        if fault is Fault.INVALID and _is_about_ssh_key(answer) and (renewed := await self._renewed(body)) is not None:
+        if fault is Fault.INVALID and _is_about_ssh_key(answer) and (renewed := await self._renew(body)) is not None:
             return await self._create(wanted, renewed)
         if fault is Fault.NAME_TAKEN:
             return await self._look_up(wanted, answer)
@@ -318,7 +318,7 @@ class MithrilProvider:
             return outcomes.judge_refusal(answer, fault)
         return self._judge_made(answer.body, wanted)
 
-    async def _renewed(self, body: dict[str, Any]) -> dict[str, Any] | None:
+    async def _renew(self, body: dict[str, Any]) -> dict[str, Any] | None:
         """The same bid with the key that the project has now: one that is replaced in a console has another id. None:
         it is the key that is set, or there is no other."""
         if self._settings.ssh_key:
@@ -371,7 +371,7 @@ class MithrilProvider:
         if not isinstance(answer, Answer):
             return answer
         try:
-            changed = await self._placed(wire.bid_row(answer.body))
+            changed = await self._place(wire.bid_row(answer.body))
         except wire.UnreadableRow as error:
             return Unknown(f"the limit was changed, and {error}")
         self._own.note(changed)
@@ -393,7 +393,7 @@ class MithrilProvider:
         if not isinstance(answer, Answer):
             return answer
         try:
-            bid = await self._placed(wire.bid_row(answer.body))
+            bid = await self._place(wire.bid_row(answer.body))
         except wire.UnreadableRow as error:
             return Unknown(f"the bid was changed, and {error}")
         self._own.note(bid)

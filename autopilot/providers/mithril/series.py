@@ -65,7 +65,7 @@ async def _read_pool(
     ]
 
 
-def _by_step(record: wire.PastPrices, since: datetime, until: datetime, step: timedelta) -> dict[int, Decimal]:
+def _by_step(record: wire.PriceRecord, since: datetime, until: datetime, step: timedelta) -> dict[int, Decimal]:
     """The price at the end of each step: it holds until the next."""
     points = sorted(record.prices.items())
     if not points:

@@ -107,6 +107,7 @@ INSTANCE_STATUS = AnswerShape(
         **read("fid", TEXT, form=_ID),
         **read("status", TEXT, words=_INSTANCE_WORDS),
         **read("bid", TEXT, NULL, form=_ID),
+        **read("created_at", TEXT, NULL, optional=True, form=_TIME),
         **ignore("name reservation end_time", TEXT, NULL, optional=True),
     },
 )

@@ -74,7 +74,7 @@ class PriceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PastPrices:
+class PriceRecord:
     """``prices``: $/h of a machine, by when it began to be so. ``is_whole``: the last holds until the end."""
 
     prices: dict[datetime, Decimal]
@@ -168,7 +168,7 @@ def price_row(raw: object) -> PriceRow:
     )
 
 
-def past_prices(raw: object, type_id: str, region: str) -> PastPrices | None:
+def past_prices(raw: object, type_id: str, region: str) -> PriceRecord | None:
     """Of that pool. None: that is no record."""
     body = values.mapping(raw)
     series = body.get("series")
@@ -183,10 +183,10 @@ def past_prices(raw: object, type_id: str, region: str) -> PastPrices | None:
         at, price = values.timestamp(row.get("timestamp")), _positive(dollars(row.get("spot_instance_price")))
         if at is not None and price is not None:
             found[at] = price
-    return PastPrices(found, is_whole=len(listed) <= MOST_SAMPLES)
+    return PriceRecord(found, is_whole=len(listed) <= MOST_SAMPLES)
 
 
-def _series_prices(series: list[Any], type_id: str, region: str, *, is_whole: bool) -> PastPrices | None:
+def _series_prices(series: list[Any], type_id: str, region: str, *, is_whole: bool) -> PriceRecord | None:
     """Prices are texts in dollars. A bare number might be cents, and is left out: no price is better than one a
     hundred times too high."""
     found: dict[datetime, Decimal] = {}
@@ -201,7 +201,7 @@ def _series_prices(series: list[Any], type_id: str, region: str, *, is_whole: bo
             at, price = values.timestamp(stated_at), _positive(dollars(stated))
             if at is not None and price is not None:
                 found[at] = price
-    return PastPrices(found, is_whole)
+    return PriceRecord(found, is_whole)
 
 
 def _count(value: object) -> int | None:

@@ -54,7 +54,7 @@ class NebiusClient:
         async def ask() -> T | Refusal:
             async with self.lane(family):
                 try:
-                    return await self._heed(family, send)
+                    return await self._try(family, send)
                 except MarketRefused as error:
                     return error.refusal
 
@@ -105,7 +105,7 @@ class NebiusClient:
 
     async def send(self, service: type[Client], method: str, request: object, key: str, family: Family) -> Operation:
         """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``, ``MarketRefused``."""
-        return await self._heed(family, lambda: self._sdk.change(service, method, request, key))
+        return await self._try(family, lambda: self._sdk.change(service, method, request, key))
 
     async def finish(self, service: type[Client], operation: Operation, within_s: float) -> Operation:
         """The operation once it is over, or as it was seen last. Raises ``MarketRefused`` where it failed."""
@@ -125,7 +125,7 @@ class NebiusClient:
         """Between two looks at something that is under way."""
         await self._clock.sleep(WATCH_EVERY_S)
 
-    async def _heed(self, family: Family, send: Callable[[], Awaitable[T]]) -> T:
+    async def _try(self, family: Family, send: Callable[[], Awaitable[T]]) -> T:
         """Nothing is sent while the market is to be left alone: it does not say for how long. Raises what ``send``
         does."""
         if self._quiet.left_s(family):

@@ -46,7 +46,7 @@ class GraphqlMarket:
             raise MarketUnknown("the answer does not speak of the pod")
         if data["pod"] is None:
             return None
-        read = partial(wire.listed, wire.pod_row) if may_be_others else wire.pod_row
+        read = partial(wire.any_pod, wire.pod_row) if may_be_others else wire.pod_row
         row = read_plausible(read, data["pod"])
         if row.pod_id != pod_id:
             raise MarketUnknown(f"asked for pod {pod_id}, got {row.pod_id}")

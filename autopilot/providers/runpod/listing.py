@@ -35,5 +35,5 @@ def all_pods(read: Callable[[object], wire.PodRow], raw: object) -> tuple[wire.P
     """Raises ``MarketUnknown`` unless every pod of ours in the list can be read, and none is there twice."""
     if not isinstance(raw, list):
         raise MarketUnknown("the answer holds no list of pods")
-    rows = (read_plausible(partial(wire.listed, read), row) for row in raw)
+    rows = (read_plausible(partial(wire.any_pod, read), row) for row in raw)
     return tuple(each_once(rows, lambda row: row.pod_id, lambda row: row.name))

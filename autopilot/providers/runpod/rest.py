@@ -35,7 +35,7 @@ class RestMarket:
 
     async def pod(self, pod_id: str, *, may_be_others: bool = False) -> wire.PodRow | None:
         """``may_be_others``: id and name are enough of it then."""
-        read = partial(wire.listed, wire.rest_pod_row) if may_be_others else wire.rest_pod_row
+        read = partial(wire.any_pod, wire.rest_pod_row) if may_be_others else wire.rest_pod_row
         try:
             body = await self._client.get(f"/pods/{pod_id}", shapes.REST_POD)
             row = read_plausible(read, body)

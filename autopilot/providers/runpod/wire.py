@@ -182,7 +182,7 @@ def _state(word: object, states: Mapping[str, str]) -> str | None:
     return states.get(said, UNTOLD) if said else None
 
 
-def listed(read: Callable[[object], PodRow], raw: object) -> PodRow:
+def any_pod(read: Callable[[object], PodRow], raw: object) -> PodRow:
     """Ours in full; of anybody's the id and the name at least, and it counts as running. Raises ``UnreadableRow``."""
     row = values.mapping(raw)
     found = pod_id(row)

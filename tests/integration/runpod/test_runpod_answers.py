@@ -175,6 +175,7 @@ async def test_terminated_pods_are_gone(script: Script, market: RunpodProvider) 
 
 
 async def test_a_pod_that_a_list_lacks_is_asked_for_by_itself(script: Script, market: RunpodProvider) -> None:
+    script.answers["sweep"], script.answers["pod"] = [sweep(pod(name=OURS))], [one(pod(name=OURS))]
     await market.instances()
     script.answers["sweep"] = [sweep()]
     with pytest.raises(MarketUnknown, match="stale"):
