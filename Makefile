@@ -4,8 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+CORES   := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))')
 # One more than there are cores: many tests wait for a process of their own.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
+WORKERS ?= $(shell expr $(CORES) + 1)
 
 .PHONY: help demo quick test tests lint check pythons sim mutants calibrate bids bench docs pictures page-pictures release previous lock clean
 
@@ -19,11 +20,12 @@ demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a lo
 # worker all tests, for itself. The hash seed is the one that the simulator's seeds are replayed with.
 PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-quick: $(READY)    ## pure rules, property tests and documents (a minute)
-	$(PYTEST) -q -m "not slow" tests/property tests/unit/certify tests/unit/config tests/unit/docs tests/unit/domain \
+quick: WORKERS = $(CORES)
+quick: $(READY)    ## pure rules, property tests and documents (1 to 2 minutes)
+	$(PYTEST) -q -m "not slow" tests/property tests/unit/config tests/unit/docs tests/unit/domain \
 		tests/unit/engine tests/unit/policy
 
-test: $(READY)    ## what must hold before every landing: lint, types, and all tests but the long ones (7 minutes on two cores)
+test: $(READY)    ## what must hold before every landing: lint, types, and all tests but the long ones (8 to 15 minutes on two cores)
 	$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: $(READY)    ## the same without lint and types

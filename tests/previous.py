@@ -179,8 +179,8 @@ def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
     with previous.serving(theatre):
         ids = {name: submit(theatre, _job_text(name, gpu, witnesses[name])) for name, gpu in GPUS.items()}
         for name in ("running", "paused", "moved"):
-            until(partial(_has_checkpoint, theatre, ids[name]), f"a checkpoint of {name}", 90)
-        until(lambda: is_settled(theatre, show(theatre, ids["finished"])), "the bill of the finished job", 90)
+            until(partial(_has_checkpoint, theatre, ids[name]), f"a checkpoint of {name}")
+        until(lambda: is_settled(theatre, show(theatre, ids["finished"])), "the bill of the finished job")
         reports = reports_on(theatre, ids["finished"])
         own = show(theatre, ids["paused"])["leases"][-1]["machine_id"]
         for machine in theatre.emu("machines")["machines"]:
@@ -189,10 +189,10 @@ def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
                 theatre.emu("floor", {"machine_id": machine["machine_id"], "price": "0.60"})
         outbid(theatre, show(theatre, ids["paused"])["leases"][-1])
         vanish(theatre, show(theatre, ids["moved"])["leases"][-1])
-        until(lambda: _stands(theatre, ids["paused"], state="paused"), "the paused machine", 10)
-        until(lambda: _stands(theatre, ids["moved"], status="offline"), "the lost machine", 10)
+        until(lambda: _stands(theatre, ids["paused"], state="paused"), "the paused machine")
+        until(lambda: _stands(theatre, ids["moved"], status="offline"), "the lost machine")
         for _ in range(2):  # what it had sent by then is verified
-            until(partial(_ticked_since, theatre, _last_tick(theatre)), "the next tick", 10)
+            until(partial(_ticked_since, theatre, _last_tick(theatre)), "the next tick")
         shown = {name: show(theatre, job_id) for name, job_id in ids.items()}
     assert [len(shown[name]["leases"]) for name in ids] == [1, 1, 1, 1, 0], shown
     return LeftBehind(ids, shown, witnesses, reports)

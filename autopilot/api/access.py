@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from autopilot.domain.array import split_task
+from autopilot.domain.delegation import Delegation, Settled
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
-from autopilot.domain.token import PageSession, Scope, Token
+from autopilot.domain.token import PageSession, Scope, Token, is_of_token
 from autopilot.ports.store import Store, UnitOfWork
 
 
@@ -116,6 +117,8 @@ class ApiCaller:
     """By which the page asks in their name."""
     is_proxied: bool = False
     """A reverse proxy vouches for them, with this call alone."""
+    makers: frozenset[int] = frozenset()
+    """The owners of all that made the token: who made it, who made that one, and so on."""
 
     @property
     def scope(self) -> Scope:
@@ -189,13 +192,19 @@ async def find_own(uow: UnitOfWork, reference: str, caller: ApiCaller, rule: Rul
     return f"{job.id}/{tasks}" if tasks else job.id
 
 
-async def recognise(store: Store, sha256: str, now: datetime) -> Token:
-    """The token in force whose secret has that hash. Raises ``Unauthorised``.
+async def recognise(store: Store, sha256: str, now: datetime, settled: Settled) -> ApiCaller:
+    """Of the token in force whose secret has that hash, with what its makers leave it. Raises ``Unauthorised``.
 
     The secret is found by its hash: how long that takes says nothing of any secret of 256 random bits.
     """
     async with store.snapshot() as uow:
         token = await uow.tokens.find(sha256)
-    if token is None or not token.is_in_force(now):
+        if token is None:
+            raise token_unknown()
+        is_made_by_token = token.made_by is not None and is_of_token(token.made_by)
+        known = await uow.tokens.list_all() if is_made_by_token else ()
+    delegation = Delegation(known, settled)
+    bounded = delegation.limit(token)
+    if not bounded.is_in_force(now):
         raise token_unknown()
-    return token
+    return ApiCaller(token.owner, bounded, makers=delegation.owners_above(token))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
@@ -61,6 +61,7 @@ from autopilot.api.submissions import Sent, Tell
 from autopilot.api.token_routes import TokenRoutes
 from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
+from autopilot.domain.delegation import NOBODY, Settled
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
 from autopilot.domain.proxied import ProxyRules
@@ -89,7 +90,7 @@ class Api:
         sessions: PageSessions,
         find_page: Callable[[], Awaitable[str]],
         own_store: str = "",
-        users: Mapping[int, Token] | None = None,
+        settled: Settled = NOBODY,
         proxied: ProxiedUsers | None = None,
     ) -> None:
         """``find_page``: where the page is, for a browser on this machine; see ``PageRoutes``.
@@ -97,10 +98,10 @@ class Api:
         ``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
         elsewhere gets them without it: the listener gives the same out at its own address.
 
-        ``users``: by uid, of those users of the socket who may not do everything: what they may.
+        ``settled``: whom the settings limit: what they may do.
 
         ``proxied``: whoever a reverse proxy has signed in; None: no proxy signs anybody in."""
-        self._users = users or {}
+        self._settled = settled
         self._proxied = proxied or ProxiedUsers(ProxyRules(), store, clock)
         self._store = store
         self._clock = clock
@@ -169,7 +170,7 @@ class Api:
     def app(self, *, is_listeners: bool = False) -> web.Application:
         """``is_listeners``: for the socket that the listener alone can open, where each call needs a token."""
         access = check_access(
-            self._store, self._clock, self._sessions, self._users, self._proxied, is_listeners=is_listeners
+            self._store, self._clock, self._sessions, self._settled, self._proxied, is_listeners=is_listeners
         )
         # The listener has bounded what it passes on.
         bounds = () if is_listeners else (bound_bodies(),)
@@ -356,7 +357,7 @@ class _Routes:
         limits, credits = self._engine.config.limits, credits_of(self._engine)
         async with self._moment() as (uow, moment):
             return web.json_response(
-                await budget(uow, moment, limits, credits, _own_alone(request), self._engine.config.users)
+                await budget(uow, moment, limits, credits, _own_alone(request), self._engine.config.settled)
             )
 
     async def reconcile(self, request: web.Request) -> web.Response:

@@ -9,13 +9,14 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.api.account_limits import AccountState
 from autopilot.api.outstanding import Moment, Money, Outstanding, money, read_moment
+from autopilot.api.owners import name_makers
+from autopilot.domain.delegation import NOBODY, Delegation, Settled
 from autopilot.domain.job import Job
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
-from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.policy.guard import Exposure, Limits, allowance
 from autopilot.ports.store import OwnerTotals, Totals, UnitOfWork
@@ -29,11 +30,11 @@ async def budget(
     limits: Limits,
     credits: Mapping[str, Decimal | None],
     owner: int | None = None,
-    users: Sequence[Token] = (),
+    settled: Settled = NOBODY,
 ) -> render.Json:
     """``credits``: of each market; ``owner``: whose jobs it is about, without the account; None: all.
 
-    ``users``: whom the settings limit."""
+    ``settled``: whom the settings limit."""
     whole = await read_account(uow, moment, limits, credits) if owner is None else None
     launches = await uow.leases.count_launches(moment.now - timedelta(minutes=10))
     return {
@@ -46,7 +47,7 @@ async def budget(
             if job.array_id is None  # what tasks cost and hold is their array's
             if owner in (None, job.owner)
         ],
-        "tokens": await _read_tokens(uow, moment, owner, users),
+        "tokens": await _read_tokens(uow, moment, owner, settled),
         "schedules": await _read_schedules(uow, moment, owner),
     }
 
@@ -76,19 +77,23 @@ async def account(uow: UnitOfWork, limits: Limits, now: datetime, params: Params
     return AccountState(limits, allowance(exposure, limits, params), await _count_hour(uow, now))
 
 
-async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, users: Sequence[Token]) -> list[render.Json]:
-    """Each allowance of a user, or of a token that is in force or has open jobs, and what counts against it."""
+async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, settled: Settled) -> list[render.Json]:
+    """Each allowance of a user, or of a token that is in force or has open jobs, and what counts against it: what all
+    that it has made have spent, too."""
     owners, now = {job.id: job.owner for job in moment.jobs}, moment.now
+    tokens = await uow.tokens.list_all()
+    delegation = Delegation(tokens, settled)
+    shown = [token for token in (*settled.users, *map(delegation.limit, tokens)) if owner in (None, token.owner)]
+    makers = await name_makers(uow, shown)
     rows = []
-    for token in (*users, *await uow.tokens.list_all()):
-        if owner not in (None, token.owner):
+    for token in shown:
+        family = delegation.family(token.owner)
+        if token.allowance is None or not (token.is_in_force(now) or family & set(owners.values())):
             continue
-        if token.allowance is None or not (token.is_in_force(now) or token.owner in owners.values()):
-            continue
-        sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
-        live = [each for each in moment.outstanding.values() if owners.get(each.lease.job_id or "") == token.owner]
+        sums = await uow.ledger.sum_owners(family, token.counts_from(now))
+        live = [each for each in moment.outstanding.values() if owners.get(each.lease.job_id or "") in family]
         row = {"name": token.name, "number": token.number, "is_monthly": token.is_monthly}
-        rows.append(row | _against_sums(token.allowance, sums, live))
+        rows.append(row | {"made_by": makers[token.number]} | _against_sums(token.allowance, sums, live))
     return rows
 
 

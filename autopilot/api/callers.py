@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -26,8 +27,8 @@ from autopilot.api.finding import no_such_job
 from autopilot.api.of_listener import FROM_LISTENER, PEER, PROXY_SECRET, PROXY_USER
 from autopilot.api.page_sessions import PageSessions
 from autopilot.api.proxied_users import ProxiedUsers, proxy_unknown
+from autopilot.domain.delegation import Settled
 from autopilot.domain.errors import UserError
-from autopilot.domain.token import Token
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
 
@@ -72,14 +73,14 @@ def check_access(
     store: Store,
     clock: Clock,
     sessions: PageSessions,
-    users: Mapping[int, Token],
+    settled: Settled,
     proxied: ProxiedUsers,
     *,
     is_listeners: bool = False,
 ) -> Middleware:
     """A middleware that lets nobody past who may not do what they ask for.
 
-    ``users``: by uid, of those users of the socket who may not do everything.
+    ``settled``: whom the settings limit, of the socket's users among others.
 
     ``is_listeners``: of the socket on which the listener passes on what comes over TCP. Nobody there is a user of this
     machine, so each call needs a token, or a proxy that says whose it is (``proxied``).
@@ -88,7 +89,7 @@ def check_access(
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            again: Recognise = partial(_recognise, request, store, clock, sessions, users, proxied, is_listeners)
+            again: Recognise = partial(_recognise, request, store, clock, sessions, settled, proxied, is_listeners)
             request[_AGAIN] = again
             caller = request[_CALLER] = await again()
         except Unauthorised:
@@ -130,7 +131,7 @@ async def _recognise(
     store: Store,
     clock: Clock,
     sessions: PageSessions,
-    users: Mapping[int, Token],
+    settled: Settled,
     proxied: ProxiedUsers,
     is_listeners: bool,
 ) -> ApiCaller:
@@ -148,14 +149,15 @@ async def _recognise(
     if sha256 is not None and (session := sessions.find(sha256)) is not None:
         if session.is_link and request.path != OF_LINKS:
             raise token_unknown()
-        of = users.get(session.owner)
         if session.token_sha256:
-            of = await recognise(store, session.token_sha256, clock.now())
+            return replace(await recognise(store, session.token_sha256, clock.now(), settled), session=session)
+        of = settled.user(session.owner)
+        if session.is_limited and of is None:
+            raise token_unknown()
         return ApiCaller(session.owner, of, session)
     if sha256 is not None:
-        token = await recognise(store, sha256, clock.now())
-        return ApiCaller(token.owner, token)
+        return await recognise(store, sha256, clock.now(), settled)
     uid = None if is_listeners else requests.peer_uid(request)
     if uid is None:
         raise token_needed()
-    return ApiCaller(uid, users.get(uid))
+    return ApiCaller(uid, settled.user(uid))

@@ -17,6 +17,7 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.api.access import ApiCaller, NotAllowed
 from autopilot.api.once import CallerGone
+from autopilot.domain.delegation import may_confirm
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import show
@@ -89,12 +90,18 @@ class PlanBook:
             raise
 
     def confirm(self, plan_id: str, caller: ApiCaller) -> render.Json:
-        """Raises ``UserError``, and ``NotAllowed`` for whoever has made the plan."""
+        """Raises ``UserError``, and ``NotAllowed`` for whoever asked, for all that they have made, and for whoever
+        would have to ask a person about it themselves."""
         plan = self._find(plan_id)
         if plan is None:
             raise UserError(f"no plan {plan_id[:60]!r} waits", hint="it may be over; autopilot confirm lists all")
-        if caller.owner == plan.owner:
-            raise NotAllowed("whoever made a plan cannot confirm it", hint="another admin or a user of the socket can")
+        way_out = "an admin who may spend as much unasked can, or a user of the socket"
+        if not may_confirm(caller.owner, caller.makers, plan.owner):
+            who = "whoever made a plan" if caller.owner == plan.owner else "a token of whoever made a plan"
+            raise NotAllowed(f"{who} cannot confirm it", hint=way_out)
+        limit = asks_above(caller.token, plan.spec)
+        if limit is not None:
+            raise NotAllowed(f"you ask a person above {show(limit)} yourself, and cannot confirm more", hint=way_out)
         self._plans[plan_id] = confirmed = replace(plan, confirmed_by=caller.owner)
         return _render(confirmed)
 

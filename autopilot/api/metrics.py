@@ -74,7 +74,7 @@ class Metrics:
                 now,
                 moment.jobs,
                 await uow.leases.list_orphans(),
-                await budget(uow, moment, config.limits, credits_of(self._engine)),
+                await budget(uow, moment, config.limits, credits_of(self._engine), settled=config.settled),
                 await uow.reports.sum_spend(today.replace(day=1)),
                 await uow.reports.reconcile(f"{today:%Y-%m}"),
                 {job_id: known.on_time for job_id, known in foretold.items() if known.on_time is not None},
@@ -155,7 +155,7 @@ class _Collector:
             sums[key] = sums.get(key, ZERO) + cell.amount
         help_of_month = "Posted to the ledger in this UTC month. A late bill can lower it"
         yield _gauge("spend_month_dollars", help_of_month, ("provider", "kind"), sums)
-        allowed = {(row["name"],): row["left"] for row in tokens}
+        allowed = {(row["name"],): row["left"] for row in tokens if row["number"] > 0}  # others are users
         yield _gauge("token_allowance_remaining_dollars", "What a token's jobs may still cost", ("token",), allowed)
         billed = [row for row in self._seen.bills if row.invoiced is not None]
         invoiced = _sum((row.provider, row.invoiced or ZERO) for row in billed)

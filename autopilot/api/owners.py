@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pwd
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.token import PROXIED, Token, is_of_token
@@ -18,6 +18,15 @@ async def name_owners(uow: UnitOfWork, owners: Iterable[int]) -> Mapping[int, st
     """A number where nobody has a name for it."""
     tokens = {token.owner: _name_token(token) for token in await uow.tokens.list_all()}
     return await asyncio.to_thread(lambda: {owner: _name(owner, tokens) for owner in set(owners)})
+
+
+async def name_makers(uow: UnitOfWork, tokens: Collection[Token]) -> Mapping[int, str | None]:
+    """Who has made each, by its number; None: nobody noted it."""
+    made_by = {token.number: token.made_by for token in tokens if token.made_by is not None}
+    names = await name_owners(uow, made_by.values())
+    named: dict[int, str | None] = {token.number: None for token in tokens}
+    named |= {number: names[owner] for number, owner in made_by.items()}
+    return named | {token.number: token.made_under for token in tokens if token.made_under.startswith(PROXIED)}
 
 
 async def find_owner(uow: UnitOfWork, name: str) -> int:

@@ -57,14 +57,15 @@ class PageSessions:
         if self._ending is not None:
             self._ending.cancel()
 
-    async def invite(self, owner: int, token_sha256: str) -> str:
+    async def invite(self, owner: int, token_sha256: str, *, is_limited: bool = False) -> str:
         """The secret of a link. Raises ``UserError`` where it cannot be kept."""
-        return await self._add(owner, token_sha256, LINK_GOOD_FOR, is_link=True)
+        return await self._add(owner, token_sha256, LINK_GOOD_FOR, is_link=True, is_limited=is_limited)
 
     async def enter(self, link: PageSession) -> tuple[str, PageSession]:
         """A session in the place of its link: its secret, and what it is. Raises ``UserError``."""
         self._known.pop(link.sha256, None)
-        secret = await self._add(link.owner, link.token_sha256, SESSION_GOOD_FOR, is_link=False)
+        more = {"is_link": False, "is_limited": link.is_limited}
+        secret = await self._add(link.owner, link.token_sha256, SESSION_GOOD_FOR, **more)
         return secret, self._known[hash_token(secret)]
 
     async def end(self, session: PageSession) -> None:
@@ -77,10 +78,10 @@ class PageSessions:
         found = self._known.get(sha256)
         return found if found is not None and self._clock.now() < found.expires_at else None
 
-    async def _add(self, owner: int, token_sha256: str, good_for: timedelta, *, is_link: bool) -> str:
+    async def _add(self, owner: int, token_sha256: str, good_for: timedelta, *, is_link: bool, is_limited: bool) -> str:
         secret = _PREFIX + new_secret()
         expires_at = self._clock.now() + good_for * self._clock.speed
-        session = PageSession(hash_token(secret), owner, token_sha256, expires_at, is_link)
+        session = PageSession(hash_token(secret), owner, token_sha256, expires_at, is_link, is_limited)
         self._forget_ended()
         while len(self._known) >= MOST_SESSIONS:
             del self._known[next(iter(self._known))]

@@ -30,8 +30,10 @@ MOST_KEPT = 1000
 
 
 class ProxiedUsers:
-    def __init__(self, rules: ProxyRules, store: Store, clock: Clock) -> None:
+    def __init__(self, rules: ProxyRules, store: Store, clock: Clock, users: Mapping[int, Token] | None = None) -> None:
+        """``users``: by uid, of the socket, whom the settings limit."""
         self._rules = rules
+        self._users = users or {}
         self._store = store
         self._clock = clock
         self._known: dict[str, Token] = {}
@@ -53,6 +55,11 @@ class ProxiedUsers:
                     self._known[name] = kept
                 if kept != token:
                     await uow.tokens.save(kept)
+
+    def of_users(self) -> tuple[Token, ...]:
+        """All whose jobs are those of a user of this machine: what they may do, and so whatever they make."""
+        named = self._rules.users.items()
+        return tuple(self._of_user(name, user, user.uid) for name, user in named if user.uid is not None)
 
     async def recognise(self, headers: CIMultiDictProxy[str]) -> ApiCaller:
         """Of a call that the listener passes on.
@@ -80,14 +87,19 @@ class ProxiedUsers:
 
     async def _token(self, name: str, user: ProxiedUser) -> Token:
         if user.uid is not None:
-            more = user.bounds._asdict()
-            return Token(-user.uid, PROXIED + name, "", created_at=self._clock.now(), expires_at=None, **more)
+            return self._of_user(name, user, user.uid)
         known = self._known.get(name)
         if known is None:
             async with self._making:
                 known = self._known.get(name) or await self._make(name, user)
                 self._known[name] = known
         return known
+
+    def _of_user(self, name: str, user: ProxiedUser, uid: int) -> Token:
+        """Their jobs count in the allowance of the user who owns them."""
+        token = Token(-uid, PROXIED + name, "", created_at=self._clock.now(), expires_at=None, **user.bounds._asdict())
+        owner = self._users.get(uid)
+        return token if owner is None else replace(token, allowance=owner.allowance, is_monthly=owner.is_monthly)
 
     async def _make(self, name: str, user: ProxiedUser) -> Token:
         """Raises ``NotAllowed`` for one too many."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from autopilot.api.access import NotAllowed
+from autopilot.domain.delegation import Delegation
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.token import MOST_OPEN_JOBS, is_of_token
@@ -38,12 +39,18 @@ def hash_file(toml: str, code_sha256: str, table: str | None = None) -> str:
 
 
 async def refuse_crowd(uow: UnitOfWork, job: Job) -> None:
-    """Raises ``NotAllowed`` for a token that has as many jobs as it may have at once."""
+    """Raises ``NotAllowed`` for a token that has as many jobs as it may have at once.
+
+    What it made counts with it, and with its makers: a token that makes others gets no more room.
+    """
     if is_of_token(job.owner):
-        count = sum(other.owner == job.owner for other in await uow.jobs.list_open())
+        owners = [other.owner for other in await uow.jobs.list_open()]
+        count = Delegation(await uow.tokens.list_all()).most_open(job.owner, owners)
         if count >= MOST_OPEN_JOBS:
             hint = "cancel some: parked and waiting jobs count"
-            raise NotAllowed(f"the token has {count} jobs that are not over, and may have no more", hint=hint)
+            raise NotAllowed(
+                f"the token and its kin have {count} jobs that are not over, and may have no more", hint=hint
+            )
 
 
 def refuse_doubles(submitted: Sequence[tuple[Job, str]]) -> None:

@@ -17,7 +17,7 @@ class TokenRoutes:
         self._jobs = jobs
 
     async def create(self, request: web.Request) -> web.Response:
-        made = await self._tokens.create(await read_body(request, TokenBody), caller_of(request).owner)
+        made = await self._tokens.create(await read_body(request, TokenBody), caller_of(request))
         return web.json_response(made, status=201, headers={"Cache-Control": "no-store"})
 
     async def list_all(self, request: web.Request) -> web.Response:

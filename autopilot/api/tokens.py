@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
 
 from autopilot.api import render
+from autopilot.api.access import ApiCaller, NotAllowed, token_unknown
 from autopilot.api.bearer import hash_token
 from autopilot.api.models.account import TokenBody
+from autopilot.api.owners import name_makers
 from autopilot.domain import events as e
+from autopilot.domain.delegation import NOBODY, Delegation, Settled, Wider, find_wider, inherit, made_under
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
@@ -38,12 +41,32 @@ Announce = Callable[[Collection[str]], Awaitable[None]]
 
 
 class TokenService:
-    def __init__(self, store: Store, clock: Clock, wake: Callable[[], None], announce: Announce | None = None) -> None:
-        """``announce``: tells others than the ledger, which checks for itself, which tokens there are."""
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        wake: Callable[[], None],
+        announce: Announce | None = None,
+        settled: Settled = NOBODY,
+    ) -> None:
+        """``announce``: tells others than the ledger, which checks for itself, which tokens there are.
+
+        ``settled``: whom the settings limit, and so whatever they make."""
         self._store = store
         self._clock = clock
         self._wake = wake
         self._announce = announce
+        self._settled = settled
+
+    async def open(self) -> None:
+        """End for good what was made by somebody whom the settings name no more: nobody comes back with them."""
+        async with self._store.transaction() as uow:
+            known = await uow.tokens.list_all()
+            delegation = Delegation(known, self._settled)
+            for token in known:
+                if token.revoked_at is None and delegation.limit(token).revoked_at is not None:
+                    await uow.tokens.save(replace(token, revoked_at=self._clock.now()))
+                    log.warning("token.ended", name=token.name, number=token.number, reason="its maker has ended")
 
     async def announce(self) -> None:
         """Tell which tokens there are, as of now."""
@@ -52,8 +75,11 @@ class TokenService:
                 known = await uow.tokens.list_all()
             await self._announce([token.sha256 for token in known if token.revoked_at is None and not token.is_proxied])
 
-    async def create(self, body: TokenBody, by: int) -> render.Json:
-        """A new token; its secret is in this answer and nowhere else. ``by``: who asks. Raises ``UserError``."""
+    async def create(self, body: TokenBody, caller: ApiCaller) -> render.Json:
+        """A new token; its secret is in this answer and nowhere else. ``caller``: who makes it.
+
+        Raises ``UserError``, and ``NotAllowed`` for one that would be wider than its maker.
+        """
         now = self._clock.now()
         name, scope, secrets = body.name, body.scope, _secrets(body.secrets)
         if not _NAME.fullmatch(name):
@@ -69,18 +95,32 @@ class TokenService:
             token = Token(number, name, hash_token(secret), scope, body.sees_all, secrets, now, expires_at)
             ask_above = parse_amount(body.ask_above, "ask_above") if body.ask_above else None
             token = replace(token, allowance=allowance, is_monthly=is_monthly, ask_above=ask_above)
+            token = replace(token, made_by=caller.owner, made_under=made_under(caller.token))
+            delegation = Delegation([*known, token], self._settled)
+            if not delegation.limit(token).is_in_force(now):
+                raise token_unknown()  # its maker has ended while it asked
+            makers = delegation.makers(token)
+            token = inherit(token, makers)
+            wider = find_wider(token, makers)
+            if wider is not None:
+                raise _too_wide(wider)
             await uow.tokens.save(token)
+            made_by = await name_makers(uow, [token])
         await self.announce()
-        log.info("token.created", name=name, number=number, scope=scope, by=by)
-        return {"token": _render(token, now), "secret": secret}
+        log.info("token.created", name=name, number=number, scope=scope, by=caller.owner)
+        return {"token": _render(token, now, made_by), "secret": secret}
 
     async def list_all(self) -> render.Json:
+        """Each with what its makers leave it."""
         async with self._store.snapshot() as uow:
             known = await uow.tokens.list_all()
-        return {"tokens": [_render(token, self._clock.now()) for token in known]}
+            made_by = await name_makers(uow, known)
+        bounded = map(Delegation(known, self._settled).limit, known)
+        return {"tokens": [_render(token, self._clock.now(), made_by) for token in bounded]}
 
     async def revoke(self, name: str, *, parks_all: bool, by: int) -> render.Json:
-        """End a token. Its jobs that have not begun are parked; with ``parks_all`` the others too, saved.
+        """End a token, and all that it made. Their jobs that have not begun are parked; with ``parks_all`` the others
+        too, saved.
 
         Raises ``UserError``.
         """
@@ -94,18 +134,23 @@ class TokenService:
             if token is None:
                 raise UserError(f"there is no token {name!r} in force", hint="autopilot token ls lists all tokens")
             revoked = replace(token, revoked_at=now)
-            await uow.tokens.save(revoked)
+            made = Delegation(known, self._settled).made_by(token.owner)
+            ended = [each for each in made if each.revoked_at is None]
+            for each in (revoked, *(replace(each, revoked_at=now) for each in ended)):
+                await uow.tokens.save(each)
+            owners = {token.owner, *(each.owner for each in made)}
             parked = [
                 job.id
                 for job in await uow.jobs.list_open()
-                if job.owner == token.owner and job.status.wants_capacity and (parks_all or not job.launches)
+                if job.owner in owners and job.status.wants_capacity and (parks_all or not job.launches)
             ]
             for job_id in parked:
                 await _stop(uow, await uow.jobs.find(job_id), now)
+            made_by = await name_makers(uow, [revoked])
         await self.announce()
         self._wake()
-        log.info("token.revoked", name=name, number=token.number, parked=len(parked), by=by)
-        return {"token": _render(revoked, now), "parked": parked}
+        log.info("token.revoked", name=name, number=token.number, ended=len(ended), parked=len(parked), by=by)
+        return {"token": _render(revoked, now, made_by), "parked": parked, "ended": [each.name for each in ended]}
 
 
 async def _stop(uow: UnitOfWork, job: Job | None, now: datetime) -> None:
@@ -115,6 +160,11 @@ async def _stop(uow: UnitOfWork, job: Job | None, now: datetime) -> None:
     event_log.apply(e.StatusSet(JobStatus.STOPPING, Reason.USER_STOPPED, now))
     await uow.jobs.save(event_log.job)
     await uow.events.add(event_log.records)
+
+
+def _too_wide(wider: Wider) -> NotAllowed:
+    hint = "ask for no more than that; a user of the socket who is not limited makes any"
+    return NotAllowed(f"the token would have {wider.wished}, and its maker has {wider.has}", hint=hint)
 
 
 def _secrets(raw: Sequence[str]) -> tuple[str, ...]:
@@ -134,7 +184,7 @@ def _expiry(raw: str, now: datetime) -> datetime | None:
     return now + life
 
 
-def _render(token: Token, now: datetime) -> render.Json:
+def _render(token: Token, now: datetime, made_by: Mapping[int, str | None]) -> render.Json:
     return {
         "number": token.number,
         "name": token.name,
@@ -148,4 +198,5 @@ def _render(token: Token, now: datetime) -> render.Json:
         "allowance": render.plain(token.allowance),
         "is_monthly": token.is_monthly,
         "ask_above": render.plain(token.ask_above),
+        "made_by": made_by[token.number],
     }

@@ -145,7 +145,10 @@ def budget(body: Row) -> list[RenderableType]:
 
 
 def _whose(token: Row) -> str:
-    return f"{'token' if token['number'] > 0 else 'user'} {token['name']}"
+    """Of a token with its maker where that is one too: it counts in the maker's line as well."""
+    made_by = str(token.get("made_by") or "")
+    of_maker = f" (of {made_by})" if made_by.startswith(("token:", "proxy:")) else ""
+    return f"{'token' if token['number'] > 0 else 'user'} {token['name']}{of_maker}"
 
 
 def _period(token: Row) -> str:

@@ -47,15 +47,15 @@ def token(
     see_all
         It may also read what concerns other owners and the whole account.
     allow
-        Dollars that its jobs may cost together: $20/month for each UTC month, $20 for its whole life.
+        Dollars that its jobs may cost together: $20/month for each UTC month, $20 for its whole life; its maker's too.
     ask_above
         Dollars above which a person has to confirm each job and each raise of its limits: autopilot confirm.
     expires
-        How long it is good for, like 30d; without this, until it is revoked.
+        How long it is good for, like 30d; without this, until it is revoked, or as long as its maker.
     secret
         A secret that its job files may name, in [secrets] or [registry]. May be given several times; none by default.
     park
-        With revoke: save and park all of its jobs. Without this, those that have not begun.
+        With revoke: save and park all of its jobs, and those of what it made. Without this, those that have not begun.
     """
     client = Client()
     if action == "ls":
@@ -85,10 +85,8 @@ def _list(client: Client, output: Output) -> int:
     if not body["tokens"]:
         print("no tokens (autopilot token create NAME makes one)")
         return Exit.OK
-    rows = [_row(each) for each in body["tokens"]]
-    console().print(
-        table(("NUMBER", "NAME", "SCOPE", "ALLOWANCE", "SECRETS", "EXPIRES", "STATUS"), rows, right=("NUMBER",))
-    )
+    columns = ("NUMBER", "NAME", "MADE BY", "SCOPE", "ALLOWANCE", "SECRETS", "EXPIRES", "STATUS")
+    console().print(table(columns, [_row(each) for each in body["tokens"]], right=("NUMBER",)))
     return Exit.OK
 
 
@@ -97,9 +95,11 @@ def _revoke(client: Client, name: str, park: bool, output: Output) -> int:
     if not output.is_for_people:
         output.print(body)
         return Exit.OK
-    count = len(body["parked"])
-    jobs = f"; {count} of its jobs {'is' if count == 1 else 'are'} being parked" if count else ""
-    print(f"revoked {text.plain(name)}{jobs}")
+    count, ended = len(body["parked"]), body.get("ended") or ()
+    made = f", and what it made: {', '.join(map(text.plain, ended))}" if ended else ""
+    whose = "their" if ended else "its"
+    jobs = f"; {count} of {whose} jobs {'is' if count == 1 else 'are'} being parked" if count else ""
+    print(f"revoked {text.plain(name)}{made}{jobs}")
     return Exit.OK
 
 
@@ -107,7 +107,8 @@ def _row(each: Row) -> tuple[str, ...]:
     scope = f"{each['scope']}, all" if each["sees_all"] and each["scope"] != "admin" else each["scope"]
     status = "in force" if each["in_force"] else "revoked" if each["revoked_at"] else "expired"
     secrets = ", ".join(map(text.plain, each["secrets"])) or "none"
-    named = str(each["number"]), text.plain(each["name"]), scope, _allowance(each)
+    made_by = text.plain(each.get("made_by") or "a user")
+    named = str(each["number"]), text.plain(each["name"]), made_by, scope, _allowance(each)
     return *named, secrets, _day(each["expires_at"]), status
 
 

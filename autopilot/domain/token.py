@@ -72,6 +72,11 @@ class Token:
     """The allowance is one for each UTC month, in which the spend falls; else it is one for the token's whole life."""
     ask_above: Decimal | None = None
     """Dollars: a person has to confirm what may cost more, job by job; None: nobody is asked."""
+    made_by: int | None = None
+    """The owner of its maker, whose rights bound it; None: a user of the socket, of whom nothing was noted."""
+    made_under: str = ""
+    """The entry of the settings that bounded its maker then: ``owners``, or ``proxy:NAME`` of whoever has the jobs of a
+    user of this machine; empty: none, or the ledger has the maker among its tokens."""
 
     @property
     def is_of_user(self) -> bool:
@@ -111,6 +116,8 @@ class PageSession:
     expires_at: datetime
     is_link: bool
     """It is good for a session, once, and for nothing else."""
+    is_limited: bool = False
+    """Of a user of the socket whom the settings limited: it ends when they name them no more."""
 
 
 def parse_allowance(text: str) -> tuple[Decimal, bool]:

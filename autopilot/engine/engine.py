@@ -22,6 +22,7 @@ from autopilot.certify.run import Turn
 from autopilot.domain import events as e
 from autopilot.domain import gpu_names
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Release, Start, Stop
+from autopilot.domain.delegation import NOBODY, Settled
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import GpuChoice, Job, JobSpec
@@ -32,7 +33,6 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.domain.token import Token
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.arrays import Arrays
@@ -100,8 +100,8 @@ class EngineConfig:
     """Least time between two lists of a market; each tick where none is set."""
     retention: Retention = field(default_factory=Retention)
     certify: CertifyRules = field(default_factory=CertifyRules)
-    users: tuple[Token, ...] = ()
-    """Of the control socket, whose jobs have limits of their own."""
+    settled: Settled = NOBODY
+    """Whom the settings limit."""
     watched: tuple[GpuChoice, ...] = ()
     """GPUs whose floors are recorded whether jobs run or not."""
 
@@ -170,7 +170,7 @@ class Engine:
         self._orphans = Orphans(config.install_id, ids)
         self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined)
         self.waits = Waits()
-        self.firings = Firings(store, clock, ids, config.users, config.params)
+        self.firings = Firings(store, clock, ids, config.settled, config.params)
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._drift = DriftLog(providers, store, clock)
         self._history = History(store, clock, config.retention)
@@ -424,7 +424,7 @@ class Engine:
             launches_job_10min=LaunchCount(),
             launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), LaunchCount()),
             held=held + sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO),
-            purses=await read_purses(uow, jobs, upper, now, params, self.config.users),
+            purses=await read_purses(uow, jobs, upper, now, params, self.config.settled),
             array_purses=array_purses,
         )
 

@@ -15,6 +15,7 @@ import structlog
 
 from autopilot.domain.after import After, On
 from autopilot.domain.cadence import Overlap, count_due, find_newest, find_next
+from autopilot.domain.delegation import Delegation, Settled
 from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.money import Number
 from autopilot.domain.params import Params
@@ -33,12 +34,12 @@ GRACE = timedelta(minutes=10)
 
 
 class Firings:
-    def __init__(self, store: Store, clock: Clock, ids: Ids, users: Sequence[Token], params: Params) -> None:
-        """``users``: of the socket, whom the settings limit."""
+    def __init__(self, store: Store, clock: Clock, ids: Ids, settled: Settled, params: Params) -> None:
+        """``settled``: whom the settings limit."""
         self._store = store
         self._clock = clock
         self._ids = ids
-        self._users = users
+        self._settled = settled
         self._params = params
         self.next_due: datetime | None = None
         """Of all schedules, as of the last look."""
@@ -52,7 +53,7 @@ class Firings:
         now = self._clock.now()
         async with self._store.snapshot() as uow:
             live = await uow.schedules.list_live()
-            owners = await _read_owners(uow, live, self._users)
+            owners = await _read_owners(uow, live, self._settled)
         nexts: list[datetime | None] = []
         for schedule in live:
             try:
@@ -73,7 +74,7 @@ class Firings:
         schedule = await uow.schedules.find(schedule_id)
         if schedule is None or schedule.status is ScheduleStatus.ENDED:
             return
-        token = (await _read_owners(uow, [schedule], self._users)).get(schedule.owner)
+        token = (await _read_owners(uow, [schedule], self._settled)).get(schedule.owner)
         records: list[EventRecord] = []
         if has_lost_token(schedule, token, now):
             schedule = end(schedule, ScheduleReason.TOKEN_ENDED, now, records)
@@ -164,10 +165,10 @@ def begin(schedule: Schedule) -> EventRecord:
     return _record(schedule, "schedule.created", schedule.created_at, (("cron", schedule.cadence.cron),))
 
 
-async def _read_owners(uow: UnitOfWork, schedules: Iterable[Schedule], users: Sequence[Token]) -> Mapping[int, Token]:
+async def _read_owners(uow: UnitOfWork, schedules: Iterable[Schedule], settled: Settled) -> Mapping[int, Token]:
     """What bounds their owners, by owner; whom nothing bounds is not there."""
     tokens = await uow.tokens.list_all() if any(is_of_token(each.owner) for each in schedules) else ()
-    return {token.owner: token for token in (*users, *tokens)}
+    return {token.owner: token for token in (*settled.users, *map(Delegation(tokens, settled).limit, tokens))}
 
 
 def _has_news(schedule: Schedule, owners: Mapping[int, Token], now: datetime) -> bool:
@@ -213,7 +214,8 @@ async def _refuse_crowd(uow: UnitOfWork, schedule: Schedule) -> ScheduleReason |
     """As many jobs of a token as it may have at once leave no room for another."""
     if not is_of_token(schedule.owner):
         return None
-    count = sum(job.owner == schedule.owner for job in await uow.jobs.list_open())
+    owners = [job.owner for job in await uow.jobs.list_open()]
+    count = Delegation(await uow.tokens.list_all()).most_open(schedule.owner, owners)
     return ScheduleReason.TOO_MANY_JOBS if count >= MOST_OPEN_JOBS else None
 
 

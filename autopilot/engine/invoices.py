@@ -87,7 +87,8 @@ def reconcile(
     if lease.ending.gone_at is None:
         bill.keep_only(_certain(bill.billed, book.estimate, now))
         bill.note()
-        return bill.answer(book, bill.latest.keys())
+        # A line that was noted while it seemed to be gone says nothing of the hours since it came back.
+        return bill.answer(book, bill.billed.keys())
     waited = now - lease.ending.gone_at
     due = _certainly_due(lease, book.estimate, is_billed=bool(bill.billed))
     wait = _why_unfinished(lease, bill, due, book.estimate)

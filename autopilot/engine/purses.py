@@ -10,11 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.domain.delegation import NOBODY, Delegation, Settled
 from autopilot.domain.job import Job
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.domain.token import Token, is_of_token
+from autopilot.domain.token import is_of_token
 from autopilot.policy.budget import commitment
 from autopilot.policy.guard import Exposure
 from autopilot.policy.purse import Purse
@@ -27,16 +28,18 @@ async def read_purses(  # noqa: C901
     unposted: Mapping[str, Decimal],
     now: datetime,
     params: Params,
-    users: Sequence[Token] = (),
+    settled: Settled = NOBODY,
 ) -> dict[str, tuple[Purse, ...]]:
-    """By job, of those that are a token's, a schedule's, or of a user whom the settings limit (``users``).
+    """By job, of those that are a token's, a schedule's, or of a user whom the settings limit (``settled``).
+
+    A token's jobs draw on its allowance and on that of each of its makers.
 
     ``unposted``: by lease the dollars beyond what is posted, at worst. What is unposted counts in the present month,
     whenever it fell due; so does what is held back. ``jobs``: all that are open.
     """
     by_owner: dict[int, list[Job]] = defaultdict(list)
     by_schedule: dict[str, list[Job]] = defaultdict(list)
-    limited = {user.owner for user in users}
+    limited = {user.owner for user in settled.users}
     for job in jobs:
         if is_of_token(job.owner) or job.owner in limited:
             by_owner[job.owner].append(job)
@@ -48,13 +51,17 @@ async def read_purses(  # noqa: C901
         for job_id in purse.job_ids:
             purses[job_id] += (purse,)
 
-    for token in (*users, *await uow.tokens.list_all()) if by_owner else ():
-        of_token = by_owner.pop(token.owner, [])
-        if of_token:
-            sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
-            spent = _spent(sums, of_token, unposted, params)
-            add(Purse(token.allowance, spent, _ids(of_token), not token.is_in_force(now)))
-    for job in (job for of_token in by_owner.values() for job in of_token):
+    tokens = await uow.tokens.list_all() if by_owner else ()
+    delegation = Delegation(tokens, settled)
+    for token in (*settled.users, *map(delegation.limit, tokens)):
+        family = delegation.family(token.owner)
+        of_family = [job for owner in family for job in by_owner.get(owner, ())]
+        if of_family and (token.allowance is not None or not token.is_in_force(now)):
+            sums = await uow.ledger.sum_owners(family, token.counts_from(now))
+            spent = _spent(sums, of_family, unposted, params)
+            add(Purse(token.allowance, spent, _ids(of_family), not token.is_in_force(now)))
+    known = limited | {token.owner for token in tokens}
+    for job in (job for owner in by_owner.keys() - known for job in by_owner[owner]):
         # A job of a token that the ledger does not have may spend nothing.
         add(Purse(ZERO, ZERO, frozenset([job.id]), has_ended=True))
     for schedule in await uow.schedules.list_by_ids(by_schedule) if by_schedule else ():

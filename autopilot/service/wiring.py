@@ -36,6 +36,7 @@ from autopilot.config.owners import read_owners
 from autopilot.config.proxy import read_proxy
 from autopilot.config.secret_files import read_secret, registry_password
 from autopilot.config.settings import PAPER_PREFIX, Settings
+from autopilot.domain.delegation import Settled
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.token import Token
@@ -161,9 +162,10 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
         recorder = FileRecorder(record)
         stack.callback(recorder.close)
     users = read_owners(settings.owners, clock.now(), os.getuid())
-    proxied = ProxiedUsers(read_proxy(settings.http.proxy), store, clock)
+    proxied = ProxiedUsers(read_proxy(settings.http.proxy), store, clock, users)
     await proxied.open()
-    config = replace(engine_config(settings, own_id, rules), users=tuple(users.values()))
+    settled = Settled(tuple(users.values()), proxied.of_users())
+    config = replace(engine_config(settings, own_id, rules), settled=settled)
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
@@ -173,13 +175,15 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     jobs = JobService(engine, store, blobs, clock, ids, parse, change_spec, wake.set, code)
     certify = CertifyService(engine, store, clock, ids, wake.set)
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
-    tokens = TokenService(store, clock, wake.set, partial(tell_tokens, place) if settings.http.listen else None)
+    tell = partial(tell_tokens, place) if settings.http.listen else None
+    tokens = TokenService(store, clock, wake.set, tell, settled)
+    await tokens.open()
     own_store = blobs.base_url if isinstance(blobs, LocalBlobStore) and not settings.blobs.public_url else ""
     metrics = Metrics(engine, store, clock)
     sessions = PageSessions(settings.state_dir / "page-logins.json", clock, partial(tell_page_sessions, place))
     find_page = PageAddress(settings, place).find
     api = Api(
-        jobs, engine, store, clock, certify, tokens, uploads, metrics, sessions, find_page, own_store, users, proxied
+        jobs, engine, store, clock, certify, tokens, uploads, metrics, sessions, find_page, own_store, settled, proxied
     )
     await serve_users(settings.socket_path, api.app(), is_shared=shared is not None, stack=stack)
     if settings.http.listen:

@@ -72,8 +72,8 @@ class SqlLedger(SqlRepository):
         (row,) = await self._sql.fetch_all(sums.where(_entry.day >= first, _entry.day < after, _is_spend))
         return Totals(day=row[0], month=row[1])
 
-    async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
-        return await self._sum_jobs(jobs.c.owner == owner, since)
+    async def sum_owners(self, owners: Collection[int], since: date | None) -> OwnerTotals:
+        return await self._sum_jobs(jobs.c.owner.in_(owners), since)
 
     async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
         return await self._sum_jobs(jobs.c.schedule_id == schedule_id, since)

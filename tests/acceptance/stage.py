@@ -6,10 +6,9 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.transport import NotRunning
 from autopilot.lab.demo.theatre import Theatre
 from tests.patience import PATIENCE_S
-from tests.processes import ForkedProcess
+from tests.processes import ForkedProcess, run_forked
 
 SPEED = 60.0
 MARKET_TIMEOUT_S = 120.0
@@ -56,9 +55,12 @@ interval = "1m"
 class ForkedTheatre(Theatre):
     """One whose processes have imported the program already when they begin."""
 
-    start_process = staticmethod(ForkedProcess)
     start_timeout_s = stop_timeout_s = answer_timeout_s = PATIENCE_S
     market_timeout_s = MARKET_TIMEOUT_S
+
+    @staticmethod
+    def start_process(module: str, words: Sequence[str], environment: Mapping[str, str], log: Path) -> ForkedProcess:
+        return ForkedProcess(module, words, environment, log)
 
 
 @contextmanager
@@ -131,14 +133,8 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``autopilot WORDS`` against the theatre. An environment value of "" takes the variable away."""
     changed = without_settings() | theatre.daemon_environment() | environment
-    return subprocess.run(
-        [sys.executable, "-m", "autopilot.cli.main", *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env={name: value for name, value in changed.items() if value},
-    )
+    given = {name: value for name, value in changed.items() if value}
+    return run_forked("autopilot.cli.main", words, given, stdin, timeout_s)
 
 
 def assert_one_error(done: subprocess.CompletedProcess[str], exit_code: int, *phrases: str) -> None:

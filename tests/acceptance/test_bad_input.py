@@ -228,6 +228,7 @@ def test_a_wrong_key_is_named_at_submit_and_nothing_is_accepted(tmp_path: Path) 
         assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_an_unreachable_market_delays_a_job_and_loses_nothing(tmp_path: Path) -> None:
     with a_theatre() as theatre:
         theatre.start_market()
@@ -297,6 +298,7 @@ def has_settled(theatre: Theatre, job_id: str) -> bool:
     return is_settled(theatre, show(theatre, job_id))
 
 
+@pytest.mark.slow
 def test_a_full_disk_accepts_no_job_keeps_what_there_is_and_goes_on_once_there_is_room(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     # Large enough to need new pages in the ledger.

@@ -39,7 +39,7 @@ def reference(tmp_path: Path) -> Iterator[Reference]:
 @pytest.mark.parametrize(
     ("mode", "capacity"),
     [
-        ("normal", "spot"),
+        pytest.param("normal", "spot", marks=pytest.mark.slow),
         pytest.param("no_supply", "on_demand", marks=pytest.mark.slow),
         pytest.param("mutation_removed", "on_demand", marks=pytest.mark.slow),
         pytest.param("graphql_gone", "on_demand", marks=pytest.mark.slow),

@@ -81,6 +81,8 @@ TABLES = (
 )
 UNSETTLED = ("paused",)
 """Nobody has reported its last uploads: the bill may be lower than the estimate, and is final a day later."""
+LASTING = {"AUTOPILOT_PERMIT__TTL": "1h"}
+"""A real minute between the two daemons, as permits go: a quarter of it is too short where a machine is busy."""
 CENT = Decimal("0.01")
 NOBODY = "http://127.0.0.1:9"
 """A market that cannot be reached."""
@@ -95,7 +97,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Previous:
 
 
 def test_rented_machines_go_on_and_what_was_paid_stays(previous: Previous, tmp_path: Path) -> None:
-    with a_theatre(MARKETS) as theatre:
+    with a_theatre(MARKETS, LASTING) as theatre:
         start_market(theatre)
         left = leave_behind(theatre, previous)
         theatre.start_daemon()

@@ -44,14 +44,14 @@ class NebiusHarness:
         self._settings = settings
         self.provider: Provider = self.connect()
 
-    def connect(self) -> Provider:
-        settings = {
+    def connect(self, **settings: Any) -> Provider:
+        given = {
             "base_url": self.sandbox.nebius_address,
             "api_key": KEY,
             "projects": PROJECTS,
             "timeout_s": PATIENCE_S,
         }
-        return plugin.connect({**settings, **self._settings}, self.clock)
+        return plugin.connect({**given, **self._settings, **settings}, self.clock)
 
     async def make_offer_available(self) -> Offer:
         """An offer is a pool of machines: the cheapest has room for more than one."""

@@ -603,10 +603,16 @@ class HowAStoreSumsUpAnOwner:
                 await work.ledger.post([an_entry(f"e{n}", amount, lease=lease, day=day)])
             for lease in (a_lease("l1", "mine-1"), gone, settled, a_lease("l3", "other")):
                 await work.ledger.post([an_entry(f"r-{lease.id}", "8", lease=lease, type=EntryType.RESERVE)])
-            assert await work.ledger.sum_owner(-3, None) == OwnerTotals(Decimal("1.625"), Decimal(8))
-            assert await work.ledger.sum_owner(-3, DAY) == OwnerTotals(Decimal("1.25"), Decimal(8))
-            assert await work.ledger.sum_owner(-3, DAY + timedelta(days=1)) == OwnerTotals(Decimal(0), Decimal(8))
-            assert await work.ledger.sum_owner(-7, None) == OwnerTotals(Decimal(0), Decimal(0))
+
+            assert await work.ledger.sum_owners({-3}, None) == OwnerTotals(Decimal("1.625"), Decimal(8))
+            assert await work.ledger.sum_owners({-3}, DAY) == OwnerTotals(Decimal("1.25"), Decimal(8))
+            assert await work.ledger.sum_owners({-3}, DAY + timedelta(days=1)) == OwnerTotals(Decimal(0), Decimal(8))
+            assert await work.ledger.sum_owners({-3, -30, -7}, DAY) == OwnerTotals(Decimal("65.25"), Decimal(8))
+            assert (
+                await work.ledger.sum_owners({-7}, None)
+                == await work.ledger.sum_owners((), None)
+                == OwnerTotals(Decimal(0), Decimal(0))
+            )
 
 
 class WhatAStoreRefuses:

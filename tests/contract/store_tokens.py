@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -22,6 +24,17 @@ class WhatAStoreKeepsOfTokens:
             await work.tokens.save(token)
             assert await work.tokens.find(token.sha256) == token
             assert await work.tokens.list_all() == (token,)
+
+    async def test_who_made_it_is_kept(self, store: Store) -> None:
+        by_user = replace(a_token(), made_by=2**32 - 2, made_under="owners")
+        by_token = replace(a_token(2, "b" * 64), made_by=by_user.owner)
+        async with store.transaction() as work:
+            await work.tokens.save(by_user)
+            await work.tokens.save(by_token)
+        async with store.snapshot() as work:
+            assert await work.tokens.list_all() == (by_user, by_token)
+            assert await work.tokens.find("b" * 64) == by_token
+        assert a_token().made_by is None
 
     async def test_a_hash_belongs_to_one_token(self, store: Store) -> None:
         async with store.transaction() as work:

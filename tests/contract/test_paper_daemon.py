@@ -102,6 +102,7 @@ async def tick_until(running: Daemon, holds: Callable[[], Awaitable[bool]]) -> N
             await running.clock.sleep(15)
 
 
+@pytest.mark.slow
 async def test_a_job_runs_to_its_end_on_paper(sandbox: Sandbox, tmp_path: Path) -> None:
     settings = settings_for(tmp_path, sandbox.url).on_paper()
     seen: set[str] = set()

@@ -49,6 +49,7 @@ from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_ent
 
 SCRIPTS = list(ScriptDirectory.from_config(alembic_config()).walk_revisions())[::-1]
 OLDER = [script.revision for script in SCRIPTS[:-1]]
+LATELY, EARLIER = (OLDER[0], OLDER[-2], OLDER[-1]), OLDER[1:-2]
 LEASE = a_lease(instance_id="7").bill_as(InstanceStatus.RUNNING, Decimal("0.31"), Decimal("0.002"), START)
 
 
@@ -73,7 +74,7 @@ def test_each_revision_follows_one_other() -> None:
     assert SCRIPTS[-1].revision == REVISION
 
 
-@pytest.mark.parametrize("revision", OLDER)
+@pytest.mark.parametrize("revision", [*LATELY, *(pytest.param(each, marks=pytest.mark.slow) for each in EARLIER)])
 async def test_nothing_is_lost_on_the_way_from(revision: str, url: str) -> None:
     a_ledger_of(revision, url)
     store = await open_store(url)
@@ -128,7 +129,7 @@ async def test_the_server_does_not_cut_off_a_slow_migration(url: str, monkeypatc
     assert limits in ([], ["0", "10s"]), "for that transaction alone"
 
 
-@pytest.mark.parametrize("statement", [1, 6, 12])
+@pytest.mark.parametrize("statement", [6, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 12))])
 def test_a_migration_that_is_killed_leaves_the_old_ledger_and_is_made_good(url: str, statement: int) -> None:
     a_ledger_of(OLDER[0], url)
     program = """

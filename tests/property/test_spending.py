@@ -11,7 +11,7 @@ from autopilot.domain.reasons import Reason
 from tests.property.spending import Spending, a_scenario
 
 TICKS = 100
-QUICK = 60
+QUICK = 30
 THOROUGH = 1_000
 PER_TEST = 100
 

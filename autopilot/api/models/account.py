@@ -14,11 +14,11 @@ class TokenBody(Asked):
     secrets: tuple[str, ...] = ()
     """Names of secrets that its job files may name."""
     expires: str = ""
-    """How long it is good for, ``30d``; empty: until it is revoked."""
+    """How long it is good for, ``30d``; empty: until it is revoked, or as long as its maker."""
     allow: str = ""
-    """``$20/month``, or ``$20`` for its whole life; empty: no allowance."""
+    """``$20/month``, or ``$20`` for its whole life; empty: as its maker, or no allowance."""
     ask_above: str = ""
-    """``$5``: a person confirms each job that may cost more; empty: nobody is asked."""
+    """``$5``: a person confirms each job that may cost more; empty: as its maker, or nobody is asked."""
 
 
 class RevokeBody(Asked):
@@ -39,6 +39,9 @@ class Token(Answer):
     allowance: Money | None
     is_monthly: bool
     ask_above: Money | None
+    made_by: str | None = None
+    """Its maker, whose rights bound it: a user, ``token:NAME`` or ``proxy:NAME``. Null: a user of the socket, of whom
+    nothing was noted."""
 
 
 class MadeToken(Answer):
@@ -54,7 +57,9 @@ class Tokens(Answer):
 class RevokedToken(Answer):
     token: Token
     parked: list[str]
-    """Ids of the jobs that are being saved and parked."""
+    """Ids of the jobs that are being saved and parked, of the tokens that end with it too."""
+    ended: tuple[str, ...] = ()
+    """Names of the tokens that it made, and that those made: they end with it."""
 
 
 class WaitingPlan(Answer):

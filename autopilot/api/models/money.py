@@ -129,9 +129,13 @@ class JobMoney(Against):
 
 
 class TokenMoney(Against):
+    """Of its jobs, and of those of all that it has made."""
+
     name: str
     number: int
     is_monthly: bool
+    made_by: str | None = None
+    """Its maker, in whose allowance it counts too. Null: of a user, or nobody noted it."""
 
 
 class ScheduleMoney(Against):

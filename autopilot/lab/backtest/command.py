@@ -174,6 +174,8 @@ def backtest(  # noqa: C901
     if tasks is not None:
         assert live is not None, "checked above"
         return _play_arrays([trial.suite for trial in trials], tasks, parallel, runs, live, jobs, json)
+    if report is not None:
+        _write(report, "", mode="a")  # what cannot be written is said before hours of play
     market = pool(trials)
     policies = parse_policies(policy) if policy is not None else default_policies(market.config.kind)
     models = fit_models(policies, None if fit is None else read_suite(fit))
@@ -358,9 +360,10 @@ def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
         yield lambda done: bar.advance(task, done)
 
 
-def _write(path: Path, page: str) -> None:
+def _write(path: Path, page: str, mode: str = "w") -> None:
     try:
-        path.write_text(page, encoding="utf-8")
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(page)
     except OSError as error:
         raise CommandError(Exit.FAILED, f"cannot write {path}: {error.strerror}") from None
 

@@ -48,8 +48,8 @@ class MemoryLedger(MemoryRepository):
         tables = self._access.read()
         return {id: _sum_jobs(tables, tables.tasks_by_array.get(id) or ()) for id in array_ids}
 
-    async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
-        return self._sum_jobs(lambda job: job.owner == owner, since)
+    async def sum_owners(self, owners: Collection[int], since: date | None) -> OwnerTotals:
+        return self._sum_jobs(lambda job: job.owner in owners, since)
 
     async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
         return self._sum_jobs(lambda job: job.schedule_id == schedule_id, since)

@@ -27,9 +27,9 @@ class Ledger(Protocol):
 
     async def sum_totals(self, day: date) -> Totals: ...
 
-    async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
-        """Of all jobs of that owner, those that are over too: spend on ``since`` and later days, or on all; and what
-        is held, of whatever day.
+    async def sum_owners(self, owners: Collection[int], since: date | None) -> OwnerTotals:
+        """Of all jobs of these owners together, those that are over too: spend on ``since`` and later days, or on all;
+        and what is held, of whatever day.
         """
         ...
 

@@ -169,6 +169,7 @@ async def test_a_command_that_fails_once_ends_well_on_the_same_machine(rent: Ren
         assert job.checkpoint.run_epoch == 2
 
 
+@pytest.mark.slow
 async def test_after_a_second_failure_another_machine_restores_the_checkpoint(rent: Rent) -> None:
     async with rent() as rental:
         job, leases = await rental.end_of(COUNT.format(witness=rental.witness, last=2))
@@ -179,6 +180,7 @@ async def test_after_a_second_failure_another_machine_restores_the_checkpoint(re
         assert len({lease.machine_id for lease in leases}) == len(rental.sandbox.market.instances) == 2
 
 
+@pytest.mark.slow
 async def test_a_command_that_the_host_kills_is_tried_on_another_machine_at_once(rent: Rent) -> None:
     async with rent() as rental:
         run = f"{COUNT.format(witness=rental.witness, last=1)} || kill -9 $$"
@@ -187,6 +189,7 @@ async def test_a_command_that_the_host_kills_is_tried_on_another_machine_at_once
         assert rental.told() == ["set up", "run from 0", "set up", "run from 1"]
 
 
+@pytest.mark.slow
 async def test_an_agent_of_the_version_before_is_replaced_after_the_first_failure(rent: Rent) -> None:
     async with rent(of_before=True) as rental:
         job, leases = await rental.end_of(COUNT.format(witness=rental.witness, last=1))

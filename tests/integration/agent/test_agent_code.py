@@ -103,6 +103,7 @@ async def test_a_restart_goes_on_with_the_files_as_the_job_left_them(world: Worl
     await running(lease, "changed")
 
 
+@pytest.mark.slow
 async def test_what_was_cut_off_is_fetched_on_and_what_was_changed_in_the_store_never_runs(
     world: World, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

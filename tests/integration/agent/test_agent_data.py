@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from autopilot.agent.unpack import AgentUnpacker, unpack
@@ -109,6 +110,7 @@ async def test_a_job_does_not_begin_where_nothing_was_left(world: World) -> None
     assert await then.exit() is None
 
 
+@pytest.mark.slow
 async def test_harmed_parts_of_what_was_left_are_not_used(world: World) -> None:
     left = await leave(world, "echo whole > out", "out")
     await world.store.put(f"jobs/{JOB}/a/out/1/part-1", b"harmed")
@@ -150,6 +152,7 @@ async def test_progress_is_read_from_the_output_and_a_stalled_job_is_ended(world
     assert (record.reason, record.exit_code != 0) == ("stalled", True)
 
 
+@pytest.mark.slow
 async def test_a_job_that_saves_by_itself_is_saved_when_it_says_so(world: World) -> None:
     """It writes in place and slowly: at any moment but the one that it names, its file is torn."""
     script = (

@@ -119,6 +119,7 @@ async def market(tmp_path: Path, world: World) -> AsyncIterator[Market]:
         yield Market(sandbox, provider, http, world)
 
 
+@pytest.mark.slow
 async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_again(
     market: Market, uninterrupted: Callable[[int], str]
 ) -> None:

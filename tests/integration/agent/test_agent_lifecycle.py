@@ -48,6 +48,7 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     assert lease.log().count("training from step") == 1
 
 
+@pytest.mark.slow
 async def test_killed_with_its_whole_tree_it_goes_on_where_it_was(
     world: World, uninterrupted: Callable[[int], str]
 ) -> None:
@@ -181,6 +182,7 @@ async def test_the_job_sees_no_instance_key_and_stays_beneath_the_root(world: Wo
     assert (workdir / "where").read_text().strip() == str(workdir)
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_whose_part_is_gone_is_not_run_without(world: World) -> None:
     manifest = Manifest(1, 0, (Part("part-0", 11, "a" * 64), Part("part-1", 5, "b" * 64)))
     await world.store.put(part_key(JOB, "old", 0, 0), b"half a part")

@@ -38,6 +38,7 @@ async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: Worl
     await eventually(lambda: len(world.market_calls) > 1, "it asks again while it lives")
 
 
+@pytest.mark.slow
 async def test_renewal_keeps_it_alive_past_many_permits(world: World) -> None:
     lease = await world.lease("a", WORK, permit_ttl_s=300)
     host = world.host(lease)

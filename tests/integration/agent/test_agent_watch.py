@@ -31,6 +31,7 @@ def with_gpus(host: Host, *percent: int) -> Path:
     return said
 
 
+@pytest.mark.slow
 async def test_a_silent_job_has_stalled_once_its_gpus_are_idle(world: World) -> None:
     lease = await world.lease("a", Work(run="sleep 1000", stall_s=300, stall_fails=True))
     host = world.host(lease)

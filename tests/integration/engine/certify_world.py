@@ -18,7 +18,6 @@ import pytest
 
 from autopilot.api.certify import CertifyService
 from autopilot.api.render import plain
-from autopilot.blobs.local import LocalBlobStore
 from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
@@ -35,6 +34,7 @@ from autopilot.lab.sandbox.vastai.billing import billed_total
 from autopilot.mailbox.keys import heartbeat_key, orders_key
 from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.mailbox.wire import SSH_PORT
+from autopilot.ports.blobs import BlobStore
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin
@@ -65,7 +65,7 @@ class Machine:
 class Machines:
     """Every machine's agent and the program of the certification on it."""
 
-    def __init__(self, world: CertifyWorld, store: LocalBlobStore) -> None:
+    def __init__(self, world: CertifyWorld, store: BlobStore) -> None:
         self._world, self._store = world, store
         self._machines: dict[str, Machine] = {}
         self._read = 0

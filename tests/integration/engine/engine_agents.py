@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
+from autopilot.blobs.local import URL_PREFIX
 from autopilot.domain.agent_state import AgentState
 from autopilot.lab.sandbox.market.instances import Container, Contract
 from autopilot.lab.sandbox.market.market import SandboxMarket
@@ -19,6 +19,7 @@ from autopilot.mailbox.keys import exec_key, exit_key, heartbeat_key, manifest_k
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
 from autopilot.mailbox.wire import EXEC, NEXT_TASK, RUN_AGAIN
+from autopilot.ports.blobs import BlobStore
 from tests.checkpoint_data import a_part, an_index
 
 ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
@@ -29,7 +30,7 @@ ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
 class Agent:
     """One machine of one lease. A step of the work takes one market second; its disk keeps ``saved_step``."""
 
-    store: LocalBlobStore
+    store: BlobStore
     job_id: str
     """Of the task that it has now."""
     lease_id: str
@@ -158,7 +159,7 @@ class Agents:
     ``failures`` says end with 1.
     """
 
-    def __init__(self, store: LocalBlobStore, market: SandboxMarket) -> None:
+    def __init__(self, store: BlobStore, market: SandboxMarket) -> None:
         self.total_steps = 200
         self.ssh: SshLogin | None = None
         self.exit_code = 0

@@ -23,7 +23,6 @@ from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.api.submissions import Sent
-from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
@@ -50,6 +49,7 @@ from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
 from tests.integration.engine.engine_agents import Agents
 from tests.integration.engine.in_process import connect_in_process
+from tests.memory_blobs import MemoryBlobs
 from tests.patience import PATIENCE_S
 
 D = Decimal
@@ -102,7 +102,7 @@ class World:
         self.sandbox = sandbox
         self.http = http
         self.market = sandbox.market
-        self.blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
+        self.blobs = MemoryBlobs()
         self.agents = Agents(self.blobs, self.market)
         self.wrap = wrap
         self.limits = LIMITS

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autopilot.api.submissions import Sent
+from autopilot.domain.delegation import Settled
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.ledger import EntryType
@@ -87,15 +88,10 @@ async def test_an_allowance_that_runs_out_saves_stops_and_parks(world: World) ->
     assert await billed(world) <= D("0.50")
 
 
-async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> None:
-    world.agents.total_steps = 100_000
-    await world.tick()
-    token = await a_token(world, "0.80")
-    await world.submit(LONG_JOB.replace('name = "train"', 'name = "users"'), accept_any=True)
-    users = world.job_id
-    first, second = await submit(world, token), await submit(world, token, SECOND)
+async def spend_together(world: World, *job_ids: str) -> Decimal:
+    """Until one of them is parked and none has a machine; dollars that they have spent, never more than $0.80."""
     for _ in range(600):
-        jobs = [await find(world, job_id) for job_id in (first, second)]
+        jobs = [await find(world, job_id) for job_id in job_ids]
         spent = sum((job.spent for job in jobs), D(0))
         assert spent <= D("0.80")
         if not any(job.leases for job in jobs) and any(job.status is JobStatus.PARKED for job in jobs):
@@ -103,8 +99,33 @@ async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> N
         await world.tick(apart_s=120 if spent < D("0.35") else 15)
     assert {job.reason for job in jobs if job.status is JobStatus.PARKED} == {Reason.OVER_ALLOWANCE}
     assert all(job.spent < D("0.80") for job in jobs)
+    return spent
+
+
+async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> None:
+    world.agents.total_steps = 100_000
+    await world.tick()
+    token = await a_token(world, "0.80")
+    await world.submit(LONG_JOB.replace('name = "train"', 'name = "users"'), accept_any=True)
+    users = world.job_id
+    first, second = await submit(world, token), await submit(world, token, SECOND)
+    spent = await spend_together(world, first, second)
     assert (await find(world, users)).status is JobStatus.RUNNING
     assert spent > D("0.40")
+
+
+async def test_the_jobs_of_what_a_token_made_share_its_allowance(world: World) -> None:
+    world.agents.total_steps = 100_000
+    await world.tick()
+    maker = await a_token(world, "0.80")
+    made = Token(8, "made", "b" * 64, Scope.SUBMIT, False, (), world.clock.now(), None, allowance=D(5))
+    made = replace(made, made_by=maker.owner)
+    last = replace(made, number=9, name="last", sha256="c" * 64, allowance=None, made_by=made.owner)
+    await keep(world, made)
+    await keep(world, last)
+    first, second = await submit(world, maker), await submit(world, last, SECOND)
+    await spend_together(world, first, second)
+    assert D("0.40") < await billed(world) <= D("0.80")
 
 
 async def test_what_a_job_that_is_over_has_cost_counts(world: World) -> None:
@@ -144,6 +165,16 @@ async def test_the_allowance_of_a_token_that_has_ended_renews_no_more(world: Wor
     job = await until_parked(world, job_id)
     assert job.reason is Reason.OVER_ALLOWANCE
     assert await spent_in_next_month(world, job_id) <= D("0.50")
+
+
+async def test_nothing_begins_under_a_token_whose_maker_has_ended(world: World) -> None:
+    await world.tick()
+    maker = replace(await a_token(world, None), revoked_at=world.clock.now())
+    made = Token(8, "made", "b" * 64, Scope.SUBMIT, False, (), world.clock.now(), None, made_by=maker.owner)
+    await keep(world, maker)
+    await keep(world, made)
+    job = await until_parked(world, await submit(world, made))
+    assert (job.status, job.reason, world.creates()) == (JobStatus.PARKED, Reason.OVER_ALLOWANCE, 0)
 
 
 @pytest.mark.parametrize("how", ["expires_at", "revoked_at"])
@@ -195,7 +226,7 @@ async def test_a_user_whom_the_settings_limit_has_an_allowance_too(world: World)
     world.agents.total_steps = 100_000
     await world.tick()
     user = Token(-4711, "alice", "", Scope.SUBMIT, False, (), world.clock.now(), None, None, D("0.50"))
-    world.engine.config = replace(world.engine.config, users=(user,))
+    world.engine.config = replace(world.engine.config, settled=Settled((user,)))
     job_id = await submit(world, user)
     await world.until_running()
     job = await until_parked(world, job_id)

@@ -86,6 +86,7 @@ async def test_a_parked_job_says_what_is_held_back_for_what_and_which_budget_wou
     assert told == {key: fields[key] for key in fields if key not in ("reason", "from")}
 
 
+@pytest.mark.slow
 async def test_a_small_job_on_a_cheap_machine_spends_most_of_its_budget(world: World) -> None:
     """What is held back is in proportion to the job: a quarter of a dollar did not get beyond 4.4 cents."""
     world.agents.total_steps = 100_000

@@ -121,13 +121,18 @@ MOVING = range(1, 7)
 """From the intent for the new home to the release of the old one. The gate below plays every commit of both rides."""
 
 
+def first_two(numbers: range) -> list[object]:
+    """The others are for long runs, as is every commit."""
+    return [pytest.param(each, marks=pytest.mark.slow) if each > 2 else each for each in numbers]
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("number", RENTING)
+@pytest.mark.parametrize("number", first_two(RENTING))
 async def test_a_kill_while_it_rents(tmp_path: Path, number: int, moment: Moment) -> None:
     await killed_at(tmp_path, BUMPY, number, moment)
 
 
-@pytest.mark.parametrize("number", MOVING)
+@pytest.mark.parametrize("number", first_two(MOVING))
 async def test_a_kill_while_it_moves(tmp_path: Path, number: int) -> None:
     await killed_at(tmp_path, MOVE, number, "before" if number % 2 else "after")
 
@@ -164,7 +169,7 @@ async def until_exit(world: World) -> None:
         await world.tick()
 
 
-@pytest.mark.parametrize("number", RENTING)
+@pytest.mark.parametrize("number", first_two(RENTING))
 async def test_a_disk_that_fails_once(tmp_path: Path, number: int) -> None:
     async with underway(tmp_path, BUMPY) as (world, store):
         store.fail_at = store.transactions + number

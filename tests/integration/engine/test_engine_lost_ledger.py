@@ -55,6 +55,8 @@ async def test_a_create_whose_outcome_may_not_be_recorded_is_made_only_once(
         await world.tick()
         await world.submit()
         create = world.engine.calls.create
+        # Past prices are written beside the tick: the next commit is to be that of the create's outcome.
+        monkeypatch.setattr(world.engine._past_prices, "fill", lambda *_: None)
 
         def cut_the_next_commit_and_create(spec: JobSpec, lease: Lease) -> None:
             way.cut_at_next_commit = cut

@@ -34,6 +34,7 @@ async def test_a_job_runs_to_its_end_and_leaves_nothing(world: NebiusWorld) -> N
     assert posted < lease.bid * D("0.25")
 
 
+@pytest.mark.slow
 async def test_a_machine_whose_cap_is_passed_is_started_again_when_the_price_has_fallen(world: NebiusWorld) -> None:
     world.agents.total_steps = 1500
     lease = await world.running(JOB)
@@ -49,6 +50,7 @@ async def test_a_machine_whose_cap_is_passed_is_started_again_when_the_price_has
     assert world.vm(only).boots == 2
 
 
+@pytest.mark.slow
 async def test_a_stopped_machine_gets_a_higher_cap_and_is_started_where_that_wins(world: NebiusWorld) -> None:
     world.agents.total_steps = 1500
     for pool in world.sandbox.nebius.pools.values():

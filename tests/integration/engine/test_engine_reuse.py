@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
@@ -25,6 +24,7 @@ from tests.integration.engine.engine_world import World, a_world
 from tests.integration.engine.interrupted_store import Killed, Moment
 from tests.integration.engine.test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
 from tests.integration.engine.test_engine_kills import Wrapper
+from tests.patience import PATIENCE_S
 
 D = Decimal
 ONE_ATTEMPT = "[retry]\nmax_attempts = 1\n"
@@ -116,7 +116,7 @@ async def test_a_machine_that_is_handed_over_late_takes_the_place_of_the_task_th
             await world.tick()
     assert first.main.id in world.engine.calls.busy
     answered.set()
-    await world.engine.calls.settle_for(10)
+    await world.engine.calls.settle_for(PATIENCE_S)
     await world.tick()
     tasks = await tasks_of(world)
     assert [task.status.wants_capacity for task in tasks] == [False, True]
@@ -135,8 +135,7 @@ async def test_what_the_task_before_could_write_is_refused_and_what_it_says_is_n
     second = await until_task_runs(world, 1)
     assert second.main is not None
     assert second.main.id == lease_id
-    admitted = json.loads((world.root / "mailbox-leases.json").read_text())["leases"]
-    assert list(admitted) == [f"jobs/{second.id}/{lease_id}"], "what is signed for the first is refused"
+    assert list(world.blobs.admitted) == [f"jobs/{second.id}/{lease_id}"], "what is signed for the first is refused"
     agent = world.agents.of(second.main.instance_id)
     old_epoch = first.run_epoch
     said = Heartbeat(agent.boot, agent.seq + 5, old_epoch, 1, AgentState.FINISHED, step=99, progress=1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -238,6 +238,32 @@ async def test_a_schedule_ends_with_its_token(world: World) -> None:
     to_the_hour(world)
     await world.tick()
     assert await firings(world) == []
+
+
+async def test_a_schedule_is_left_what_its_token_s_maker_leaves_and_ends_with_them(world: World) -> None:
+    await world.tick()
+    maker = _a_token(number=2, name="maker", sha256="1" * 64, scope=Scope.ADMIN, secrets=("hf",))
+    caller = await keep_token(world, secrets=("hf",), made_by=maker.owner)
+    await keep_token(world, **_changes(maker))
+    await create(world, HOURLY + '[secrets]\nHF = "hf"\n', caller)
+    for less, reason in (
+        ({"secrets": ()}, ScheduleReason.NOT_ALLOWED),
+        ({"scope": Scope.READ}, ScheduleReason.NOT_ALLOWED),
+        ({"ask_above": Decimal("0.5")}, ScheduleReason.CONFIRM_FIRST),
+    ):
+        await keep_token(world, **_changes(maker) | less)
+        to_the_hour(world)
+        await world.tick()
+        assert (await find(world)).left_out_reason is reason
+    assert await firings(world) == []
+    await keep_token(world, **_changes(maker) | {"revoked_at": world.clock.now()})
+    await world.tick()
+    ended = await find(world)
+    assert (ended.status, ended.reason) == (ScheduleStatus.ENDED, ScheduleReason.TOKEN_ENDED)
+
+
+def _changes(token: Token) -> dict[str, Any]:
+    return {field.name: getattr(token, field.name) for field in fields(token)}
 
 
 async def test_what_a_token_may_is_asked_at_each_firing(world: World) -> None:

@@ -139,7 +139,7 @@ async def a_place(market: str, root: Path) -> AsyncIterator[Place]:
         code = CodeService(store, blobs, AgentUnpacker(), clock, ids)
         jobs = JobService(engine, store, blobs, clock, ids, read, change_spec, lambda: None, code)
         yield Place(market, clock, sandbox, store, engine, jobs, root, passwords)
-        await engine.calls.settle_for(10)
+        await engine.calls.settle_for(PATIENCE_S)
         await provider.close()
         await store.close()
 

@@ -49,6 +49,7 @@ def reach(roots: list[Requirement], left_out: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("market", KEYS)
+@pytest.mark.slow
 async def test_a_machine_is_rented_with_the_locked_packages_alone(market: str, tmp_path: Path) -> None:
     config = SandboxConfig(state_dir=tmp_path, real_processes=False, enforce_rate_limits=False)
     async with running_sandbox(config, SystemClock()) as sandbox:

@@ -205,6 +205,7 @@ def _aim(case: Case[Any], known: str | None, is_good: bool) -> None:
         case.body["dry_run"] = True
 
 
+@pytest.mark.slow
 def test_the_document_holds_for_a_call_of_each(served: Served) -> None:
     assert drive(served, served.at_socket(), 1).total() > 30
 

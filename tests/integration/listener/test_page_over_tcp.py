@@ -307,6 +307,7 @@ async def test_what_moves_is_sent_when_it_has_changed_and_once(fresh: Remote) ->
             assert later != known, "it was known; what came since is sent"
 
 
+@pytest.mark.slow
 async def test_without_http_the_port_is_open_for_as_long_as_there_are_sessions() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with a_remote(Path(name), listen=None) as remote:
@@ -332,6 +333,7 @@ async def _until_closed(browser: Browser) -> None:
         await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 async def test_a_session_outlives_its_daemon() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)

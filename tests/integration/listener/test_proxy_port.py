@@ -295,6 +295,7 @@ async def test_the_socket_is_its_owner_s_alone_and_takes_the_place_of_one_that_w
             assert (await proxy.ask("reader", "GET", "/v1/status"))[0] == 200
 
 
+@pytest.mark.slow
 async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.proxied_users.MOST_KEPT", 2)
     toml = {"toml": UNRENTED, "again": True, "min_probability": 0}
@@ -325,6 +326,41 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
             assert status in ("stopping", "parked"), "as when a token was revoked"
         async with a_proxy(root, users={"ben": {}}) as proxy:
             assert (await proxy.ask("ben", "GET", f"/v1/jobs/{ben['id']}"))[0] == 200
+
+
+@pytest.mark.slow
+async def test_what_a_proxy_s_user_makes_is_no_wider_and_ends_with_them() -> None:
+    """With jobs of their own, and with those of a user of this machine."""
+    bounds = {"scope": "admin", "ask_above": "$1"}
+    users = {"boss": bounds | {"allow": "$3"}, "mapped": bounds | {"owner": "nobody"}}
+    with tempfile.TemporaryDirectory(prefix="ap-") as directory:
+        root, made = Path(directory), {}
+        async with a_proxy(root, users=users) as proxy:
+            for user in users:
+                wish = {"name": f"of-{user}", "scope": "admin"}
+                for more in ({"ask_above": "$2"}, {"secrets": ["hf"]}):
+                    status, said = await proxy.ask(user, "POST", "/v1/tokens", wish | more)
+                    assert (status, said["reason"]) == (DENIED, "not_allowed"), said
+                status, said = await proxy.ask(user, "POST", "/v1/tokens", wish)
+                assert (status, said["token"]["made_by"]) == (201, f"proxy:{user}"), said
+                made[user] = said["secret"]
+                plan = (await proxy.ask(user, "POST", "/v1/jobs", {"toml": GOOD}))[1]["plan"]
+                status, said = await proxy.remote.ask("POST", f"/v1/plans/{plan}/confirm", made[user])
+                assert (status, "a token of whoever made a plan" in said["detail"]) == (DENIED, True), said
+                status, said = await proxy.remote.ask("POST", "/v1/jobs", made[user], json={"toml": GOOD})
+                assert (status, said["reason"]) == (409, "confirm_first")
+            wish = {"name": "rich", "scope": "admin", "allow": "$4"}
+            assert (await proxy.ask("boss", "POST", "/v1/tokens", wish))[0] == DENIED
+        async with a_proxy(root, users={"boss": {"scope": "read"}, "mapped": bounds}) as proxy:
+            assert (await proxy.remote.ask("GET", "/v1/tokens", made["boss"]))[0] == DENIED, "their maker has less now"
+            status, _ = await proxy.remote.ask("GET", "/v1/status", made["mapped"])
+            assert status == 401, "its maker has other jobs now, and is another"
+        async with a_proxy(root, users={"chief": {"scope": "admin"}}) as proxy:
+            assert (await proxy.remote.ask("GET", "/v1/status", made["boss"]))[0] == 401
+        async with a_proxy(root, users=users) as proxy:
+            assert (await proxy.ask("boss", "GET", "/v1/status"))[0] == 200
+            for secret in made.values():
+                assert (await proxy.remote.ask("GET", "/v1/status", secret))[0] == 401, "for good"
 
 
 _TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')

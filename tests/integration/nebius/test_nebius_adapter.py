@@ -20,6 +20,7 @@ from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Refusal
 from tests.contract.harness import QuickClock
 from tests.contract.nebius_harness import NebiusHarness, nebius_harness
 from tests.contract.provider_contract import LABEL, OTHER_LABEL, listed, rent, request, running, seen
+from tests.patience import PATIENCE_S
 
 D = Decimal
 
@@ -140,12 +141,12 @@ async def test_whatever_is_not_known_is_unknown_and_is_not_sent_again(made: Nebi
     assert len(made.sandbox.nebius.vms) == (0 if kind in ("unavailable", "internal", "aborted") else 1)
 
 
-async def test_an_answer_that_never_comes_is_unknown(tmp_path: Path, clock: QuickClock) -> None:
-    async with nebius_harness(tmp_path, clock, {"timeout_s": 0.5}) as made:
-        wanted = await asked(made)
-        async with made.fault("create", "effect_then_hang", hang_s=20):
-            assert isinstance(await made.provider.create(wanted), Unknown)
-        assert (await only(made)).label == LABEL
+async def test_an_answer_that_never_comes_is_unknown(made: NebiusHarness) -> None:
+    wanted, hasty = await asked(made), made.connect(timeout_s=2)
+    async with made.fault("create", "effect_then_hang", hang_s=PATIENCE_S):
+        assert isinstance(await hasty.create(wanted), Unknown)
+    await hasty.close()
+    assert (await only(made)).label == LABEL
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "internal", "conflict", "rate_limited", "effect_then_unavailable"])

@@ -16,10 +16,12 @@ from aiohttp import web
 from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
+from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.runpod.transport import USER_AGENT
+from tests.contract.harness import QuickClock
 from tests.integration.runpod.runpod_script import KEY, Http, Script, failed, one, pod, sample, serving, sweep
 from tests.patience import PATIENCE_S
 
@@ -71,8 +73,8 @@ async def market(script: Script) -> AsyncIterator[RunpodProvider]:
     await connected.close()
 
 
-def connect(script: Script, speed: float = 2000, **settings: Any) -> RunpodProvider:
-    clock = ScaledClock(datetime.now(UTC), speed)
+def connect(script: Script, clock: Clock | None = None, **settings: Any) -> RunpodProvider:
+    clock = clock or ScaledClock(datetime.now(UTC), 2000)
     connected = plugin.connect({"base_url": script.url, "api_key": KEY, "timeout_s": PATIENCE_S, **settings}, clock)
     assert isinstance(connected, RunpodProvider)
     return connected
@@ -256,7 +258,7 @@ async def test_an_answer_that_never_comes_is_unknown_and_nothing_is_sent_twice(s
 
     script.answers["podRentInterruptable"] = [hang]
     script.answers["POST /v2/pods"] = [hang]
-    market = connect(script, timeout_s=0.3)
+    market = connect(script, timeout_s=2)
     for request in (SPOT, ON_DEMAND):
         assert isinstance(await market.create(request), Unknown)
     assert (script.count("podRentInterruptable"), script.count("POST /v2/pods")) == (1, 1)
@@ -366,12 +368,12 @@ async def test_no_supply_is_learned_from_refusals_in_a_row(script: Script, marke
 @pytest.mark.parametrize("answer", [Http(502, "<html>"), Http(401, "{}"), Http(429, "{}")])
 async def test_a_probe_without_a_clear_answer_changes_nothing(script: Script, answer: Http) -> None:
     script.answers["probe"] = [answer]
-    market = connect(script)
+    market = connect(script, clock := QuickClock())
     await market.instances()
     assert (market.capabilities.spot, market.capabilities.may_have_spot) == (False, True)
     assert "HTTP" in market.spot_reason
     script.answers["probe"] = [{"data": {}}]
-    await asyncio.sleep(0.05)  # a hundred seconds of market time
+    clock.advance(100)
     await market.instances()
     assert market.capabilities.spot
     await market.close()
@@ -381,9 +383,9 @@ async def test_spot_of_which_nobody_has_said_anything_for_a_quarter_of_an_hour_i
     script: Script,
 ) -> None:
     script.answers["probe"] = [Http(502, "<html>")]
-    market = connect(script, speed=100_000)
+    market = connect(script, clock := QuickClock())
     await market.instances()
-    await asyncio.sleep(0.05)  # well over an hour of market time
+    clock.advance(4000)
     await market.instances()
     assert (market.capabilities.spot, market.capabilities.may_have_spot) == (False, False)
     await market.close()
@@ -392,11 +394,11 @@ async def test_spot_of_which_nobody_has_said_anything_for_a_quarter_of_an_hour_i
 @pytest.mark.parametrize("answer", [SPOT_REMOVED, GONE])
 async def test_spot_is_probed_again_daily(script: Script, answer: Http) -> None:
     script.answers["probe"] = [answer, {"data": {}}]
-    market = connect(script, speed=100_000)
+    market = connect(script, clock := QuickClock())
     await market.instances()
     await market.instances()
     assert (market.capabilities.spot, script.count("probe")) == (False, 1)
-    await asyncio.sleep(1)  # 28 hours of market time
+    clock.advance(28 * 3600)
     await market.instances()
     assert (market.capabilities.spot, script.count("probe")) == (True, 2)
     assert script.seen[-1][0] == "sweep"

@@ -299,7 +299,7 @@ async def test_a_create_whose_answer_is_lost_is_unknown_and_found_by_its_label(
     bench: Bench, kind: str, capacity: dict[str, Any]
 ) -> None:
     offer = await bench.cheapest()
-    provider = bench.connect(timeout_s=0.5) if kind == "effect_then_timeout" else bench.connect()
+    provider = bench.connect(timeout_s=2) if kind == "effect_then_timeout" else bench.connect()
     await provider.offers(QUERY)
     await bench.fault("v2.create" if capacity else "podRentInterruptable", kind)
     outcome = await provider.create(bench.request(offer, "ap1.test.lost", **capacity))

@@ -143,6 +143,7 @@ async def test_a_full_store_is_said_and_what_was_sent_is_not_sent_again(s3: S3Se
     assert await machine.verify() is not None
 
 
+@pytest.mark.slow
 async def test_killed_at_any_request_the_next_boot_completes_it(s3: S3Server, machine: Machine) -> None:
     """A machine that dies sends nothing more: here the store takes nothing more from it."""
 
@@ -230,7 +231,9 @@ async def test_holes_that_a_crash_left_in_a_download_are_found(
     assert content(other.files) == content(machine.files)
 
 
-@pytest.mark.parametrize("harm", ["truncated", "wrong byte", "longer", "gone"])
+@pytest.mark.parametrize(
+    "harm", ["wrong byte", *(pytest.param(each, marks=pytest.mark.slow) for each in ("truncated", "longer", "gone"))]
+)
 async def test_a_harmed_part_is_no_checkpoint_and_never_named_again(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine], harm: str
 ) -> None:
@@ -257,6 +260,7 @@ async def test_a_harmed_part_is_no_checkpoint_and_never_named_again(
     assert content(other.files) == content(machine.files)
 
 
+@pytest.mark.slow
 async def test_a_part_harmed_after_it_was_verified_is_refused_at_restore(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:

@@ -248,8 +248,13 @@ async def test_logs_are_a_stream_that_can_be_taken_up_again(desk: Any) -> None:
     again = await events(desk, path, 2, **{"Last-Event-ID": everything[2]["id"]})
     assert [event["line"] for event in again] == ["line 1", "line 2"]
     following = asyncio.create_task(events(desk, f"{path}?tail=0", 1))
-    await asyncio.sleep(0.1)
-    pod.write_log(desk.sandbox.runpod.now, "container", "live")
+
+    def is_followed() -> bool:
+        """Only what is written once somebody follows is heard."""
+        pod.write_log(desk.sandbox.runpod.now, "container", "live")
+        return following.done()
+
+    await desk.eventually(is_followed)
     assert (await following)[0]["line"] == "live"
     for wrong in ("source=disk", "tail=5001", "tail=-1", "since=yesterday"):
         assert (await desk.rest("GET", f"{path}?{wrong}"))[0] == 400

@@ -106,15 +106,14 @@ class PatientTheatre(ForkedTheatre):
 
 
 @contextmanager
-def a_patient_theatre(settings: Mapping[str, str] | None = None) -> Iterator[Theatre]:
+def a_patient_theatre(settings: Mapping[str, str] | None = None, speed: float = SPEED) -> Iterator[Theatre]:
     """As ``a_theatre`` of the acceptance tests. It waits for its processes as long as they live."""
     root = Path(tempfile.mkdtemp(prefix="ap-"))
     own = {"AUTOPILOT_PROVIDERS__VASTAI__TIMEOUT_S": str(LONGEST_MARKET_TIMEOUT_S)}
-    theatre = PatientTheatre(root, seed=1, speed=SPEED, settings=own | dict(settings or {}))
+    theatre = PatientTheatre(root, seed=1, speed=speed, settings=own | dict(settings or {}))
     theatre.client = Client(root / "daemon" / "s", timeout_s=PATIENCE_S)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("autopilot.lab.demo.theatre.START_TIMEOUT_S", PATIENCE_S)
             be_patient(patch.setattr)
             yield theatre
     finally:

@@ -36,10 +36,10 @@ class Program:
         return str(body["plan"])
 
 
-async def make(served: Served, scope: str = "submit") -> Program:
-    wish = {"name": own_name("agent"), "scope": scope, "ask_above": "$1"}
+async def make(served: Served, scope: str = "submit", ask_above: str = "$1") -> Program:
+    wish = {"name": own_name("agent"), "scope": scope, "ask_above": ask_above}
     status, body = await served.call("POST", "/v1/tokens", wish)
-    assert (status, body["token"]["ask_above"]) == (201, "1"), body
+    assert (status, body["token"]["ask_above"]) == (201, ask_above.removeprefix("$")), body
     return Program(served, body["secret"], -body["token"]["number"])
 
 
@@ -93,7 +93,7 @@ async def test_a_plan_is_about_what_was_asked_and_nothing_else(shared: Served) -
 
 async def test_whoever_made_a_plan_cannot_confirm_it(shared: Served) -> None:
     program, admin = await make(shared), await make(shared, "admin")
-    other = await make(shared, "admin")
+    other = await make(shared, "admin", "$2")
     plan, own = await program.ask(), await admin.ask()
     assert (await confirm(program, plan))[0] == 403
     status, body = await confirm(admin, own)

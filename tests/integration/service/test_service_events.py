@@ -159,6 +159,7 @@ async def test_who_has_hung_up_makes_room_before_the_next_sign_of_life(
                     break
 
 
+@pytest.mark.slow
 async def test_a_hundred_follow_at_once(served: Served) -> None:
     connector = aiohttp.UnixConnector(str(served.daemon.settings.socket_path), limit=0)
     async with aiohttp.ClientSession(connector=connector) as http:

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -55,7 +55,13 @@ class ADaemon:
     """
 
     def __init__(
-        self, theatre: Theatre, name: str, ledger: Ledger, *, is_patient: bool = True, **environment: str
+        self,
+        theatre: Theatre,
+        name: str,
+        ledger: Ledger,
+        environment: Mapping[str, str] | None = None,
+        *,
+        is_patient: bool = True,
     ) -> None:
         self.notify_path = theatre.root / f"{name}.notify"
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -69,8 +75,9 @@ class ADaemon:
             "AUTOPILOT_API__SOCKET": str(theatre.root / name),
             "NOTIFY_SOCKET": str(self.notify_path),
         }
+        given |= environment or {}
         start = PatientTheatre.start_process if is_patient else ForkedProcess
-        self.process = start("autopilot.cli.main", ["serve"], without_settings() | given | environment, self.log_path)
+        self.process = start("autopilot.cli.main", ["serve"], without_settings() | given, self.log_path)
 
     @property
     def pid(self) -> int:
@@ -122,6 +129,7 @@ def daemons(theatre: Theatre) -> Iterator[list[ADaemon]]:
         daemon.end()
 
 
+@pytest.mark.slow
 def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:
@@ -164,7 +172,10 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
 ) -> None:
     """As under a supervisor, which starts the one that was killed anew: one death is one epoch."""
     port = a_free_port()
-    same: dict[str, Any] = {"AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}", "AUTOPILOT_API__SOCKET": str(theatre.root / "same")}
+    same: dict[str, Any] = {
+        "AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}",
+        "AUTOPILOT_API__SOCKET": str(theatre.root / "same"),
+    }
     place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
     client = Client(theatre.root / "same", timeout_s=PATIENCE_S)
 
@@ -174,11 +185,11 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
             return body["pid"] == daemon.pid and body["last_tick_at"] is not None
         return False
 
-    leader = ADaemon(theatre, "one", ledger, **same)
+    leader = ADaemon(theatre, "one", ledger, same)
     daemons.append(leader)
     until(lambda: answers_as(leader), "the first daemon leads")
     for epoch, name in enumerate(("two", "three"), start=2):
-        standby = ADaemon(theatre, name, ledger, **same)
+        standby = ADaemon(theatre, name, ledger, same)
         daemons.append(standby)
         until(standby.is_standby, "the next stands by")
         assert answers_as(leader)
@@ -204,7 +215,7 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     theatre.client = first.client
     job_id = submit(theatre, job_text(4000))
     until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
-    second = ADaemon(theatre, "two", ledger, is_patient=False, AUTOPILOT_STATE_DIR=str(theatre.root / "other"))
+    second = ADaemon(theatre, "two", ledger, {"AUTOPILOT_STATE_DIR": str(theatre.root / "other")}, is_patient=False)
     daemons.append(second)
     until(second.is_standby, "the second stands by")
     watch_writes(ledger)
@@ -236,7 +247,7 @@ def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_lea
     first_tick(first.client)
     place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
     assert put(place, key, b"{}", PATIENCE_S) == 201
-    second = ADaemon(theatre, "two", ledger, is_patient=False, AUTOPILOT_API__SOCKET=str(theatre.root / "one"))
+    second = ADaemon(theatre, "two", ledger, {"AUTOPILOT_API__SOCKET": str(theatre.root / "one")}, is_patient=False)
     daemons.append(second)
     until(second.is_standby, "the second stands by")
 
@@ -268,10 +279,10 @@ def serves(daemon: ADaemon) -> bool:
 
 
 def test_a_standby_ends_when_it_is_told_to(theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]) -> None:
-    first = ADaemon(theatre, "one", ledger, **WITHOUT_LISTENER)
+    first = ADaemon(theatre, "one", ledger, WITHOUT_LISTENER)
     daemons.append(first)
     until(first.leads, "the first daemon leads")
-    second = ADaemon(theatre, "two", ledger, **WITHOUT_LISTENER)
+    second = ADaemon(theatre, "two", ledger, WITHOUT_LISTENER)
     daemons.append(second)
     until(second.is_standby, "the second stands by")
     second.process.send_signal(signal.SIGTERM)

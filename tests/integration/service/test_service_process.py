@@ -28,13 +28,22 @@ from tests.acceptance.stage import (
 from tests.integration.service.patient import UMASK
 from tests.integration.service.service_world import WITHOUT_LISTENER, a_patient_theatre
 
-HANG_REAL_S = 10.0
+HANG_REAL_S = 8.0
 """A machine that takes longer to pass a signal on runs no tests."""
+SLOW = 15.0
+"""So many market seconds a second that the hang is no longer than a market's."""
 
 
 @pytest.fixture
 def market() -> Iterator[Theatre]:
     with a_patient_theatre() as theatre:
+        theatre.start_market()
+        yield theatre
+
+
+@pytest.fixture
+def slow_market() -> Iterator[Theatre]:
+    with a_patient_theatre(speed=SLOW) as theatre:
         theatre.start_market()
         yield theatre
 
@@ -54,24 +63,25 @@ def log_lines(theatre: Theatre, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
+@pytest.mark.slow
 def test_sigterm_lets_a_create_on_its_way_finish_and_the_job_goes_on_after_a_restart(
-    market: Theatre, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    slow_market: Theatre, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    daemon = market.launch_daemon()
-    first_tick(market.client)
-    market.emu("fault", {"on": "create", "kind": "effect_then_timeout", "hang_s": HANG_REAL_S})
-    job_id = submit(market, job_text(100))
-    until(lambda: market_events(market, "instance.created"), "the create", every_s=0.02)
+    daemon = slow_market.launch_daemon()
+    first_tick(slow_market.client)
+    slow_market.emu("fault", {"on": "create", "kind": "effect_then_timeout", "hang_s": HANG_REAL_S})
+    job_id = submit(slow_market, job_text(100))
+    until(lambda: market_events(slow_market, "instance.created"), "the create", every_s=0.02)
     daemon.send_signal(signal.SIGTERM)
-    assert "lease.create_unknown" not in events_in_ledger(market), "it is told to stop before the answer"
+    assert "lease.create_unknown" not in events_in_ledger(slow_market), "it is told to stop before the answer"
     assert daemon.wait() == 0
-    assert events_in_ledger(market)[-1] == "lease.create_unknown", "the outcome was not recorded"
+    assert events_in_ledger(slow_market)[-1] == "lease.create_unknown", "the outcome was not recorded"
 
-    market.start_daemon()
-    until(lambda: is_settled(market, show(market, job_id)), "the end of the job and its bill", every_s=0.2)
-    assert show(market, job_id)["job"]["status"] == "succeeded"
-    assert len(market.emu("instances")["instances"]) == 1
-    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(market.client.socket_path))
+    slow_market.start_daemon()
+    until(lambda: is_settled(slow_market, show(slow_market, job_id)), "the end of the job and its bill", every_s=0.2)
+    assert show(slow_market, job_id)["job"]["status"] == "succeeded"
+    assert len(slow_market.emu("instances")["instances"]) == 1
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(slow_market.client.socket_path))
     printed = []
     for options in ([], ["--follow"]):
         assert run(["logs", "train", *options]) == 0
@@ -174,6 +184,7 @@ def test_the_watchdog_is_fed_by_completed_ticks_only(empty_market: Theatre, monk
     notify.close()
 
 
+@pytest.mark.slow
 def test_what_a_daemon_makes_is_for_its_user_alone_whatever_the_umask() -> None:
     with a_patient_theatre({UMASK: "0"}) as market:
         market.start_market()

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
@@ -112,12 +114,27 @@ async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncI
     await store.close()
 
 
-@pytest.fixture(params=[*MARKETS])
-async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
+@asynccontextmanager
+async def an_open_shop(market: str) -> AsyncIterator[Shop]:
+    """On a sandbox of its own, after a tick."""
     clock = QuickClock(START)
-    config = SandboxConfig(state_dir=tmp_path / "market", real_processes=False)
-    async with running_sandbox(config, clock) as sandbox, a_shop(request.param, sandbox.url, tmp_path, clock) as made:
-        await made.engine.tick()
+    with TemporaryDirectory(prefix="ap-") as name:
+        config = SandboxConfig(state_dir=Path(name) / "market", real_processes=False)
+        async with running_sandbox(config, clock) as sandbox, a_shop(market, sandbox.url, Path(name), clock) as made:
+            await made.engine.tick()
+            yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*MARKETS])
+async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    """Of a market; for tests that leave nothing in its ledger."""
+    async with an_open_shop(request.param) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=[*MARKETS])
+async def fresh_shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    async with an_open_shop(request.param) as made:
         yield made
 
 
@@ -130,15 +147,15 @@ async def test_gpus_are_found_as_people_write_them(shop: Shop, gpu: str) -> None
 
 
 @pytest.mark.parametrize("gpu", ["rtx 4090", "NVIDIA A100-SXM4-80GB", "A100 SXM4", "A100 SXM"])
-async def test_a_job_that_the_ledger_has_under_another_spelling_goes_on(shop: Shop, gpu: str) -> None:
+async def test_a_job_that_the_ledger_has_under_another_spelling_goes_on(fresh_shop: Shop, gpu: str) -> None:
     spec = a_spec(gpus=(GpuChoice(gpu),), work_estimate=None)
-    async with shop.store.transaction() as uow:
+    async with fresh_shop.store.transaction() as uow:
         await uow.jobs.save(Job("old", spec, JobStatus.PENDING, Reason.SUBMITTED, START))
     rented = None
     for _ in range(3):  # a list that a busy machine answers late makes the market unknown for a tick
-        await shop.engine.tick()
-        await shop.engine.calls.settle_for(PATIENCE_S)
-        async with shop.store.snapshot() as uow:
+        await fresh_shop.engine.tick()
+        await fresh_shop.engine.calls.settle_for(PATIENCE_S)
+        async with fresh_shop.store.snapshot() as uow:
             job = await uow.jobs.find("old")
         if job is not None and job.main is not None:
             rented = job.main.gpu
@@ -162,15 +179,15 @@ async def test_a_gpu_that_no_market_lists_is_refused_with_the_nearest(shop: Shop
     assert (await shop.jobs.overview(ListQuery(all=True)))["jobs"] == []
 
 
-async def test_the_market_s_own_list_decides(shop: Shop) -> None:
-    listed = await shop.engine.gpu_names()
-    if shop.market == "vastai":
+async def test_the_market_s_own_list_decides(fresh_shop: Shop) -> None:
+    listed = await fresh_shop.engine.gpu_names()
+    if fresh_shop.market == "vastai":
         assert {*gpu_names.NAMES} <= {*listed}, "it names all that it ever offered"
-        assert (await shop.submit(gpu="B300"))["job"]["status"] == "pending"
+        assert (await fresh_shop.submit(gpu="B300"))["job"]["status"] == "pending"
     else:
         assert not any(gpu_names.is_called(each, "B300") for each in listed)
         with pytest.raises(UserError, match="no market lists a GPU called 'B300'"):
-            await shop.submit(gpu="B300")
+            await fresh_shop.submit(gpu="B300")
 
 
 @pytest.mark.parametrize("market", [*MARKETS])
@@ -208,29 +225,29 @@ async def test_a_limit_below_every_price_of_the_week_is_said_with_the_lowest(sho
     )
 
 
-async def test_a_price_on_record_is_reason_enough_to_wait_for_it(shop: Shop) -> None:
+async def test_a_price_on_record_is_reason_enough_to_wait_for_it(fresh_shop: Shop) -> None:
     seen = PriceObservation("vastai", "1", "RTX 4090", 1, Decimal("0.02"), Decimal("0.5"), START - timedelta(days=2))
-    async with shop.store.transaction() as uow:
+    async with fresh_shop.store.transaction() as uow:
         await uow.prices.add([seen])
-    planned = await shop.plan(more='max_hourly = "$0.03"')
+    planned = await fresh_shop.plan(more='max_hourly = "$0.03"')
     assert (planned["refusal"], planned["verdict"]) == (None, "tight")
 
 
-async def test_past_jobs_say_how_long_the_work_may_take(shop: Shop) -> None:
-    async with shop.store.transaction() as uow:
+async def test_past_jobs_say_how_long_the_work_may_take(fresh_shop: Shop) -> None:
+    async with fresh_shop.store.transaction() as uow:
         for number in range(3):
             spec = replace(parse_job(_text({}), source="job.toml", now=START), name=f"past-{number}")
             past = Job(f"0PAST{number}", spec, JobStatus.SUCCEEDED, Reason.COMPLETED, START, owner=1000)
             await uow.jobs.save(replace(past, work_done=timedelta(minutes=13), finished_at=START))
     told = "time is held for 13 min of work, 30% more than estimated, by 3 past jobs of yours"
-    assert told in (await shop.plan())["notes"]
-    job = (await shop.submit())["job"]
-    async with shop.store.snapshot() as uow:
+    assert told in (await fresh_shop.plan())["notes"]
+    job = (await fresh_shop.submit())["job"]
+    async with fresh_shop.store.snapshot() as uow:
         kept = await uow.jobs.find(job["id"])
         assert kept is not None
         assert kept.spec.work_at_most == timedelta(minutes=13)
     said = _text({}).replace('estimate = "10m"', 'estimate = "10m"\nat_most = "11m"')
     for text, owner in ((said, 1000), (_text({}), 1001)):
         sent = [Sent(text, "job.toml")]
-        answer = await shop.jobs.submissions.submit(sent, itemgetter(0), owner=owner, dry_run=True)
+        answer = await fresh_shop.jobs.submissions.submit(sent, itemgetter(0), owner=owner, dry_run=True)
         assert "time is held" not in str(answer)

@@ -297,19 +297,20 @@ async def test_a_copy_that_differs_is_not_kept(url: str, places: Places, postgre
 
 @contextmanager
 def read_back_slowly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For longer than a server lets anybody idle within a transaction, which is a second meanwhile."""
+    """For longer than a server lets anybody idle within a transaction, which is three seconds meanwhile."""
 
     async def slowly(connection: AsyncConnection) -> list[Fingerprint]:
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(3.5)
         return await fingerprints(connection)
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(transfer, "fingerprints", slowly)
-        meanwhile.setitem(postgres._SESSION, "idle_in_transaction_session_timeout", "1s")
+        meanwhile.setitem(postgres._SESSION, "idle_in_transaction_session_timeout", "3s")
         yield
 
 
 @pytest.mark.parametrize(("origin", "target"), [("postgresql", "sqlite"), ("sqlite", "postgresql")])
+@pytest.mark.slow
 async def test_a_copy_that_takes_long_is_not_cut_off_by_the_server(
     origin: str, target: str, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +325,7 @@ async def test_a_copy_that_takes_long_is_not_cut_off_by_the_server(
     assert await contents(there) == before
 
 
+@pytest.mark.slow
 async def test_a_backup_that_takes_long_is_not_cut_off_by_the_server(
     places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +337,7 @@ async def test_a_backup_that_takes_long_is_not_cut_off_by_the_server(
     assert await contents(str(file)) == await contents(url)
 
 
+@pytest.mark.slow
 async def test_a_move_that_is_killed_is_simply_done_again(places: Places) -> None:
     url, there = places("sqlite"), places("postgresql")
     await fill(url)

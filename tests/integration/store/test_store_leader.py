@@ -64,8 +64,16 @@ async def daemons(url: str, count: int = 2) -> AsyncIterator[list[Daemon]]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_EVERY_S", 0.05), ("RENEW_EVERY_S", 0.1), ("SILENT_AFTER_S", 1.0)):
+    for name, seconds in (("LOOK_EVERY_S", 0.05), ("RENEW_EVERY_S", 0.1), ("SILENT_AFTER_S", PATIENCE_S)):
         monkeypatch.setattr(leader, name, seconds)
+
+
+def fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader no longer says that it is alive, but its sessions stay open. No other is unseated for being slow."""
+    for task in asyncio.all_tasks():
+        if task.get_name() == "leadership":
+            task.cancel()
+    monkeypatch.setattr(leader, "SILENT_AFTER_S", 0.5)
 
 
 def database_of(url: str) -> str:
@@ -102,12 +110,12 @@ async def test_a_leader_that_dies_is_followed_at_once(postgres_server: PostgresS
         assert (shared(following).fence.epoch, shared(following).is_takeover) == (2, True)
 
 
-async def test_a_silent_leader_is_unseated_and_writes_nothing_when_it_wakes_up(postgres_url: str) -> None:
+async def test_a_silent_leader_is_unseated_and_writes_nothing_when_it_wakes_up(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with daemons(postgres_url) as (first, second):
         lead = await first.leads()
-        for task in asyncio.all_tasks():
-            if task.get_name() == "leadership":
-                task.cancel()  # it no longer says that it is alive, but its sessions stay open
+        fall_silent(monkeypatch)
 
         async def write_for_long() -> None:
             async with lead.store.transaction() as work:
@@ -221,15 +229,13 @@ async def test_a_standby_outlives_a_restart_of_the_server(private_postgres: Post
         await second.leads()
 
 
-async def test_an_ordinary_role_is_enough(private_postgres: PostgresServer) -> None:
+async def test_an_ordinary_role_is_enough(private_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It owns its database and has no other rights; it makes the schema, leads, and unseats one of its own."""
     for statement in ("CREATE ROLE autopilot LOGIN", "CREATE DATABASE ledger OWNER autopilot"):
         private_postgres.execute(statement)
     url = private_postgres.url("ledger").replace("postgres@", "autopilot@")
     async with daemons(url) as (first, second):
         await first.leads()
-        for task in asyncio.all_tasks():
-            if task.get_name() == "leadership":
-                task.cancel()
+        fall_silent(monkeypatch)
         following = await second.leads()
         assert shared(following).is_takeover

@@ -128,12 +128,16 @@ async def test_what_ails_the_server_is_told(store: SqlStore, state: str, says: s
         await write(store, "key")
 
 
-async def test_a_transaction_that_stands_still_gives_its_locks_back(store: SqlStore) -> None:
+async def test_a_transaction_that_stands_still_gives_its_locks_back(
+    store: SqlStore, postgres_server: PostgresServer
+) -> None:
     async def stand_still() -> None:
         async with store.transaction() as work:
             await work.notes.set("key", "never")
+            (pid,) = await work.notes._sql.fetch_first(text("SELECT pg_backend_pid()")) or (0,)
             await work.notes._sql.run(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
-            await asyncio.sleep(0.4)
+            session = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}"
+            await eventually(lambda: postgres_server.execute(session) == [(0,)], "the end of the session")
             await work.notes.set("key", "too late")
 
     with pytest.raises(StoreUnavailable):

@@ -16,7 +16,8 @@ from autopilot.providers.vastai.pacing import Family
 from tests.integration.vastai.vastai_bench import KEY, QUERY, Bench, eventually
 
 UNREADABLE = ["effect_then_500", "effect_then_reset", "html", "empty", "bad_json"]
-SHORT_S = 0.5
+SHORT_S = 2.0
+"""Long enough for the request to arrive, whose answer never comes."""
 
 
 async def labels(provider: VastaiProvider) -> list[str]:
@@ -31,7 +32,7 @@ async def test_a_create_whose_answer_never_comes_is_unknown_and_sent_once(bench:
     assert isinstance(outcome, Unknown)
     assert await bench.requests("create") == 1
     assert await bench.creates_seen("ap1.test.lost") == 1
-    assert await labels(provider) == ["ap1.test.lost"]
+    assert await labels(bench.provider) == ["ap1.test.lost"]
     await provider.close()
 
 

@@ -40,6 +40,7 @@ def test_a_machine_is_held_and_goes(story: str) -> None:
     assert (lease.held_until is not None, str(lease.reason)) == ENDS[story]
 
 
+@pytest.mark.slow
 def test_a_kill_at_some_steps_of_a_hold_and_its_end() -> None:
     story = "held until its hold is over"
     _, steps = points(story)

@@ -16,6 +16,7 @@ def test_there_are_stories_enough() -> None:
     assert len(STORIES) >= 20
 
 
+@pytest.mark.slow
 def test_a_kill_at_some_steps_of_a_create_whose_answer_is_lost() -> None:
     story = "create takes effect, answer lost"
     whole, steps = points(story)

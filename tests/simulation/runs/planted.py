@@ -334,9 +334,9 @@ def _allowance_of_posted_alone() -> Patches:
         def left_for(self, job: Any, leases: Any, params: Any) -> Any:
             return None if self.allowance is None else self.allowance - self.spent
 
-    async def posted_alone(uow: Any, jobs: Any, unposted: Any, now: Any, params: Any) -> dict[str, tuple[Purse, ...]]:
+    async def posted_alone(uow: Any, jobs: Any, unposted: Any, now: Any, *rest: Any) -> dict[str, tuple[Purse, ...]]:
         sums = {
-            token.owner: (await uow.ledger.sum_owner(token.owner, token.counts_from(now))).posted
+            token.owner: (await uow.ledger.sum_owners([token.owner], token.counts_from(now))).posted
             for token in await uow.tokens.list_all()
         }
         jobs = list(jobs)
@@ -348,7 +348,7 @@ def _allowance_of_posted_alone() -> Patches:
                 else purse
                 for purse in of_job
             )
-            for job_id, of_job in (await read(uow, jobs, unposted, now, params)).items()
+            for job_id, of_job in (await read(uow, jobs, unposted, now, *rest)).items()
         }
 
     return [(engine, "read_purses", posted_alone)]

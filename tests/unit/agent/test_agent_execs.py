@@ -138,7 +138,7 @@ def test_exactly_as_much_as_an_answer_holds_is_not_cut(bench: Bench) -> None:
 
 
 def test_at_its_time_the_whole_group_is_killed(bench: Bench) -> None:
-    answer = bench.run("sleep 100 & echo $! > child; echo began; wait", timeout_s=1)
+    answer = bench.run("sleep 100 & echo $! > child; echo began; wait", timeout_s=3)
     assert (answer.exit_code, answer.ended, answer.output) == (124, "timed_out", b"began\n")
     assert is_dead(int((bench.root / "child").read_text()))
 

@@ -65,10 +65,11 @@ def test_told_to_end_it_saves_first(tmp_path: Path) -> None:
 
 def test_at_home_it_saves_now_and_then_and_disturbs_nothing(tmp_path: Path) -> None:
     code = SCRIPT.split("for step")[0] + (
-        "checkpoint.AT_HOME_EVERY_S = 0.2\n"
         "assert not checkpoint.should_save()\n"
-        "time.sleep(0.3)\n"
+        "every, checkpoint.AT_HOME_EVERY_S = checkpoint.AT_HOME_EVERY_S, 0.01\n"
+        "time.sleep(0.02)\n"
         "assert checkpoint.should_save()\n"
+        "checkpoint.AT_HOME_EVERY_S = every\n"
         "checkpoint.saved('x', step=1)\n"
         "assert not checkpoint.should_save()\n"
         "checkpoint.progress(1, 2)\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from autopilot.cli import client
@@ -21,6 +23,7 @@ MADE = {
     "in_force": True,
     "allowance": "20",
     "is_monthly": True,
+    "made_by": "token:boss",
 }
 
 
@@ -62,15 +65,21 @@ def test_the_value_alone_is_on_stdout(daemon: Daemon, capsys: pytest.CaptureFixt
 
 def test_the_list_and_the_end(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     over = MADE | {"number": 4, "name": "old", "in_force": False, "revoked_at": "2026-11-21T09:30:00+00:00"}
+    over |= {"made_by": None}
     daemon.answers["GET /v1/tokens"] = (200, {"tokens": [MADE, over]})
     assert run(["token", "ls"]) == 0
-    listed = capsys.readouterr().out.splitlines()
-    assert "$20.00/month" in listed[1]
-    assert ("submit, all" in listed[1], "in force" in listed[1], "revoked" in listed[2]) == (True, True, True)
+    head, first, second = re.split(r"\n *(?=[34] )", capsys.readouterr().out)
+    assert "$20.00/month" in first
+    assert ("submit, all" in first, "in force" in first, "revoked" in second) == (True, True, True)
+    assert ("MADE BY" in head, "token:boss" in first, "a user" in second) == (True, True, True)
     daemon.answers["POST /v1/tokens/ci/revoke"] = (200, {"token": MADE, "parked": ["01J"]})
     assert run(["token", "revoke", "ci", "--park"]) == 0
     assert capsys.readouterr().out == "revoked ci; 1 of its jobs is being parked\n"
     assert daemon.requests[-1][2] == {"park": True}
+    ended = {"token": MADE, "parked": ["01J", "01K"], "ended": ["second", "third"]}
+    daemon.answers["POST /v1/tokens/ci/revoke"] = (200, ended)
+    assert run(["token", "revoke", "ci"]) == 0
+    assert capsys.readouterr().out == "revoked ci, and what it made: second, third; 2 of their jobs are being parked\n"
     assert run(["token", "revoke"]) == 2
 
 

@@ -486,6 +486,17 @@ def test_an_instance_that_lives_on_is_reconciled_for_days_that_are_over() -> Non
     assert book.spent() == D(5)
 
 
+def test_what_was_billed_before_it_came_back_takes_nothing_from_the_hours_since() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    bill = [charge(COMPUTE, "0.36")]
+    assert book.look_twice(bill).is_final
+    book.lease = change_lease(book.lease, state=LeaseState.DESTROY_REQUESTED, gone_at=None)
+    book.accrue(COMPUTE, TODAY, "2")
+    for seen in (bill, []):
+        assert book.look(seen, 4 * HOUR) == Reconciled()
+    assert book.spent() == D("2.36")
+
+
 def test_the_window_covers_every_life_in_full() -> None:
     leases = [a_lease(intended_at=START - timedelta(days=2)), a_lease("lease-2")]
     assert window(leases, NOW) == (TODAY - timedelta(days=2), TODAY)

@@ -17,6 +17,7 @@ from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, part_k
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from tests.builders import START, a_job, a_lease, no_hosts
 from tests.checkpoint_data import a_part, an_index
+from tests.patience import PATIENCE_S
 
 
 class SlowStore(LocalBlobStore):
@@ -43,7 +44,7 @@ async def test_an_exit_waits_for_a_look_that_began_after_it(tmp_path: Path, monk
     await store.put(exit_key(job.id, lease.id), ExitRecord(run_epoch=1, exit_code=0).to_json())
     assert (await mailbox.read(job, lease, START)).exit is None
     store.answers.set()
-    monkeypatch.setattr(module, "SEARCH_WAIT_REAL_S", 10)
+    monkeypatch.setattr(module, "SEARCH_WAIT_REAL_S", PATIENCE_S)
     assert (await mailbox.read(job, lease, START)).exit is None, "what it found says nothing of the last checkpoint"
     assert (await mailbox.read(job, lease, START)).exit is not None
 

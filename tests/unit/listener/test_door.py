@@ -24,6 +24,7 @@ class Served:
     door: Door
     port: int
     may_answer: asyncio.Event
+    asked: list[web.Request]
 
     async def connect(self) -> Streams:
         return await asyncio.open_connection("127.0.0.1", self.port)
@@ -34,7 +35,10 @@ async def serving(limits: ConnectionLimits, size: int = 2) -> AsyncIterator[Serv
     may_answer = asyncio.Event()
     may_answer.set()
 
-    async def answer(_: web.Request) -> web.Response:
+    asked: list[web.Request] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request)
         await may_answer.wait()
         return web.Response(body=b"x" * size)
 
@@ -45,7 +49,7 @@ async def serving(limits: ConnectionLimits, size: int = 2) -> AsyncIterator[Serv
     door, manager, loop = Door(limits), runner.server, asyncio.get_running_loop()
     assert manager is not None
     async with await loop.create_server(lambda: Connection(door, manager, loop=loop), "127.0.0.1", 0) as server:
-        yield Served(door, server.sockets[0].getsockname()[1], may_answer)
+        yield Served(door, server.sockets[0].getsockname()[1], may_answer, asked)
         may_answer.set()
         await runner.cleanup()
 
@@ -96,11 +100,12 @@ async def test_a_connection_that_is_idle_after_a_request_is_closed() -> None:
 
 
 async def test_a_request_under_way_is_closed_by_none_of_them() -> None:
-    async with serving(ConnectionLimits(first_request_s=0.05, idle_s=0.05)) as served:
+    async with serving(ConnectionLimits(first_request_s=1, idle_s=0.05)) as served:
         served.may_answer.clear()
         streams = await served.connect()
         answer = asyncio.create_task(answered(streams))
-        await asyncio.sleep(0.3)
+        await eventually(lambda: served.asked)
+        await asyncio.sleep(1.2)
         served.may_answer.set()
         assert await answer
 
@@ -131,7 +136,7 @@ async def test_where_all_are_busy_nobody_more_is_let_in() -> None:
     async with serving(ConnectionLimits(connections=2)) as served:
         served.may_answer.clear()
         answers = [asyncio.create_task(answered(await served.connect())) for _ in range(2)]
-        await asyncio.sleep(0.1)
+        await eventually(lambda: len(served.asked) == 2)
         reader, _ = await served.connect()
         assert await is_closed(reader)
         served.may_answer.set()

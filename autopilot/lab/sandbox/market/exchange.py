@@ -7,7 +7,7 @@ resumes by itself; one that its owner stopped does not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -130,19 +130,20 @@ class Exchange:
         online = self.machines[instance.machine_id].state is HostState.ONLINE
         return instance.actual if online else "offline"
 
-    def asks(self) -> Iterator[Ask]:
-        """Every chunk of every machine that is online, rentable or not."""
+    def asks(self, fits: Callable[[MachineSpec, int], bool] = lambda spec, count: True) -> Iterator[Ask]:
+        """Every chunk of every machine that is online, rentable or not. ``fits``: so many of its GPUs."""
         for machine in self.machines.values():
             if machine.state is HostState.ONLINE:
                 for chunk, offer_id in machine.offer_ids.items():
-                    yield Ask(
-                        offer_id,
-                        machine,
-                        chunk,
-                        self._min_bid(machine, chunk),
-                        machine.on_demand_of(chunk),
-                        free_of_on_demand(machine, self.tenants_of(machine), chunk),
-                    )
+                    if fits(machine.spec, len(chunk)):
+                        yield Ask(
+                            offer_id,
+                            machine,
+                            chunk,
+                            self._min_bid(machine, chunk),
+                            machine.on_demand_of(chunk),
+                            free_of_on_demand(machine, self.tenants_of(machine), chunk),
+                        )
 
     def echoed_bid(self, instance: Contract) -> Decimal:
         """The instance's price as the market shows it: three decimals, and late."""

@@ -95,8 +95,12 @@ class MithrilMarket:
     # -- the auction
 
     def _hold_rounds(self) -> None:
+        asking = any(bid.status in IN_THE_AUCTION for bid in self.bids.values())
         for pool in self.pools.values():
-            self.hold_round(pool)
+            if asking or pool.rivals or pool.cleared.winners or pool.key not in self.told:
+                self.hold_round(pool)
+            else:
+                self._repeat_round(pool)
         self.agenda.at(self.now + timedelta(seconds=ROUND_S), self._hold_rounds)
 
     def hold_round(self, pool: AuctionPool) -> None:
@@ -112,6 +116,13 @@ class MithrilMarket:
             else:
                 self._lose(bid)
             self.bill(bid)
+
+    def _repeat_round(self, pool: AuctionPool) -> None:
+        """A round without bids after another one without winners."""
+        cleared = self.told[pool.key] = pool.cleared
+        if (cleared.price, cleared.free) != (pool.minimum, pool.slots):
+            pool.cleared = clear((), pool.slots, pool.minimum)
+        pool.history.append(Sample(self.now, pool.cleared.price))
 
     def _is_in(self, bid: Bid, pool: AuctionPool) -> bool:
         return bid.status in IN_THE_AUCTION and (bid.order.region, bid.order.type_id) == pool.key

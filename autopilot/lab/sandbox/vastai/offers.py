@@ -24,7 +24,7 @@ from autopilot.lab.sandbox.vastai.replies import (
     stale_ask,
     unavailable_ask,
 )
-from autopilot.lab.sandbox.vastai.rows import disk_only_row, offer_row
+from autopilot.lab.sandbox.vastai.rows import disk_only_row, hardware, offer_row
 
 _TYPES = {
     "bid": True,
@@ -101,7 +101,7 @@ def _search(call: Call, query: Json) -> HttpReply:
     if not isinstance(limit, int) or limit < 0 or storage_gb is None:
         raise invalid_body()
     conditions = {name: value for name, value in query.items() if _is_condition(value)}
-    rows = [row for row in _rows(call, _TYPES[str(kind)], storage_gb) if _meets(row, conditions)]
+    rows = [row for row in _rows(call, _TYPES[str(kind)], storage_gb, conditions) if _meets(row, conditions)]
     rows = sort_rows(rows, _order(query.get("order", [["score", "desc"]])))
     if not query.get("disable_bundling"):
         rows = _bundle(rows)
@@ -110,11 +110,11 @@ def _search(call: Call, query: Json) -> HttpReply:
     return HttpReply({"success": True, "offers": rows})
 
 
-def _rows(call: Call, is_bid: bool, storage_gb: Decimal) -> list[Json]:
+def _rows(call: Call, is_bid: bool, storage_gb: Decimal, conditions: Json) -> list[Json]:
     market = call.market
     rows = [
         offer_row(ask, is_bid=is_bid, storage_gb=storage_gb, tenant_holds=_tenant_holds(call, ask), now=market.now)
-        for ask in market.asks()
+        for ask in market.asks(lambda spec, count: _meets(hardware(spec, count), conditions))
     ]
     return rows + [disk_only_row(row) for row in rows[:1]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +72,13 @@ def _coerce(value: object) -> object:
         return value
     if isinstance(value, int | float):
         return float(value)
-    text = str(value).strip()
+    return _coerce_text(str(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _coerce_text(text: str) -> object:
+    """A search compares the same few words with every machine there is."""
+    text = text.strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     return float(text) if _NUMBER.fullmatch(text) else text

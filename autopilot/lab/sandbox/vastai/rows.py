@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 
 from autopilot.lab.sandbox.market.exchange import Ask
 from autopilot.lab.sandbox.market.instances import Container, Contract
@@ -26,7 +27,7 @@ def offer_row(ask: Ask, *, is_bid: bool, storage_gb: Decimal, tenant_holds: bool
     base = ask.min_bid if is_bid else ask.on_demand
     disk_hour = spec.storage_cost * storage_gb / HOURS_PER_STORAGE_MONTH
     return {
-        **_hardware(spec, count),
+        **hardware(spec, count),
         **_prices(base, disk_hour, gpu_runs=False),
         **_performance(spec, count, base, storage_gb),
         "id": ask.offer_id,
@@ -96,7 +97,7 @@ def instance_row(market: SandboxMarket, instance: Contract) -> Json:
     provisioned = instance.actual is not None
     disk_hour = Decimal(instance.storage_rate.numerator) / Decimal(instance.storage_rate.denominator)
     return {
-        **_hardware(spec, count),
+        **hardware(spec, count),
         **_prices(instance.price, disk_hour, gpu_runs=instance.meter.running(GPU)),
         **_performance(spec, count, instance.price, order.disk_gb),
         "id": instance.id,
@@ -154,7 +155,9 @@ def instance_row(market: SandboxMarket, instance: Contract) -> Json:
     }
 
 
-def _hardware(spec: MachineSpec, count: int) -> Json:
+@lru_cache(maxsize=4096)
+def hardware(spec: MachineSpec, count: int) -> Json:
+    """The columns that never change, of ``count`` of its GPUs. Searches look at these first. Not to be changed."""
     return {
         "machine_id": spec.machine_id,
         "host_id": spec.host_id,

@@ -86,6 +86,7 @@ lengths = st.lists(st.integers(1, 30), min_size=1, max_size=20)
 
 @REPEATABLE
 @given(trials, lengths, st.integers(0, 1))
+@pytest.mark.slow
 def test_on_any_market_a_run_that_on_demand_can_finish_is_never_late(trial: Trial, runs: list[int], first: int) -> None:
     trace = trial.trace(runs, first=first)
     outcome = trial.played(trace)
@@ -106,6 +107,7 @@ def test_on_any_market_a_run_that_on_demand_can_finish_is_never_late(trial: Tria
     lengths,
     st.integers(0, 1),
 )
+@pytest.mark.slow
 def test_nor_when_what_it_is_told_is_not_quite_so(
     perturbation: Perturbation, tick_s: float, work_s: float, runs: list[int], first: int
 ) -> None:

@@ -42,6 +42,7 @@ def played(body: dict[str, object], conditions: Conditions = EXACTLY) -> tuple[O
 
 
 @pytest.mark.parametrize(("tick_s", "step_ticks"), [(300, 1), (20, 4)])
+@pytest.mark.slow
 def test_steps_are_ticks_until_there_would_be_too_many(tick_s: int, step_ticks: int) -> None:
     """At ten hours of work 20 s make 1,800 steps, at 300 s 120."""
     ticks = 16 * 3600 // tick_s
@@ -67,6 +68,7 @@ def test_steps_are_ticks_until_there_would_be_too_many(tick_s: int, step_ticks: 
     ("condition", "deadline_h"),
     [(Perturbation(), 3.75), (Perturbation(lag_ticks=1), 4.0), (Perturbation(vanish=0.1), 4.5)],
 )
+@pytest.mark.slow
 def test_whenever_spot_is_gone_for_good_the_work_is_done_in_time(condition: Perturbation, deadline_h: float) -> None:
     """The guard leaves all of the slack but what one more loss costs to spot, and no minute of that."""
     before, ticks = 96, round(deadline_h * 12)
@@ -111,6 +113,7 @@ def test_a_machine_that_has_just_begun_is_not_taken_for_one_that_works() -> None
     assert running[-1][1] == "running"
 
 
+@pytest.mark.slow
 def test_a_far_cheaper_machine_is_moved_to() -> None:
     """Both are below what most machines cost, which must not make them alike."""
     before, ticks = 288, 200
