@@ -91,7 +91,9 @@ class OwnBids:
         return self._own(_pool(bid), others, [each for each in others if each.status != "Open" or each.name < bid.name])
 
     def _in(self, pool: Pool) -> list[BidRow]:
-        return [bid for bid in self._bids.values() if _pool(bid) == pool]
+        """Also a bid of which nobody knows in which region it is: it may be there."""
+        region, type_id = pool
+        return [bid for bid in self._bids.values() if bid.type_id == type_id and bid.region in ("", region)]
 
     def _own(self, pool: Pool, there: Iterable[BidRow], ahead: Iterable[BidRow]) -> Own:
         now = self._clock.monotonic()

@@ -376,6 +376,28 @@ async def test_a_status_that_nobody_knows_counts_as_running(harness: MithrilHarn
     assert "status" in {each.field for each in harness.provider.drifts() if each.kind is DriftKind.VALUE}
 
 
+@pytest.mark.parametrize("after_a_restart", [False, True])
+async def test_a_bid_of_ours_that_states_no_region_is_in_its_pool(
+    harness: MithrilHarness, *, after_a_restart: bool
+) -> None:
+    """Its machine is seen with the price of the pool, and nothing is bid against it."""
+    before = await harness.make_offer_available()
+    async with contextlib.AsyncExitStack() as faults:
+        for family in ("create", "list", "show"):
+            await faults.enter_async_context(harness.fault(family, "null_region"))
+        instance_id = await running(harness)
+        if after_a_restart:
+            harness.provider = harness.connect()
+        held = await only(harness)
+        assert (held.instance_id, held.machine_id) == (instance_id, before.machine_id)
+        assert held.price is not None
+        await harness.control("slots", bid_id=instance_id, slots=1)
+        await harness.advance(240)
+        await only(harness)
+        shown = await harness.provider.offers(harness.query)
+        assert before.machine_id not in {each.machine_id for each in shown}, "the lowest that has a machine is ours"
+
+
 async def test_a_machine_of_a_bid_that_ended_is_shown_until_it_is_off(harness: MithrilHarness) -> None:
     instance_id = await running(harness)
     bid = harness.market.bids[instance_id]

@@ -123,7 +123,7 @@ class MithrilApi:
         until = call.market.now - timedelta(seconds=call.fault.lag_s if call.fault and call.has("stale_list") else 0)
         if query.get("status", LISTED[0]) not in LISTED:
             raise MithrilRefused(422, "no such status", "status")
-        shown = [rows.bid_row(bid) for bid in call.market.bids.values() if bid.created_at <= until]
+        shown = [_bid_row(call, bid) for bid in call.market.bids.values() if bid.created_at <= until]
         if call.market.ended_by_others is not None:
             shown = [*strangers.bids(call.market.ended_by_others), *shown]
         shown = [row for row in shown if all(query.get(name, row[name]) == row[name] for name in ("name", "status"))]
@@ -181,12 +181,16 @@ def _create(call: Call) -> web.Response:
     bid.is_defective = call.has("error_machine")
     if call.has("made_twice"):
         call.market.place(replace(order, name=f"{order.name}-again"), None)
-    return web.json_response(rows.bid_row(bid), status=201)
+    return web.json_response(_bid_row(call, bid), status=201)
+
+
+def _bid_row(call: Call, bid: Bid) -> Json:
+    return rows.bid_row(bid) | ({"region": None} if call.has("null_region") else {})
 
 
 def _show_bid(call: Call) -> web.Response:
     theirs = strangers.find(call.request.match_info["id"]) if call.market.ended_by_others is not None else None
-    return web.json_response(theirs or rows.bid_row(call.bid()))
+    return web.json_response(theirs or _bid_row(call, call.bid()))
 
 
 def _change(call: Call) -> web.Response:
@@ -205,7 +209,7 @@ def _change(call: Call) -> web.Response:
             call.market.resume(bid)
     else:
         raise MithrilRefused(422, "nothing to change", "limit_price")
-    return web.json_response(rows.bid_row(bid))
+    return web.json_response(_bid_row(call, bid))
 
 
 def _end(call: Call) -> web.Response:
