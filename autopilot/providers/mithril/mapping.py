@@ -226,12 +226,15 @@ def instance(
         ends_at=None,
         message=message(bid, machine),
         start_failed=machine is not None and machine.status == "ERROR",
-        price_to_win=_price_to_win(bid, prices, others) if state is InstanceStatus.STOPPED else None,
+        price_to_win=_price_to_win(bid, prices, others)
+        if state in (InstanceStatus.STOPPED, InstanceStatus.RUNNING)
+        else None,
         price=None if prices is None or prices.spot is None else min(prices.spot * bid.quantity, limit),
     )
 
 
 def _price_to_win(bid: BidRow, prices: PriceRow | None, others: Own) -> Decimal | None:
-    """Of a bid that waits: its own limit holds no machine."""
-    needed = room(prices, others).floor if prices is not None and bid.status == "Open" else None
+    """Of a bid that has lost, and waits or still has its machine for minutes: its own limit wins none."""
+    has_lost = bid.status in ("Open", "Preempting")
+    needed = room(prices, others).floor if prices is not None and has_lost else None
     return None if needed is None else needed * bid.quantity

@@ -143,6 +143,13 @@ def disk_rate(container_gb: Decimal, volume_gb: Decimal, *, stopped: bool) -> De
     return storage_rate(DISK_PRICE, container_gb + volume_gb)
 
 
+def _price_to_win(row: PodRow) -> Decimal | None:
+    """Of a pod that lies stopped. What is told of one that runs is no sign that it was outbid."""
+    if row.bid_to_resume is None or row.state != "EXITED":
+        return None
+    return row.bid_to_resume * max(row.num_gpus, 1)
+
+
 def instance(row: PodRow, silence: timedelta | None) -> Instance:
     state = status(row, silence)
     return Instance(
@@ -161,7 +168,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
         ends_at=None,
         message=row.message,
         start_failed=start_failed(row),
-        price_to_win=None if row.bid_to_resume is None else row.bid_to_resume * max(row.num_gpus, 1),
+        price_to_win=_price_to_win(row),
     )
 
 
