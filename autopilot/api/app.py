@@ -213,6 +213,8 @@ class _Routes:
                 "speed": self._clock.speed,
                 "install_id": self._engine.config.install_id,
                 "last_tick_at": render.plain(self._engine.last_tick_at),
+                "failing_since": render.plain(self._engine.failing_since),
+                "failure": self._engine.failure if caller.sees_all else "",
                 "jobs_open": len(jobs),
                 "unsettled_leases": len(unsettled),
                 "unbilled_leases": sum(lease.billing.waits_for is not BillWait.SECOND_LOOK for lease in unsettled),

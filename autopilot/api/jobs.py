@@ -331,6 +331,9 @@ class JobService:
         wait = self._engine.waits.of(job)
         stands = moment.tasks.get(job.id, render.NO_TASKS)
         answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, stands)
+        if self._engine.failing_since is not None:
+            # It is of a moment that may be long past: nobody looks at the market, and nothing is decided.
+            answer |= {"slack_s": None, "verdict": None}
         if job.waits_for_jobs:
             return answer
         if wait is not None and wait.reason is Reason.NOT_CERTIFIED:

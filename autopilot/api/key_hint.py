@@ -18,8 +18,8 @@ def replace_keys(markets: Iterable[str]) -> str:
     real = [name.removeprefix("paper-") for name in markets]
     options = " ".join(f"{OPTIONS[name]} FILE" for name in real if name in OPTIONS)
     if not options:
-        return "put a valid key into the file that api_key_file names, then restart the daemon"
+        return "put a valid key into the file that api_key_file names: the daemon reads it at its next look"
     return (
         f"store a valid key with: autopilot init --force {options}"
-        " (with sudo and --system for the system's daemon), then restart the daemon"
+        ": the daemon reads it at its next look (the system's: with sudo and --system, then restart it)"
     )

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from autopilot.api import render
 from autopilot.api.certify import certificate
+from autopilot.api.key_hint import replace_keys
 from autopilot.api.market_notes import tell_unwatched
 from autopilot.engine.engine import Engine
 
@@ -19,6 +20,7 @@ def render_markets(engine: Engine, now: datetime, *, sees_all: bool) -> list[ren
             "credit": render.plain(watch.last.credit) if sees_all else None,
             "read_at": render.plain(watch.known_at),
             "reason": watch.last.reason,
+            "hint": replace_keys([name]) if watch.no_rights else "",
             "spot": watch.provider.capabilities.spot,
             "on_demand": watch.provider.capabilities.on_demand,
             "spot_note": watch.provider.capabilities.spot_note,

@@ -150,7 +150,7 @@ MITHRIL = (
         ASSUMED,
         "2026-11",
         Confidence.LOW,
-        NO_TEST,
+        "the sandbox bills it so",
         None,
         "nothing that costs: a machine whose daemon is dead could end its bill after all",
     ),

@@ -7,11 +7,12 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from autopilot.cli import text
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.transport import Address, AnswerLost, NotRunning, TcpAddress, UnixAddress, find_daemon
 from autopilot.clock import SystemClock
@@ -104,7 +105,11 @@ class Client:
 
     def market_now(self) -> datetime:
         """The daemon's time, which is not ours where its clock is scaled."""
-        return datetime.fromisoformat(self.get("/v1/status")["now"]).astimezone(UTC)
+        return text.now_of(self.status())
+
+    def status(self) -> Json:
+        """How the daemon itself does."""
+        return self.get("/v1/status")
 
     def _login(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}

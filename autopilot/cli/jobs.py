@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import money_views, outcomes, plan, schedules, text, views
+from autopilot.cli import money_views, outcomes, plan, schedules, text, trouble, views
 from autopilot.cli import watch as watching
 from autopilot.cli.client import Client, Json, NotFound, instance_path, job_path
 from autopilot.cli.exits import CommandError, Exit
@@ -124,7 +124,10 @@ def ps(
     elif not output.is_for_people:
         output.print(body, "jobs")
     else:
-        console().print(views.job_list(body["jobs"], client.market_now(), all=all or array is not None))
+        out, status = console(), client.status()
+        out.print(views.job_list(body["jobs"], text.now_of(status), all=all or array is not None))
+        for line in trouble.tell(status):
+            out.print(line, markup=False, highlight=False)
     return Exit.OK
 
 

@@ -228,7 +228,7 @@ def _tell_status(numbers: Numbers) -> str:
     return f"slack {slack} ({text.words(numbers.get('verdict'))}), one more loss costs {loss}, {spent}"
 
 
-def _tell_paused(numbers: Numbers) -> str:
+def _tell_bids(numbers: Numbers) -> str:
     told = (
         ("price_to_win", text.per_hour, "{} would win"),
         ("rebid", text.per_hour, "the next bid is {}"),
@@ -236,10 +236,12 @@ def _tell_paused(numbers: Numbers) -> str:
         ("cost_of_leaving", text.money, "leaving costs {} to the end"),
         ("cost_of_waiting_per_h", text.per_hour, "its disk costs {}"),
     )
-    known = [words.format(show(numbers[key])) for key, show, words in told if numbers.get(key) is not None]
-    return (
-        f"{text.words(numbers.get('cause') or 'paused')} for {text.span(numbers.get('paused_s'))}: {', '.join(known)}"
-    )
+    return ", ".join(words.format(show(numbers[key])) for key, show, words in told if numbers.get(key) is not None)
+
+
+def _tell_paused(numbers: Numbers) -> str:
+    cause = text.words(numbers.get("cause") or "paused")
+    return f"{cause} for {text.span(numbers.get('paused_s'))}: {_tell_bids(numbers)}"
 
 
 def _tell_lost_bid(numbers: Numbers) -> str:
@@ -311,6 +313,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "unsearched": _tell_unsearched,
     "status": _tell_status,
     "paused": _tell_paused,
+    "outbid": lambda numbers: f"its bid has lost, and it stops within minutes: {_tell_bids(numbers)}",
     "lost_bid": _tell_lost_bid,
     "floors": _tell_floors,
     "markups": _tell_markups,

@@ -79,6 +79,11 @@ def instant(value: str | None) -> datetime | None:
     return datetime.fromisoformat(value).astimezone(UTC) if value else None
 
 
+def now_of(status: Mapping[str, Any]) -> datetime:
+    """The daemon's time, by what it says of itself."""
+    return datetime.fromisoformat(status["now"]).astimezone(UTC)
+
+
 def when(value: str | None, now: datetime) -> str:
     """``5 min 2 s ago (2026-01-01 12:00:00 UTC)``."""
     at = instant(value)

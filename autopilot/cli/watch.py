@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from autopilot.cli import story, text, views
+from autopilot.cli import story, text, trouble, views
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.output import console
 
@@ -37,8 +37,10 @@ def render(client: Client, news: News, all: int | None) -> RenderableType:
 
     jobs = client.get("/v1/jobs", all=all)["jobs"]
     happened = news.read(jobs)
-    listed = views.job_list(jobs, client.market_now(), all=all is not None)
-    return Group(listed, "", *map(Text, happened)) if happened else listed
+    status = client.status()
+    listed = views.job_list(jobs, text.now_of(status), all=all is not None)
+    below = [*trouble.tell(status), *([""] if happened else []), *happened]
+    return Group(listed, *map(Text, below)) if below else listed
 
 
 class News:

@@ -134,6 +134,10 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
     return lease.move(LeaseState.ACTIVE, observed=observed)
 
 
+_MAY_BE_OUTBID = (InstanceStatus.STOPPED, InstanceStatus.RUNNING)
+"""It has been stopped, or will be in minutes."""
+
+
 def _bill_as_observed(lease: Lease, instance: Instance, at: datetime, ran_until: datetime | None) -> Lease:
     status = instance.status
     billed_from = at
@@ -153,7 +157,7 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime, ran_until:
         absences=0,
         absent_at=None,
         offline_since=(lease.observed.offline_since or at) if status is InstanceStatus.OFFLINE else None,
-        price_to_win=instance.price_to_win if status is InstanceStatus.STOPPED else None,
+        price_to_win=instance.price_to_win if status in _MAY_BE_OUTBID else None,
     )
     shown = replace(
         lease,

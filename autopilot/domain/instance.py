@@ -49,7 +49,8 @@ class Instance:
     pull_refused: bool = False
     """The registry does not give out the image to whoever pulls it here; ``message`` has its words."""
     price_to_win: Decimal | None = None
-    """$/h: the least bid that brings a stopped machine back, where the market says it. None: it does not."""
+    """$/h: the least bid that brings a stopped machine back, or keeps one that was outbid and still runs, where the
+    market says it. None: it does not, or it was not outbid."""
 
     floor_shown: Decimal | None = None
     """$/h: what the newest search shows as the floor of the GPUs that it holds. None: it shows none."""

@@ -151,6 +151,10 @@ class Engine:
             for name, provider in providers.items()
         }
         self.last_tick_at: datetime | None = None
+        self.failing_since: datetime | None = None
+        """When the first tick failed of those since the last whole one; None: the last one was whole."""
+        self.failure = ""
+        """Why the newest of them did."""
         self._store = store
         self._blobs = blobs
         self._clock = clock
@@ -186,6 +190,15 @@ class Engine:
 
     async def tick(self) -> None:
         """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""
+        try:
+            await self._pass_over_everything()
+        except Exception as problem:
+            self.failing_since = self.failing_since or self._clock.now()
+            self.failure = str(problem) or repr(problem)
+            raise
+        self.failing_since, self.failure = None, ""
+
+    async def _pass_over_everything(self) -> None:
         try:
             await self.firings.fire_due()
             revision = self._store.revision

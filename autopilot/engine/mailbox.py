@@ -18,6 +18,7 @@ from autopilot.domain.inputs import fetched_inputs, left_inputs
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
+from autopilot.domain.reasons import Reason
 from autopilot.engine.checkpoint_retention import FEWEST_KEPT, Doubt
 from autopilot.engine.claims import Claims, within_budget
 from autopilot.engine.execs import Execs
@@ -41,7 +42,7 @@ from autopilot.mailbox.keys import (
     verified_key,
 )
 from autopilot.mailbox.order_shapes import Orders, Work
-from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders, taken_over_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, HostReport, Manifest, SshLogin, TakeAway
 from autopilot.mailbox.wire import NEXT_TASK, RUN_AGAIN
@@ -115,6 +116,10 @@ class Mailbox:
         self._first_numbers: dict[str, int] = {}
         """By lease: where the numbers of its present task's checkpoints begin, if it had others before."""
         self._withdrawn: set[tuple[str, str]] = set()
+        self._taken_over: dict[str, str] = {}
+        """Lease → the machine that its user has taken over."""
+        self._told: set[tuple[str, str]] = set()
+        """Those of the withdrawn whose machine is told that it is its user's."""
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
@@ -155,7 +160,8 @@ class Mailbox:
         return Mail(heartbeat, exit_record, checkpoint, most_bytes, host, notice)
 
     async def admit(self, jobs: Sequence[Job]) -> None:
-        """Only leases that are not over may write, and only so much; the orders of the others are deleted.
+        """Only leases that are not over may write, and only so much; the orders of the others are deleted, or replaced
+        by the word that the machine is its user's.
 
         Failures are logged and tried again.
         """
@@ -171,21 +177,35 @@ class Mailbox:
                 await self._blobs.admit(open_leases)
                 self._admitted = open_leases
             if self._withdrawn:
-                await self._blobs.delete([key(*each) for each in self._withdrawn for key in _WITH_SECRETS])
+                to_tell = {each for each in self._withdrawn if each[1] in self._taken_over}
+                for job_id, lease_id in to_tell - self._told:
+                    said = taken_over_orders(self._taken_over[lease_id])
+                    await self._blobs.put(orders_key(job_id, lease_id), said)
+                kept = {orders_key(*each) for each in to_tell}
+                places = {key(*each) for each in self._withdrawn for key in _WITH_SECRETS}
+                await self._blobs.delete(sorted(places - kept))
+                self._told |= to_tell
                 self._withdrawn.clear()
         except BlobUnavailable as problem:
             log.warning("admission.unwritten", reason=str(problem))
 
     def withdraw(self, leases: Iterable[Lease]) -> None:
         """Of those that are over, what holds secrets is deleted soon: orders, and a registry's login."""
-        over = ((lease, job_id) for lease in leases if lease.is_over for job_id in (lease.first_job_id, lease.job_id))
-        self._withdrawn |= {(job_id, lease.id) for lease, job_id in over if job_id}
+        over = [lease for lease in leases if lease.is_over]
+        places = ((job_id, lease.id) for lease in over for job_id in (lease.first_job_id, lease.job_id) if job_id)
+        self._withdrawn.update(places)
+        its_users = [lease for lease in over if lease.reason is Reason.TAKEN_OVER]
+        self._taken_over |= {lease.id: lease.instance_id for lease in its_users if lease.instance_id}
 
     async def write_orders(self, job: Job, lease: Lease) -> None:
         """Write the orders when they differ from the last that were written. Failures are logged and tried again."""
         if lease.is_over:
             self._newest_of.pop(lease.id, None)
             return
+        if self._taken_over.pop(lease.id, None) is not None:
+            # It was found again under our label.
+            self._told = {each for each in self._told if each[1] != lease.id}
+            self._written.pop(lease.id, None)
         self._follow(job, lease)
         self._newest_of[lease.id] = job, lease
         try:

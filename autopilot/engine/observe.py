@@ -12,6 +12,7 @@ from functools import lru_cache
 import structlog
 
 from autopilot.domain.instance import Instance, InstanceStatus, TopUp
+from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.same import Same
@@ -48,7 +49,7 @@ class Reading:
     confirmed_gone: frozenset[str] = field(default=frozenset())
     """Those of them for which a single read said plainly that there is none, or that it is somebody else's."""
     taken_over: frozenset[str] = field(default=frozenset())
-    """Those of them that both the list and a single read show under another label."""
+    """Those of them that both the list and a single read show under a name that their user gave."""
 
     @property
     def known(self) -> bool:
@@ -123,7 +124,7 @@ class Watch:
         doubted = [lease for lease in missing if lease.observed.absences >= 1 or lease.instance_id in shown]
         alone = await asyncio.gather(*(self._read_alone(lease) for lease in doubted))
         not_ours = [
-            (lease.instance_id, read.instance is not None and lease.instance_id in shown)
+            (lease.instance_id, _is_the_users(shown.get(lease.instance_id), read.instance))
             for lease, read in zip(doubted, alone, strict=True)
             if lease.instance_id and read is not None and not (read.instance and lease.is_of(read.instance))
         ]
@@ -134,7 +135,7 @@ class Watch:
             credit=self._credit,
             absent=frozenset(lease.instance_id for lease in missing if lease.instance_id),
             confirmed_gone=frozenset(instance_id for instance_id, _ in not_ours),
-            taken_over=frozenset(instance_id for instance_id, has_other_label in not_ours if has_other_label),
+            taken_over=frozenset(instance_id for instance_id, is_the_users in not_ours if is_the_users),
         )
         return self.last
 
@@ -195,6 +196,12 @@ class Watch:
                 return _Alone(await self.provider.instance(lease.instance_id))
         except (MarketUnknown, TimeoutError):
             return None
+
+
+def _is_the_users(*views: Instance | None) -> bool:
+    """Whether each shows a name that its user gave. One that an autopilot gives may be the market's error: nothing is
+    left to a user for that."""
+    return all(each is not None and not each.label.startswith(LABEL_PREFIX) for each in views)
 
 
 def _any_newly_stopped(leases: Iterable[Lease], instances: Iterable[Instance]) -> bool:

@@ -12,7 +12,7 @@ from importlib import resources
 from autopilot.agent.artifact import zip_files
 
 PACKAGE = "autopilot.host.shipped"
-SHARED = ("disk.py", "job_user.py", "web.py")
+SHARED = ("disk.py", "job_user.py", "orders.py", "web.py")
 """Modules of the agent that it uses."""
 _START = f"import sys\n\nfrom {PACKAGE}.main import main\n\nsys.exit(main())\n"
 _ROOMS = ("autopilot", "autopilot/agent", "autopilot/agent/shipped", "autopilot/host", "autopilot/host/shipped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -177,3 +178,9 @@ def build_orders(
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
         host=host,
     )
+
+
+def taken_over_orders(instance_id: str) -> bytes:
+    """What stands in the place of orders for a machine that its user has taken over: nothing of ours runs there any
+    more, and the machine is not to end itself. Another machine of the same lease goes on under its permit."""
+    return json.dumps({"v": 1, "taken_over": instance_id}).encode()

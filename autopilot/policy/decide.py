@@ -32,7 +32,7 @@ from autopilot.policy.hold import hold
 from autopilot.policy.loading import cannot_boot_again, loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
-from autopilot.policy.paused import decide_paused
+from autopilot.policy.paused import decide_paused, keep_by_raise
 from autopilot.policy.situation import Answer, Situation
 from autopilot.policy.unpaid import awaits_bill, budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
 from autopilot.policy.wait import wait_notes
@@ -145,7 +145,7 @@ def _for_main(situation: Situation) -> Answer:
     ending = None if _is_loading(main) else _ending(job, main, now, params)
     if ending is not None:
         return ending, ()
-    return _while_held(situation, main)
+    return keep_by_raise(situation, main) or _while_held(situation, main)
 
 
 def _while_paused(situation: Situation, main: Lease) -> Answer:

@@ -95,6 +95,32 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:  # noqa: C901
     return (Release(lease.id, _cause_of_loss(lease, params)),), (note,)
 
 
+def keep_by_raise(situation: Situation, lease: Lease) -> Answer | None:
+    """A machine that was outbid, and is told so minutes before it stops, is kept by the raise that would bring it back
+    afterwards: nothing is lost yet. None: it is not so, or a raise is not to be made."""
+    job, market, params = situation.job, situation.market, situation.params
+    view, to_win = market.providers.get(lease.provider), lease.observed.price_to_win
+    is_told = view is not None and view.capabilities.notice_may_be_withdrawn and view.capabilities.can_rebid
+    if view is None or not is_told or to_win is None or to_win <= lease.bid:
+        return None
+    changed_at, settle = lease.bidding.changed_at, timedelta(seconds=params.bids.rebid_settle_s)
+    if changed_at is not None and situation.now - changed_at < settle:
+        return None
+    pays_bid = view.capabilities.bills_at_bid
+    rung = raised_bid(job.spec, lease, params, learnt_markup(situation), pays_bid=pays_bid)
+    if rung is None:
+        return None
+    price = rung if pays_bid else min(rung, to_win)
+    ours = market.ours.get((lease.provider, lease.machine_id))
+    price += ours.dearer_by(price) if ours is not None else 0
+    cost = lease_cost_to_finish(job, lease, price, 0.0, market.outlook, situation.now, params)
+    other = situation.candidates.best(CapacityType.SPOT if waits_for_spot(situation) else None)
+    if other is not None and other.cost < cost:
+        return None
+    note = Note("outbid", (("price_to_win", to_win), ("rebid", rung), ("cost_of_rebid", cost)))
+    return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
+
+
 def _is_winning(lease: Lease) -> bool:
     """Its bid is as high as it needs to be, as the market says it."""
     to_win = lease.observed.price_to_win

@@ -307,7 +307,7 @@ def _valid_key(name: str, settings: Settings) -> str:
     file = settings.markets[name].api_key_file
     if file is None or file.parent in credential_dirs():
         return replace_keys([name])
-    return f"put a valid key into {file}, then restart the daemon"
+    return f"put a valid key into {file}: the daemon reads it at its next look"
 
 
 async def _market(name: str, provider: Provider, valid_key: str) -> Check:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import date, datetime
 from decimal import Decimal
 
 import structlog
 
-from autopilot.domain.drift import Drift
 from autopilot.domain.errors import UserError
-from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
-from autopilot.domain.offer import Capabilities, Offer, OfferQuery
-from autopilot.domain.prices import PriceObservation
+from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.domain.registry import RegistryLogin
-from autopilot.domain.remark import Remark
 from autopilot.ports.provider import (
     Created,
     CreateRequest,
@@ -28,6 +23,7 @@ from autopilot.ports.provider import (
     Unknown,
 )
 from autopilot.ports.store import LeadershipLost, Store, StoreUnavailable
+from autopilot.service.market_keys import Delegate
 from autopilot.service.sd_notify import notify
 from autopilot.store.leader import HOME_NOTE
 
@@ -96,22 +92,16 @@ class FencedLogins:
         return await self._inner.delete(login_id)
 
 
-class FencedProvider:
+class FencedProvider(Delegate):
     """A market to which only the leader of the ledger speaks, looked up anew before each change.
 
     While the ledger cannot be read nothing is rented or bid; what is to be ended still is.
     """
 
     def __init__(self, inner: Provider, store: Store, *, hold_creates_real_s: float) -> None:
-        self.name = inner.name
-        self._inner = inner
+        super().__init__(inner)
         self._store = store
         self._creates_from = asyncio.get_running_loop().time() + hold_creates_real_s
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Asked anew each time: spot comes and goes."""
-        return self._inner.capabilities
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         if asyncio.get_running_loop().time() < self._creates_from:
@@ -122,21 +112,6 @@ class FencedProvider:
     def kept_logins(self) -> KeptLogins | None:
         inner = self._inner.kept_logins
         return None if inner is None else FencedLogins(inner, self._check_lead)
-
-    async def gpu_names(self) -> tuple[str, ...]:
-        return await self._inner.gpu_names()
-
-    async def instances(self) -> tuple[Instance, ...]:
-        return await self._inner.instances()
-
-    async def instance(self, instance_id: str) -> Instance | None:
-        return await self._inner.instance(instance_id)
-
-    async def account(self) -> Account:
-        return await self._inner.account()
-
-    async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
-        return await self._inner.charges(since, until)
 
     async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
         await self._check_lead()
@@ -157,21 +132,6 @@ class FencedProvider:
     async def destroy(self, instance_id: str) -> Done[None] | Refused | Unknown:
         await self._check_not_lost()
         return await self._inner.destroy(instance_id)
-
-    async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
-        return await self._inner.past_prices(query, since, until)
-
-    async def quotas(self) -> tuple[AccountQuota, ...]:
-        return await self._inner.quotas()
-
-    def drifts(self) -> tuple[Drift, ...]:
-        return self._inner.drifts()
-
-    def remarks(self) -> tuple[Remark, ...]:
-        return self._inner.remarks()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def _check_lead(self) -> None:
         """Raises ``StoreUnavailable``."""

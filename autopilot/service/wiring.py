@@ -72,6 +72,7 @@ from autopilot.service.leadership import (
     shared_install_id,
     stand_by,
 )
+from autopilot.service.market_keys import KeyedProvider
 from autopilot.service.meeting_place import (
     has_listener,
     local_mailbox,
@@ -250,16 +251,27 @@ def connect_markets(settings: Settings, clock: Clock) -> dict[str, Provider]:
     if not settings.markets:
         raise UserError("no market is configured", hint="autopilot init writes a configuration and stores your key")
     providers: dict[str, Provider] = {}
-    for name, market in settings.markets.items():
-        key = settings.key_for(name)
-        options = market.options | ({"api_key": key.get_secret_value()} if key else {})
+    for name in settings.markets:
+        real = _open_market(settings, name.removeprefix(PAPER_PREFIX), name, clock)
         if not settings.is_on_paper:
-            providers[name] = registry.connect(name, options, clock)
+            providers[name] = real
             continue
-        real = registry.connect(name.removeprefix(PAPER_PREFIX), options, clock)
         paper = PaperSettings(settings.state_dir / f"{name}.json", settings.paper.credit, settings.paper.set_up)
         providers[name] = PaperProvider(name, real, paper, clock)
     return providers
+
+
+def _open_market(settings: Settings, market: str, name: str, clock: Clock) -> Provider:
+    """``name``: under which its settings stand. Raises ``UserError``."""
+    options = settings.markets[name].options
+    if settings.markets[name].api_key_file is None:
+        return registry.connect(market, options, clock)
+
+    def read() -> str:
+        key = settings.key_for(name)
+        return key.get_secret_value() if key else ""
+
+    return KeyedProvider(read, lambda key: registry.connect(market, options | {"api_key": key}, clock))
 
 
 def limits_of(settings: Settings) -> Limits:

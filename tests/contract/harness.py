@@ -13,6 +13,9 @@ from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.provider import Provider
 from autopilot.service.leadership import FencedProvider
 
+STRANGERS = "colleague-"
+"""How the names of others' machines begin that stand in the emulated lists, whatever a test does."""
+
 
 class QuickClock(ManualClock):
     """Whoever sleeps moves the time, so that pacing costs no real time."""

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin
 from tests.contract.harness import QuickClock
@@ -35,8 +35,9 @@ class MithrilHarness:
     has_wire = True
     capacity_type = CapacityType.SPOT
 
-    def __init__(self, url: str, http: aiohttp.ClientSession, clock: QuickClock) -> None:
-        self.url = url
+    def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession, clock: QuickClock) -> None:
+        self.market = sandbox.mithril
+        self.url = sandbox.url
         self.http = http
         self.clock = clock
         self.provider: Provider = self.connect()
@@ -92,6 +93,6 @@ async def mithril_harness(root: Path, clock: QuickClock, **config: Any) -> Async
     """``config``: of the sandbox, beside what every test needs."""
     whole = SandboxConfig(state_dir=root / "sandbox", real_processes=False, **config)
     async with running_sandbox(whole, clock) as sandbox, aiohttp.ClientSession() as http:
-        made = MithrilHarness(sandbox.url, http, clock)
+        made = MithrilHarness(sandbox, http, clock)
         yield made
         await made.provider.close()

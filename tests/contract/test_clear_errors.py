@@ -72,4 +72,4 @@ async def test_a_key_without_rights_is_named_by_doctor(tmp_path: Path, monkeypat
     assert checks["vastai"].ok is False
     assert "key" in checks["vastai"].detail
     assert "wrong-key" not in checks["vastai"].detail
-    assert checks["vastai"].hint == f"put a valid key into {tmp_path / 'key'}, then restart the daemon"
+    assert checks["vastai"].hint == f"put a valid key into {tmp_path / 'key'}: the daemon reads it at its next look"

@@ -23,7 +23,7 @@ from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from tests.contract.harness import QuickClock
 from tests.contract.paper_harness import PaperHarness, paper_harness
-from tests.contract.provider_contract import absent, eventually, rent, request, running, seen
+from tests.contract.provider_contract import LOOK_EVERY_S, absent, eventually, rent, request, running, seen
 from tests.contract.runpod_harness import runpod_harness
 
 
@@ -35,6 +35,8 @@ async def paper(tmp_path: Path) -> AsyncIterator[PaperHarness]:
 
 async def test_offers_are_the_real_ones_without_the_machines_held_here(paper: PaperHarness) -> None:
     real = await paper.market.provider.offers(paper.query)
+    # Each connection keeps to the market's limits, and knows nothing of what another has asked just now.
+    await paper.advance(LOOK_EVERY_S)
     assert await paper.provider.offers(paper.query) == tuple(replace(o, provider="paper-vastai") for o in real)
     offer = await paper.make_offer_available()
     await rent(paper)

@@ -24,7 +24,7 @@ from .log import Log
 from .machine import Machine
 from .markets import WITHHELD, ask_market, instance_id, market_of
 from .memory import Memory
-from .orders import parse_orders
+from .orders import parse_orders, parse_taken_over
 from .progress import Progress
 from .readings import Readings, Stillness
 from .room import Room
@@ -203,6 +203,10 @@ class Agent:
             if self.machine.is_surplus():
                 named = event[1]["instance"]
                 self.log.trouble("orders", f"for machine {named}, and this is {self.machine.instance}: it is to go")
+        elif event[0] == "taken_over":
+            self.machine.give_up(event[1], now)
+            if self.machine.life.is_given_up:
+                self.log.say("this machine is its user's from now on: what ran here ends, and it is not destroyed")
         elif event[0] == "done":
             self.machine.finish_task(event[1], not event[2], now)
             self.wake.set()
@@ -416,10 +420,10 @@ class Agent:
             time.sleep(max(POLL_S / self.speed, 0.25))
 
     def correspond(self) -> None:
-        """For ever. What fails once is tried again and not told: the addresses of a task that has left its machine to
-        the next one are refused until the next one's orders are there."""
+        """Until the machine is its user's. What fails once is tried again and not told: the addresses of a task that
+        has left its machine to the next one are refused until the next one's orders are there."""
         failed: set[str] = set()
-        while True:
+        while not self.machine.life.is_given_up:
             for act in (self.fetch_orders, self.ship_logs, self.beat):
                 try:
                     act()
@@ -440,6 +444,10 @@ class Agent:
         except OSError:
             self.orders_urls = self.orders_urls[1:] + self.orders_urls[:1]
             raise
+        taken_over = parse_taken_over(data)
+        if taken_over is not None:
+            self.events.put(("taken_over", taken_over))
+            return
         orders = parse_orders(data)
         if orders is None:
             raise ValueError("the orders cannot be read")

@@ -22,6 +22,7 @@ from .states import (
     ENDED,
     ENDING,
     EXPIRED,
+    GIVEN_UP,
     IN_USE,
     NONE,
     OUTPUTS_SENT,
@@ -66,7 +67,7 @@ class Machine:
         self.orders: dict[str, Any] | None = None
         self.seq = int(memory["orders_seq"])
         self.permit_until = now + self._left_of_permit(memory, now)
-        self.life = Life()
+        self.life = Life(GIVEN_UP) if memory.get("given_up") else Life()
         self.quit_s = QUIT_S * second
         self.is_noticed_late = False
         self.process = Process()
@@ -99,6 +100,7 @@ class Machine:
             "run_epoch": self.epoch,
             "job": self.job,
             "permit_ends_at": self.permit_until,
+            "given_up": self.life.is_given_up,
         }
 
     def _left_of_permit(self, memory: dict[str, Any], now: float) -> float:
@@ -129,6 +131,14 @@ class Machine:
         if self.is_surplus():
             self.life = self.life.move("expire", now)
         return True
+
+    def give_up(self, instance: str, now: float) -> None:
+        """The user has taken over the machine of that name. If it is this one, nothing of ours runs or is sent from now
+        on, and no end of a permit destroys it."""
+        if self.instance in ("", instance):
+            self.life = self.life.move("give_up", now)
+        if self.life.is_given_up:
+            self.disk = move(DISK, self.disk, "renew")
 
     def begin_process(self, kind: str, now: float) -> None:
         self.process = Process(kind).move("start")
@@ -195,6 +205,8 @@ class Machine:
             self.life = self.life.move("expire", now)  # for good: a late renewal finds a machine on its way out
         if self.life.state == SERVING:
             return self._serve(now)
+        if self.life.state == GIVEN_UP:
+            return self._leave_alone(now)
         return self._go(now) if self.life.state == EXPIRED else self._quit(now)
 
     def state(self) -> str:
@@ -202,6 +214,8 @@ class Machine:
         role, has_ended = self._role(), self.exit is not None
         if self.life.is_expired:
             return "expired"
+        if self.life.is_given_up:
+            return "left"
         if has_ended and not self.process.kind and not self.is_dirty:
             return "finished"
         if role == "save_and_stop" or (has_ended and self.is_dirty):
@@ -279,6 +293,13 @@ class Machine:
         if self.orders and (self.is_dirty or self._is_unreported()) and not is_fenced and not is_over:
             return self._save_and_report(now)
         return self._begin("stop" if self.is_dirty and not is_fenced else "destroy", now)
+
+    def _leave_alone(self, now: float) -> str | None:
+        """The machine is its user's. The agent stays, for its end may be the container's."""
+        if self.upload.state == SENDING:
+            self.upload = self.upload.move("abandon")
+            return "abandon"
+        return self._stop_process(now) if self.process.kind else None
 
     def _quit(self, now: float) -> str | None:
         is_over = now >= self.life.since + self.quit_s

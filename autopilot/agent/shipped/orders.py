@@ -9,6 +9,15 @@ from typing import Any
 ROLES = ("wait", "run", "save_and_stop", "leave")
 
 
+def parse_taken_over(data: bytes) -> str | None:
+    """What the market calls the machine that its user has taken over, where that is all that the orders say."""
+    try:
+        said = json.loads(data)
+        return said["taken_over"] if said["v"] == 1 and isinstance(said["taken_over"], str) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
 def parse_orders(data: bytes) -> dict[str, Any] | None:
     try:
         orders = json.loads(data)

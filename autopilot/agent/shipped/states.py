@@ -5,6 +5,7 @@ does not list changes nothing. ``moved`` is the only way along a table:
 
     life      SERVING ─expire─► EXPIRED ──quit──► QUITTING_EXPIRED      there is no way back to SERVING
                  └─quit─► QUITTING ──expire───────────▲
+              SERVING, EXPIRED ─give_up─► GIVEN_UP ─quit─► QUITTING_GIVEN_UP
 
     process   NONE ─start─► RUNS ─term─► ENDING ─kill─► KILLED          ``setup`` or ``run``
                ▲─────────────┴─────end────┴───────────────┘
@@ -36,11 +37,14 @@ ABILITIES = ("run_again", NEXT_TASK, "exec")
 orders for another task of the same array after one. ``exec``: run the commands that orders bring beside the job."""
 
 SERVING, EXPIRED, QUITTING, QUITTING_EXPIRED = "serving", "expired", "quitting", "quitting_expired"
+GIVEN_UP, QUITTING_GIVEN_UP = "given_up", "quitting_given_up"
 LIFE: dict[str, dict[str, str]] = {
-    SERVING: {"expire": EXPIRED, "quit": QUITTING},
-    EXPIRED: {"quit": QUITTING_EXPIRED},
+    SERVING: {"expire": EXPIRED, "quit": QUITTING, "give_up": GIVEN_UP},
+    EXPIRED: {"quit": QUITTING_EXPIRED, "give_up": GIVEN_UP},
     QUITTING: {"expire": QUITTING_EXPIRED},
     QUITTING_EXPIRED: {},
+    GIVEN_UP: {"quit": QUITTING_GIVEN_UP},
+    QUITTING_GIVEN_UP: {},
 }
 
 NONE = "none"
@@ -101,6 +105,11 @@ class Life:
     @property
     def is_expired(self) -> bool:
         return self.state in (EXPIRED, QUITTING_EXPIRED)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the machine is its user's from now on."""
+        return self.state in (GIVEN_UP, QUITTING_GIVEN_UP)
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,8 @@ class Market(Answer):
     read_at: Instant | None
     """When it was last read in full."""
     reason: str
+    hint: str
+    """What mends it, where that is the user's to do: the market refuses its key. Else empty."""
     spot: bool
     on_demand: bool
     spot_note: str
@@ -145,6 +147,10 @@ class Status(Answer):
     speed: float
     install_id: str
     last_tick_at: Instant | None
+    failing_since: Instant | None
+    """Since then no tick has ended well; null: the last one did."""
+    failure: str
+    """Why the newest tick failed; empty where it did not."""
     jobs_open: int
     unsettled_leases: int
     unbilled_leases: int

@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from autopilot.agent.shipped.disk import read_json, write_json
+from autopilot.agent.shipped.orders import parse_taken_over
 from autopilot.agent.shipped.web import Web
 
 from .docker import Docker, DockerError
@@ -72,9 +73,16 @@ class Host:
         sys.stdout.write(f"autopilot host: {text}\n")
         sys.stdout.flush()
 
+    @property
+    def is_given_up(self) -> bool:
+        """The user has taken over the machine: nothing here switches it off any more, nor brings anything up."""
+        return bool(self.notes.get("given_up"))
+
     def run(self) -> None:
         """Until the machine goes."""
         self.say(f"boot {self.boot}")
+        while self.is_given_up:
+            self.pause(REPORT_S)
         threading.Thread(target=self.correspond, daemon=True).start()
         try:
             self.bring_up()
@@ -100,7 +108,7 @@ class Host:
     # -- orders and reports
 
     def correspond(self) -> None:
-        while True:
+        while not self.is_given_up:
             for act in (self.fetch_orders, self.send_report):
                 try:
                     act()
@@ -117,6 +125,10 @@ class Host:
         except OSError:
             self.urls = self.urls[1:] + self.urls[:1]
             raise
+        if parse_taken_over(data) is not None:
+            self.say("this machine is its user's from now on")
+            self.note(given_up=True)
+            return
         orders = parse_orders(data)
         if orders is None:
             raise ValueError("the orders cannot be read")
@@ -265,6 +277,8 @@ class Host:
     # -- watching
 
     def look(self) -> None:
+        if self.is_given_up:
+            return
         if os.path.exists(self.places.stopping):
             return self.tell("stopping")
         if os.path.exists(self.places.wish):
@@ -309,9 +323,11 @@ class Host:
             self.docker.start(name)
 
     def power_off(self, why: str) -> None:
-        """Comes back only where that would not end the bill. Else the container is asked to end by the stop of this
-        program's unit."""
-        if self.notes.get("stays"):
+        """Comes back only where that would not end the bill, or the machine is its user's.
+
+        Else the container is asked to end by the stop of this program's unit.
+        """
+        if self.notes.get("stays") or self.is_given_up:
             return
         self.say(f"switching off: {why}")
         while True:

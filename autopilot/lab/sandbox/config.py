@@ -78,6 +78,8 @@ class SandboxConfig:
     """The most that one page of a list holds."""
     mithril_list_lag_s: float = 0.0
     """How late the list of machines learns of a new one."""
+    mithril_ended_by_others: int | None = 0
+    """Bids of colleagues that have ended and stay listed, beside the few strangers; None: nobody else is there."""
 
     nebius_port: int | None = None
     """Where Nebius's services listen, 0: any free port. None: this market is not there, and its SDK is not needed."""
@@ -87,6 +89,8 @@ class SandboxConfig:
     """From finding hardware until a machine runs."""
     nebius_page_rows: int = 1000
     """The most that one page of a list holds."""
+    nebius_strangers: bool = True
+    """Whether machines, policies and disks of colleagues stand in the lists."""
 
     @property
     def timings(self) -> Timings:
@@ -128,6 +132,7 @@ class SandboxConfig:
             start_s=self.mithril_start_s,
             page_rows=self.mithril_page_rows,
             list_lag_s=self.mithril_list_lag_s,
+            ended_by_others=self.mithril_ended_by_others,
         )
 
     @property
@@ -143,4 +148,5 @@ class SandboxConfig:
             churn=self.churn,
             start_s=self.nebius_start_s,
             page_rows=self.nebius_page_rows,
+            strangers=self.nebius_strangers,
         )

@@ -13,6 +13,7 @@
 | POST full | machine_id, full (default: true): whether it takes nobody new and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
+| POST keys | keys: those of the account from now on; the others are revoked | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST traffic | instance_id, down_gb, up_gb | |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, detail, lag_s, hang_s | |
@@ -66,6 +67,7 @@ class Control:
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
             ("POST", "card"): self._set_card,
+            ("POST", "keys"): self._set_keys,
             ("POST", "claim"): self._set_claim,
             ("POST", "traffic"): self._add_traffic,
             ("POST", "fault"): self._add_fault,
@@ -144,6 +146,13 @@ class Control:
 
     def _set_echo(self, wish: Json) -> Json:
         self._market.echo_lasts_s = float(amount(wish, "lasts_s"))
+        return {}
+
+    def _set_keys(self, wish: Json) -> Json:
+        keys = wish.get("keys")
+        if not isinstance(keys, list):
+            raise BadRequest("keys: a list")
+        self._api.api_keys = frozenset(map(str, keys))
         return {}
 
     def _set_credit(self, wish: Json) -> Json:

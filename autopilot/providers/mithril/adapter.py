@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
-from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
@@ -19,7 +19,7 @@ from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.mithril import mapping, outcomes, shapes, wire
 from autopilot.providers.mithril.bills import read_charges
-from autopilot.providers.mithril.client import PAGE_ROWS, MithrilClient
+from autopilot.providers.mithril.client import PAGE_ROWS, SHORT_PAGES, MithrilClient
 from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.mithril.create import (
     IDEMPOTENCY_HEADER,
@@ -35,11 +35,15 @@ from autopilot.providers.mithril.pacing import Family
 from autopilot.providers.mithril.reply import Answer, Fault
 from autopilot.providers.mithril.search import OfferSearch
 from autopilot.providers.mithril.series import read_series
+from autopilot.providers.pacing import urgently
 from autopilot.providers.reading import NoReply
+from autopilot.providers.strangers import each_once, is_ours
 
 T = TypeVar("T")
 
 BIDS, INSTANCES = "/v2/spot/bids", "/v2/instances"
+SSH_KEY_MAX_AGE_S = 600.0
+"""Its owner may replace it at any time."""
 
 
 class MithrilProvider:
@@ -69,13 +73,20 @@ class MithrilProvider:
         self._own = OwnBids(clock)
         self._search = OfferSearch(settings, client, clock, self._own)
         self._project = settings.project
-        self._ssh_key = settings.ssh_key
+        self._ssh_key: tuple[str, float] | None = None
+        """Of the project, and when it was looked up."""
         self._alive: set[str] = set()
         """Bids that must be in the next list unless a read of their own says that they are gone."""
+        self._strangers: set[str] = set()
+        """Bids of others that have machines and are in no list of what is live."""
+        self._machines_over: set[str] = set()
+        """Machines of our bids that are over for good."""
         self._open_since: dict[str, float] = {}
         """When a bid that has won nothing yet was first seen so, by the market's clock that does not go back."""
         # What is asked for names no account: the key stands for it, so that another one is another account.
         self._account_id = hashlib.sha256(settings.api_key.get_secret_value().encode()).hexdigest()
+        self._regions: dict[str, str] = {}
+        """By bid, of those that are open."""
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
     # -- reading
@@ -84,29 +95,61 @@ class MithrilProvider:
         expected = frozenset(self._alive)
         # Machines first: the bid that one belongs to is older, so that it must be among the bids.
         machines = await self._machines()
-        rows = await self._client.rows(Family.LIST, BIDS, shapes.BIDS, await self._of_project())
-        bids = tuple(_readable(wire.bid_row, row) for row in rows)
+        shown = await self._client.live_rows(BIDS, shapes.BIDS, await self._of_project(), wire.LIVE_BIDS)
+        rows = each_once((_readable(wire.listed_bid, row) for row in shown.rows), lambda row: row.bid_id, _name)
+        bids = [await self._place(row) for row in rows]
         known = {bid.bid_id for bid in bids}
-        if len(known) != len(bids):
-            raise MarketUnknown("the list names a bid twice")
+        missing = ({each.bid_id for each in machines if mapping.is_on(each)} | expected) - known - self._strangers
+        bids += await self._read_unlisted(missing, is_whole=shown.is_whole)
         self._own.observe(bids)
-        await self._confirm_lost({each.bid_id for each in machines if mapping.is_on(each)} - known - {""})
+        machines += await self._read_unlisted_machines(bids, machines)
         listed = [found for bid in bids if (found := await self._instance_of(bid, machines)) is not None]
-        alive = {each.instance_id for each in listed}
-        await self._confirm_lost(expected - alive)
+        shown_ids = {each.instance_id for each in listed}
+        await self._confirm_lost((expected & known) - shown_ids)
+        alive = {each.instance_id for each in listed if is_ours(each.label)}
         self._alive = (self._alive - expected) | alive
         self._open_since = {bid_id: at for bid_id, at in self._open_since.items() if bid_id in self._alive}
+        self._regions = {bid_id: region for bid_id, region in self._regions.items() if bid_id in self._alive}
         return tuple(listed)
 
-    async def _confirm_lost(self, missing: Iterable[str]) -> None:
-        """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""
+    async def _read_unlisted(self, missing: Iterable[str], *, is_whole: bool) -> list[wire.BidRow]:
+        """Bids of ours that were there a minute ago, or have a machine that is on, and are not in the list: each by a
+        read of its own. The list lags behind where it should show one; where only live ones were asked for, one in
+        another state may exist all the same. Raises ``MarketUnknown``."""
+        found: list[wire.BidRow] = []
         for bid_id in sorted(missing):
-            if await self.instance(bid_id) is not None:
+            bid = await self._bid(bid_id)
+            if bid is not None and not is_ours(bid.name):
+                self._strangers.add(bid_id)
+            elif bid is not None and (bid.status in wire.LIVE_BIDS or (is_whole and not mapping.has_ended(bid))):
                 raise MarketUnknown(f"the list is stale: it lacks bid {bid_id}, which exists")
+            elif bid is not None:
+                found.append(bid)
+        return found
+
+    async def _confirm_lost(self, missing: Iterable[str]) -> None:
+        """A list may lag behind: what was there a minute ago and is over in it now is asked for by itself."""
+        for bid_id in sorted(missing):
+            found = await self.instance(bid_id)
+            if found is not None and is_ours(found.label):
+                raise MarketUnknown(f"the list is stale: in it bid {bid_id} is over, which exists")
+
+    async def _place(self, bid: wire.BidRow) -> wire.BidRow:
+        """With its region, which a bid need not state."""
+        if bid.region:
+            self._regions[bid.bid_id] = bid.region
+            return bid
+        if not bid.type_id:
+            return bid
+        region = self._regions.get(bid.bid_id) or await self._search.region_of(bid.type_id)
+        return replace(bid, region=region)
 
     async def instance(self, instance_id: str) -> Instance | None:
         bid = await self._bid(instance_id)
-        return None if bid is None else await self._instance_of(bid, await self._machines())
+        if bid is None:
+            return None
+        machines = await self._machines() if is_ours(bid.name) else []
+        return await self._instance_of(bid, machines + await self._read_unlisted_machines([bid], machines))
 
     async def _bid(self, bid_id: str) -> wire.BidRow | None:
         """None only where the market says that there is none. Raises ``MarketUnknown``."""
@@ -118,14 +161,50 @@ class MithrilProvider:
             if error.code is RefusalCode.NOT_FOUND:
                 return None
             raise
-        row = _readable(wire.bid_row, body)
+        row = _readable(wire.listed_bid, body)
         if row.bid_id != bid_id:
             raise MarketUnknown(f"asked for bid {bid_id}, got {row.bid_id}")
-        return row
+        return await self._place(row)
 
-    async def _machines(self) -> tuple[wire.InstanceRow, ...]:
-        rows = await self._client.rows(Family.LIST, INSTANCES, shapes.INSTANCES, await self._of_project())
-        return tuple(_readable(wire.instance_row, row) for row in rows)
+    async def _machines(self) -> list[wire.InstanceRow]:
+        """As far as a few pages show them: those that are over may stay listed without end, and nobody knows of a list
+        of machines what it may be asked for. Raises ``MarketUnknown``."""
+        rows, _ = await self._client.first_rows(
+            Family.LIST, INSTANCES, shapes.INSTANCES, await self._of_project(), most_pages=SHORT_PAGES
+        )
+        return [found for row in rows if (found := _readable(wire.instance_row, row)) is not None]
+
+    async def _read_unlisted_machines(
+        self, bids: Iterable[wire.BidRow], listed: Iterable[wire.InstanceRow]
+    ) -> list[wire.InstanceRow]:
+        """Machines that our bids name and the pages lack, each by a read of its own. Raises ``MarketUnknown``."""
+        known = {each.instance_id for each in listed} | self._machines_over
+        named = [each for bid in bids if is_ours(bid.name) and self._may_go_on(bid) for each in bid.instance_ids]
+        found = []
+        for instance_id in dict.fromkeys(named):
+            machine = await self._machine(instance_id) if instance_id not in known else None
+            if machine is not None and mapping.machine_is_over(machine):
+                self._machines_over.add(instance_id)
+            elif machine is not None:
+                found.append(machine)
+        return found
+
+    def _may_go_on(self, bid: wire.BidRow) -> bool:
+        """Machines of bids that ended long ago are asked for no more: those pile up."""
+        return not mapping.has_ended(bid) or bid.bid_id in self._alive
+
+    async def _machine(self, instance_id: str) -> wire.InstanceRow | None:
+        """None only where the market says that there is none. Raises ``MarketUnknown``."""
+        try:
+            body = await self._client.get(Family.LIST, f"{INSTANCES}/{instance_id}/status", shapes.INSTANCE_STATUS)
+        except MarketUnknown as error:
+            if error.code is RefusalCode.NOT_FOUND:
+                return None
+            raise
+        row = _readable(wire.instance_row, body)
+        if row is not None and row.instance_id != instance_id:
+            raise MarketUnknown(f"asked for machine {instance_id}, got {row.instance_id}")
+        return row
 
     async def _of_project(self) -> dict[str, str]:
         return {"project": await self._the_project(), "limit": str(PAGE_ROWS)}
@@ -134,10 +213,11 @@ class MithrilProvider:
         machine = mapping.current(bid, machines)
         if mapping.is_over(bid, machine):
             return None
-        kind = await self._search.kind(bid.type_id)
+        if machine is not None and not machine.status and is_ours(bid.name):
+            raise MarketUnknown(f"instance {machine.instance_id} of {bid.bid_id} does not say its status")
+        kind = await self._search.kind(bid.type_id) if bid.type_id else None
         # What others' cost is nobody's concern here, and each pool takes a request.
-        is_ours = bid.name.startswith(LABEL_PREFIX)
-        prices = await self._search.prices(bid.region, bid.type_id) if is_ours else None
+        prices = await self._search.prices(bid.region, bid.type_id) if is_ours(bid.name) and bid.region else None
         others = self._own.beside(bid)
         return mapping.instance(bid, machine, kind, prices, others, is_waiting=self._is_waiting(bid, machine))
 
@@ -181,15 +261,18 @@ class MithrilProvider:
 
     async def _the_ssh_key(self) -> str:
         """Raises ``MarketUnknown``."""
-        if not self._ssh_key:
+        if self._settings.ssh_key:
+            return self._settings.ssh_key
+        now = self._clock.monotonic()
+        if self._ssh_key is None or now - self._ssh_key[1] >= SSH_KEY_MAX_AGE_S:
             found = await self._ids("/v2/ssh-keys", {"project": await self._the_project()})
             if not found:
                 raise MarketUnknown(
                     "the project has no SSH key, and makes no machine without one: add one at app.mithril.ai",
                     RefusalCode.NO_RIGHTS,
                 )
-            self._ssh_key = found[0]
-        return self._ssh_key
+            self._ssh_key = found[0], now
+        return self._ssh_key[0]
 
     async def _ids(self, path: str, wish: dict[str, str]) -> list[str]:
         rows = await self._client.rows(Family.ACCOUNT, path, shapes.NAMED, wish)
@@ -206,6 +289,9 @@ class MithrilProvider:
             return Refused(RefusalCode.INVALID, str(error))
         if wanted.limit <= 0:
             return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+        wanted = replace(
+            wanted, limit=mapping.limit_for(wanted.limit, await self._search.ceiling(wanted.region, wanted.type_id))
+        )
         try:
             body = bid_body(wanted, await self._the_project(), await self._the_ssh_key())
         except MarketUnknown as error:
@@ -224,6 +310,8 @@ class MithrilProvider:
         except NoReply as error:
             return Unknown(str(error))
         fault = answer.fault
+        if fault is Fault.INVALID and _is_about_ssh_key(answer) and (renewed := await self._renew(body)) is not None:
+            return await self._create(wanted, renewed)
         if fault is Fault.NAME_TAKEN:
             return await self._look_up(wanted, answer)
         if fault is not None:
@@ -231,12 +319,26 @@ class MithrilProvider:
             return outcomes.judge_refusal(answer, fault)
         return self._judge_made(answer.body, wanted)
 
+    async def _renew(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The same bid with the key that the project has now: one that is replaced in a console has another id. None:
+        it is the key that is set, or there is no other."""
+        if self._settings.ssh_key:
+            return None
+        self._ssh_key = None
+        used = body["launch_specification"]["ssh_keys"]
+        try:
+            found = [await self._the_ssh_key()]
+        except MarketUnknown:
+            return None
+        launch = body["launch_specification"] | {"ssh_keys": found}
+        return None if found == used else body | {"launch_specification": launch}
+
     async def _look_up(self, wanted: BidRequest, answer: Answer) -> Done[Created] | Refused | Unknown:
         """The name is unique to one create: a bid that has it is what an earlier attempt made."""
         try:
             wish = {**await self._of_project(), "name": wanted.name}
             rows = await self._client.rows(Family.LIST, BIDS, shapes.BIDS, wish)
-            bids = [_readable(wire.bid_row, row) for row in rows]
+            bids = [_readable(wire.listed_bid, row) for row in rows]
         except MarketUnknown as error:
             return Unknown(f"{answer.summary}, and the list cannot be read: {error}")
         alive = [bid for bid in bids if bid.name == wanted.name and not mapping.is_over(bid, None)]
@@ -253,7 +355,8 @@ class MithrilProvider:
 
     def _judge(self, made: wire.BidRow, wanted: BidRequest) -> Done[Created] | Refused:
         self._alive.add(made.bid_id)
-        self._own.note(made)
+        self._regions[made.bid_id] = wanted.region
+        self._own.note(made if made.region else replace(made, region=wanted.region))
         differing = difference(made, wanted)
         if differing is not None:
             return Refused(RefusalCode.WRONG_TERMS, differing, made.bid_id)
@@ -261,14 +364,15 @@ class MithrilProvider:
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
         """Live: a machine that runs goes on running. The answer shows the limit that holds from now on."""
-        limit = mapping.limit_for(bid)
+        pool = self._own.pool_of(instance_id)
+        limit = mapping.limit_for(bid, None if pool is None else await self._search.ceiling(*pool))
         if limit <= 0:
             return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
         answer = await self._patch(instance_id, {"limit_price": limit_text(limit)})
         if not isinstance(answer, Answer):
             return answer
         try:
-            changed = wire.bid_row(answer.body)
+            changed = await self._place(wire.bid_row(answer.body))
         except wire.UnreadableRow as error:
             return Unknown(f"the limit was changed, and {error}")
         self._own.note(changed)
@@ -281,7 +385,8 @@ class MithrilProvider:
         return await self._pause(instance_id, is_paused=False)
 
     async def stop(self, instance_id: str) -> Outcome:
-        return await self._pause(instance_id, is_paused=True)
+        with urgently():
+            return await self._pause(instance_id, is_paused=True)
 
     async def _pause(self, instance_id: str, *, is_paused: bool) -> Outcome:
         """A pause that is not verified would bill on: the answer must show it."""
@@ -289,7 +394,7 @@ class MithrilProvider:
         if not isinstance(answer, Answer):
             return answer
         try:
-            bid = wire.bid_row(answer.body)
+            bid = await self._place(wire.bid_row(answer.body))
         except wire.UnreadableRow as error:
             return Unknown(f"the bid was changed, and {error}")
         self._own.note(bid)
@@ -315,7 +420,8 @@ class MithrilProvider:
         if wire.check_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a bid id of this market: {instance_id!r}")
         try:
-            answer = await self._client.change("DELETE", f"{BIDS}/{instance_id}", shapes.ENDED)
+            with urgently():
+                answer = await self._client.change("DELETE", f"{BIDS}/{instance_id}", shapes.ENDED)
         except NoReply as error:
             return Unknown(str(error))
         outcome = outcomes.judge_destroy(answer)
@@ -345,6 +451,14 @@ class MithrilProvider:
         if self._creating:
             await asyncio.wait(set(self._creating))
         await self._client.close()
+
+
+def _name(bid: wire.BidRow) -> str:
+    return bid.name
+
+
+def _is_about_ssh_key(answer: Answer) -> bool:
+    return "ssh" in answer.message.casefold()
 
 
 def _readable(read: Callable[[object], T], raw: object) -> T:

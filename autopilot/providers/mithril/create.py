@@ -64,7 +64,7 @@ def difference(made: wire.BidRow, wanted: BidRequest) -> str | None:
     """How the bid differs from what was asked for, or None when it does not; a lower limit is no difference."""
     if made.name != wanted.name:
         return f"asked for a bid called {wanted.name}, got {made.name!r}"
-    if (made.region, made.type_id) != (wanted.region, wanted.type_id):
+    if (made.region or wanted.region, made.type_id) != (wanted.region, wanted.type_id):
         return f"asked for {wanted.type_id} in {wanted.region}, got {made.type_id} in {made.region}"
     if made.quantity != 1 or made.limit > wanted.limit:
         return f"bid ${wanted.limit}/h for one machine, got ${made.limit}/h for {made.quantity}"

@@ -17,7 +17,7 @@ from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.money import CENT, ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers.mithril.own_bids import Own
-from autopilot.providers.mithril.wire import BidRow, InstanceRow, PriceRow, TypeRow
+from autopilot.providers.mithril.wire import BID_STATUSES, INSTANCE_STATUSES, BidRow, InstanceRow, PriceRow, TypeRow
 
 PROVIDER = "mithril"
 HIGHEST_LIMIT = Decimal(1000)
@@ -36,6 +36,7 @@ _ON = frozenset({"RUNNING", "RELOCATING", "PREEMPTING", "STOPPING"})
 """It computes, and is billed."""
 _OFF = frozenset({"STOPPED", "PREEMPTED", "PAUSED"})
 _OVER = frozenset({"TERMINATED", "REPLACED"})
+_ENDED = frozenset({"Terminated", "Replaced"})
 _NOTICES = {
     "PREEMPTING": "outbid: it is stopped within five minutes unless the bid wins again",
     "RELOCATING": "it is moved to another host: stopped within five minutes, and started there",
@@ -63,9 +64,10 @@ def gpu_of(name: str) -> str:
     return gpu_names.standard(" ".join(_SIZE.sub("", part) for part in parts).upper())
 
 
-def limit_for(bid: Decimal) -> Decimal:
-    """The bid as the market takes it: whole cents, never more than was asked for."""
-    return min(bid.quantize(CENT, ROUND_FLOOR), HIGHEST_LIMIT)
+def limit_for(bid: Decimal, ceiling: Decimal | None = None) -> Decimal:
+    """The bid as the market takes it: whole cents, never more than was asked for. ``ceiling``: of its pool."""
+    highest = HIGHEST_LIMIT if ceiling is None else min(ceiling.quantize(CENT, ROUND_FLOOR), HIGHEST_LIMIT)
+    return min(bid.quantize(CENT, ROUND_FLOOR), highest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,12 @@ def room(row: PriceRow, own: Own) -> Room:
     Bids of our own are no competition. No more are made than can win, for one that loses sets the price of the rest;
     and where the lowest that has a machine is ours, one more would but take it from ourselves.
     """
+    found = _room(row, own)
+    is_allowed = found.floor is None or row.ceiling is None or found.floor <= row.ceiling
+    return found if is_allowed else Room(None)
+
+
+def _room(row: PriceRow, own: Own) -> Room:
     least = row.minimum or ZERO
     if row.available:
         free = row.available - own.waiting
@@ -143,18 +151,32 @@ def current(bid: BidRow, rows: Iterable[InstanceRow]) -> InstanceRow | None:
 
 
 def is_on(machine: InstanceRow) -> bool:
-    """Whether it computes, or is about to."""
-    return machine.status in _ON | _STARTING
+    """Whether it computes, or is about to. One in a word that nobody knows may."""
+    return machine.status in _ON | _STARTING or machine.status not in INSTANCE_STATUSES
+
+
+def machine_is_over(machine: InstanceRow) -> bool:
+    return machine.status in _OVER
+
+
+def has_ended(bid: BidRow) -> bool:
+    """Whether the bid itself is over; a machine of it may still stop."""
+    return bid.status in _ENDED
 
 
 def is_over(bid: BidRow, machine: InstanceRow | None) -> bool:
     """Whether nothing is left of it. A bid that has ended may have a machine that still stops, and is billed."""
-    return bid.status in ("Terminated", "Replaced") and not (machine is not None and is_on(machine))
+    return has_ended(bid) and not (machine is not None and is_on(machine))
 
 
 def status(bid: BidRow, machine: InstanceRow | None, *, is_waiting: bool) -> InstanceStatus:
     """``is_waiting``: a new bid may still win its first machine soon."""
+    # In a word that nobody knows it may be billed, and there is no bill to mend the books by: it counts as running.
+    if bid.status not in BID_STATUSES or (machine is not None and machine.status not in INSTANCE_STATUSES):
+        return InstanceStatus.RUNNING
     if machine is not None and machine.status in _ON:
+        return InstanceStatus.RUNNING
+    if bid.status == "Relocating":
         return InstanceStatus.RUNNING
     if bid.status == "Paused" or (machine is not None and machine.status == "ERROR"):
         return InstanceStatus.STOPPED
@@ -196,7 +218,7 @@ def instance(
         host_id="",
         capacity_type=CapacityType.SPOT,
         status=state,
-        intended_running=bid.status in ("Open", "Allocated", "Preempting"),
+        intended_running=bid.status != "Paused" and not has_ended(bid),
         bid=limit,
         storage_rate=ZERO,
         gpu=gpu_of(kind.name) if kind is not None else "",
@@ -204,12 +226,15 @@ def instance(
         ends_at=None,
         message=message(bid, machine),
         start_failed=machine is not None and machine.status == "ERROR",
-        price_to_win=_price_to_win(bid, prices, others) if state is InstanceStatus.STOPPED else None,
+        price_to_win=_price_to_win(bid, prices, others)
+        if state in (InstanceStatus.STOPPED, InstanceStatus.RUNNING)
+        else None,
         price=None if prices is None or prices.spot is None else min(prices.spot * bid.quantity, limit),
     )
 
 
 def _price_to_win(bid: BidRow, prices: PriceRow | None, others: Own) -> Decimal | None:
-    """Of a bid that waits: its own limit holds no machine."""
-    needed = room(prices, others).floor if prices is not None and bid.status == "Open" else None
+    """Of a bid that has lost, and waits or still has its machine for minutes: its own limit wins none."""
+    has_lost = bid.status in ("Open", "Preempting")
+    needed = room(prices, others).floor if prices is not None and has_lost else None
     return None if needed is None else needed * bid.quantity

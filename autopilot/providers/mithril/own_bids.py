@@ -18,6 +18,7 @@ from autopilot.providers.mithril.wire import BidRow
 SHOWN_FOR_S = 300.0
 """Prices may be so old when they are used: two rounds of the auction, and the time that they are kept."""
 _COMPETES = frozenset({"Open", "Preempting"})
+_OUT = frozenset({"Paused", "Terminated", "Replaced"})
 
 Pool = tuple[str, str]
 """(region, kind of machine)"""
@@ -73,6 +74,10 @@ class OwnBids:
         if bid is not None:
             self._remember(bid)
 
+    def pool_of(self, bid_id: str) -> Pool | None:
+        bid = self._bids.get(bid_id)
+        return None if bid is None or not bid.region else _pool(bid)
+
     def of(self, region: str, type_id: str) -> Own:
         """As a new bid finds them."""
         there = self._in((region, type_id))
@@ -86,7 +91,9 @@ class OwnBids:
         return self._own(_pool(bid), others, [each for each in others if each.status != "Open" or each.name < bid.name])
 
     def _in(self, pool: Pool) -> list[BidRow]:
-        return [bid for bid in self._bids.values() if _pool(bid) == pool]
+        """Also a bid of which nobody knows in which region it is: it may be there."""
+        region, type_id = pool
+        return [bid for bid in self._bids.values() if bid.type_id == type_id and bid.region in ("", region)]
 
     def _own(self, pool: Pool, there: Iterable[BidRow], ahead: Iterable[BidRow]) -> Own:
         now = self._clock.monotonic()
@@ -103,7 +110,7 @@ class OwnBids:
 
 
 def _is_in_the_auction(bid: BidRow) -> bool:
-    return bid.name.startswith(LABEL_PREFIX) and (bid.status in _COMPETES or bid.status == "Allocated")
+    return bid.name.startswith(LABEL_PREFIX) and bid.status not in _OUT
 
 
 def _pool(bid: BidRow) -> Pool:

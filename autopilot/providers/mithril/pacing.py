@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 
 from autopilot.ports.clock import Clock
-from autopilot.providers.pacing import Lane
+from autopilot.providers.pacing import Lane, Quiet
 
 
 class Family(StrEnum):
@@ -27,5 +28,5 @@ INTERVAL_S = {
 }
 
 
-def lanes(clock: Clock) -> dict[Family, Lane]:
-    return {family: Lane(interval_s, clock) for family, interval_s in INTERVAL_S.items()}
+def lanes(clock: Clock, quiet: Quiet[Family]) -> dict[Family, Lane]:
+    return {family: Lane(interval_s, clock, partial(quiet.left_s, family)) for family, interval_s in INTERVAL_S.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from decimal import Decimal
 
 from autopilot.domain import gpu_names
 from autopilot.domain.offer import Offer, OfferQuery
@@ -103,6 +104,20 @@ class OfferSearch:
                 return await self._price(region, type_id)
             except MarketUnknown:
                 return None
+
+    async def ceiling(self, region: str, type_id: str) -> Decimal | None:
+        """$/h: no bid may be higher. None: there is none, or it cannot be read now."""
+        row = await self.prices(region, type_id)
+        return None if row is None else row.ceiling
+
+    async def region_of(self, type_id: str) -> str:
+        """Of a bid that does not state it: a kind of machine mostly is of one region. Empty: it cannot be told."""
+        async with self._searching:
+            try:
+                found = {row.region for row in await self._all_auctions() if row.type_id == type_id}
+            except MarketUnknown:
+                found = {row.region for row in self._auctions if row.type_id == type_id}
+        return found.pop() if len(found) == 1 else ""
 
     async def _catalogue(self, max_age_s: float) -> dict[str, wire.TypeRow]:
         now = self._clock.monotonic()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 from autopilot.domain.offer import OfferQuery
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation, past_step
@@ -34,7 +35,8 @@ async def _read_pool(
     wish = {
         "instance_types": pool.kind.type_id,
         "region": pool.region,
-        "num_samples": str(min((until - since) // step, wire.MOST_SAMPLES)),
+        # All of them: fewer are thinned for drawing, which makes short peaks long.
+        "num_samples": "-1",
         "start_time": since.isoformat(),
         "end_time": until.isoformat(),
     }
@@ -44,10 +46,9 @@ async def _read_pool(
         if error.code is RefusalCode.NOT_FOUND:
             return []
         raise
-    prices = wire.past_prices(body)
-    if prices is None:
+    record = wire.past_prices(body, pool.kind.type_id, pool.region)
+    if record is None:
         raise MarketUnknown(f"{PATH}: the answer holds no prices")
-    by_step = {(at - since) // step: price for at, price in sorted(prices.items()) if since <= at < until}
     return [
         PriceObservation(
             provider=mapping.PROVIDER,
@@ -60,5 +61,23 @@ async def _read_pool(
             samples=step // PRICES_EVERY,
             clearing_price=price,
         )
-        for number, price in by_step.items()
+        for number, price in _by_step(record, since, until, step).items()
     ]
+
+
+def _by_step(record: wire.PriceRecord, since: datetime, until: datetime, step: timedelta) -> dict[int, Decimal]:
+    """The price at the end of each step: it holds until the next."""
+    points = sorted(record.prices.items())
+    if not points:
+        return {}
+    ends_at = until if record.is_whole else min(until, points[-1][0] + timedelta(microseconds=1))
+    found: dict[int, Decimal] = {}
+    next_point, price = 0, None
+    for number in range((ends_at - since + step - timedelta(microseconds=1)) // step):
+        end = min(since + (number + 1) * step, until)
+        while next_point < len(points) and points[next_point][0] < end:
+            price = points[next_point][1]
+            next_point += 1
+        if price is not None:
+            found[number] = price
+    return found

@@ -40,7 +40,7 @@ PRICES = AnswerShape(
     "prices",
     {
         **read("spot_price_cents minimum_price_cents lowest_allocated_bid_cents", NUMBER, NULL, money=True),
-        **read("dynamic_win_price_cents", NUMBER, NULL, money=True, optional=True),
+        **read("dynamic_win_price_cents max_spot_price_cents", NUMBER, NULL, money=True, optional=True),
         **read("available_capacity", NUMBER, NULL, optional=True),
         **ignore("reserved_price_cents", NUMBER, NULL),
         **ignore("total_capacity", NUMBER, NULL, optional=True),
@@ -55,7 +55,24 @@ PAST_PRICE = AnswerShape(
         **ignore("instance_type region", TEXT, optional=True),
     },
 )
-HISTORY = AnswerShape("record of prices", {**read("prices", LIST, inside=PAST_PRICE)})
+PAST_SERIES = AnswerShape(
+    "past prices of a pool",
+    {
+        **read("instance_type", TEXT, form=_ID),
+        **read("region", TEXT, NULL),
+        **read("timestamps spot_prices", LIST),
+        **ignore("reserved_prices", LIST, NULL, optional=True),
+        **ignore("region_disabled", BOOLEAN, NULL, optional=True),
+    },
+)
+HISTORY = AnswerShape(
+    "record of prices",
+    {
+        **read("series", LIST, inside=PAST_SERIES, optional=True),
+        **read("complete", BOOLEAN, NULL, optional=True),
+        **read("prices", LIST, inside=PAST_PRICE, optional=True),
+    },
+)
 BID = AnswerShape(
     "bid",
     {
@@ -65,7 +82,7 @@ BID = AnswerShape(
         **read("limit_price", TEXT, money=True, form=_DOLLARS),
         **read("instance_quantity", NUMBER, money=True),
         **read("instance_type", TEXT, form=_ID),
-        **read("region", TEXT),
+        **read("region", TEXT, NULL, optional=True),
         **read("instances", LIST),
         **ignore("project created_by created_at", TEXT, optional=True),
         **ignore("deactivated_at", TEXT, NULL, optional=True),
@@ -82,6 +99,16 @@ INSTANCE = AnswerShape(
         **ignore("name project created_by instance_type region", TEXT, NULL, optional=True),
         **ignore("reservation ssh_destination private_ip", TEXT, NULL, optional=True),
         **ignore("end_time", TEXT, NULL, optional=True),
+    },
+)
+INSTANCE_STATUS = AnswerShape(
+    "status of an instance",
+    {
+        **read("fid", TEXT, form=_ID),
+        **read("status", TEXT, words=_INSTANCE_WORDS),
+        **read("bid", TEXT, NULL, form=_ID),
+        **read("created_at", TEXT, NULL, optional=True, form=_TIME),
+        **ignore("name reservation end_time", TEXT, NULL, optional=True),
     },
 )
 BIDS = AnswerShape("list of bids", {**read("data", LIST, inside=BID), **read("next_cursor", TEXT, NULL, optional=True)})

@@ -9,22 +9,28 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from autopilot.domain.money import CENT
+from autopilot.domain.money import CENT, ZERO
 from autopilot.providers import values
+from autopilot.providers.strangers import is_strangers, says_whose
 
-BID_STATUSES = frozenset({"Open", "Allocated", "Preempting", "Paused", "Terminated", "Replaced"})
+BID_STATUSES = frozenset({"Open", "Allocated", "Preempting", "Paused", "Relocating", "Terminated", "Replaced"})
 INSTANCE_STATUSES = frozenset(
     {
         "NEW", "CONFIRMED", "SCHEDULED", "INITIALIZING", "STARTING", "RUNNING", "STOPPING", "STOPPED", "TERMINATED",
         "RELOCATING", "PREEMPTING", "PREEMPTED", "REPLACED", "PAUSED", "ERROR",
     }
 )  # fmt: skip
+LIVE_BIDS = ("Paused", "Open", "Preempting", "Allocated")
+"""To ask for, in the order in which a bid mostly goes from one to the next: it is in a later list then. Words of which
+nobody knows that a list may be asked for them would have the whole list refused."""
 DEAREST_BID = Decimal(10_000)
 """$/h of all machines of one bid."""
-MOST_SAMPLES = 1000
-"""Of one record of prices."""
+MOST_SAMPLES = 50_000
+"""Of one record of prices: a month of auctions has 21,600."""
 MOST_INSTANCES = 100
 """Of one bid, in its own list: one for each relocation, and one more."""
+
+LONGEST_WORD = 40
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _REGION = re.compile(r"[A-Za-z0-9-]{1,40}")
@@ -56,7 +62,7 @@ class AuctionRow:
 
 @dataclass(frozen=True, slots=True)
 class PriceRow:
-    """$/h of one machine; None: not stated."""
+    """$/h of one machine; None: not stated. ``ceiling``: no bid may be higher."""
 
     spot: Decimal | None
     minimum: Decimal | None
@@ -64,11 +70,21 @@ class PriceRow:
     wins_now: Decimal | None
     """The limit that the market itself says would win."""
     available: int | None
+    ceiling: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRecord:
+    """``prices``: $/h of a machine, by when it began to be so. ``is_whole``: the last holds until the end."""
+
+    prices: dict[datetime, Decimal]
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BidRow:
-    """``status``: one of ``BID_STATUSES``."""
+    """``status``: a word outside ``BID_STATUSES`` is one that nobody knows. ``region`` empty: not stated, for a bid
+    needs none. Of a stranger's bid that cannot be read in full no more is known than its id, name and status."""
 
     bid_id: str
     name: str
@@ -83,7 +99,7 @@ class BidRow:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """``status``: one of ``INSTANCE_STATUSES``. ``bid_id`` empty: of a reservation."""
+    """Of a bid. ``status``: a word outside ``INSTANCE_STATUSES`` is one that nobody knows."""
 
     instance_id: str
     bid_id: str
@@ -148,12 +164,18 @@ def price_row(raw: object) -> PriceRow:
         lowest_allocated=_positive(_cents(row.get("lowest_allocated_bid_cents"))),
         wins_now=_positive(_cents(row.get("dynamic_win_price_cents"))),
         available=_count(row.get("available_capacity")),
+        ceiling=_positive(_cents(row.get("max_spot_price_cents"))),
     )
 
 
-def past_prices(raw: object) -> dict[datetime, Decimal] | None:
-    """$/h of a machine, by when it was so. None: that is no record."""
-    listed = values.mapping(raw).get("prices")
+def past_prices(raw: object, type_id: str, region: str) -> PriceRecord | None:
+    """Of that pool. None: that is no record."""
+    body = values.mapping(raw)
+    series = body.get("series")
+    if isinstance(series, list):
+        # A record that breaks off says nothing of the time after its last price.
+        return _series_prices(series, type_id, region, is_whole=body.get("complete") is not False)
+    listed = body.get("prices")
     if not isinstance(listed, list):
         return None
     found: dict[datetime, Decimal] = {}
@@ -161,7 +183,25 @@ def past_prices(raw: object) -> dict[datetime, Decimal] | None:
         at, price = values.timestamp(row.get("timestamp")), _positive(dollars(row.get("spot_instance_price")))
         if at is not None and price is not None:
             found[at] = price
-    return found
+    return PriceRecord(found, is_whole=len(listed) <= MOST_SAMPLES)
+
+
+def _series_prices(series: list[Any], type_id: str, region: str, *, is_whole: bool) -> PriceRecord | None:
+    """Prices are texts in dollars. A bare number might be cents, and is left out: no price is better than one a
+    hundred times too high."""
+    found: dict[datetime, Decimal] = {}
+    for row in map(values.mapping, series):
+        if row.get("instance_type") != type_id or row.get("region") not in (region, None):
+            continue
+        times, prices = row.get("timestamps"), row.get("spot_prices")
+        if not isinstance(times, list) or not isinstance(prices, list) or len(times) != len(prices):
+            return None
+        is_whole = is_whole and len(times) <= MOST_SAMPLES
+        for stated_at, stated in zip(times[:MOST_SAMPLES], prices[:MOST_SAMPLES], strict=True):
+            at, price = values.timestamp(stated_at), _positive(dollars(stated))
+            if at is not None and price is not None:
+                found[at] = price
+    return PriceRecord(found, is_whole)
 
 
 def _count(value: object) -> int | None:
@@ -170,27 +210,42 @@ def _count(value: object) -> int | None:
 
 
 def bid_row(raw: object) -> BidRow:
-    """Raises ``UnreadableRow`` when the id, status, limit, quantity or kind of machine is missing or unknown."""
+    """Raises ``UnreadableRow`` when the id, status, limit, quantity or kind of machine is missing."""
     row = values.mapping(raw)
     bid_id, status, limit = check_id(row.get("fid")), values.text(row.get("status")), dollars(row.get("limit_price"))
     quantity, type_id = _count(row.get("instance_quantity")), check_id(row.get("instance_type"))
-    region = _region(row.get("region"))
-    if bid_id is None or status not in BID_STATUSES or limit is None or not quantity:
+    region = "" if row.get("region") is None else _region(row["region"])
+    if bid_id is None or not status or limit is None or not quantity:
         raise UnreadableRow(f"bid {bid_id or '?'} lacks its fid, status, limit_price or instance_quantity")
     if limit * quantity > DEAREST_BID:
         raise UnreadableRow(f"bid {bid_id} is for {quantity} machines at ${limit}/h, which nobody pays")
     if type_id is None or region is None:
-        raise UnreadableRow(f"bid {bid_id} lacks its instance_type or region")
+        raise UnreadableRow(f"bid {bid_id} lacks its instance_type, or its region makes no sense")
     return BidRow(
         bid_id=bid_id,
         name=values.label(row.get("name")),
-        status=status,
+        status=status[:LONGEST_WORD],
         limit=limit,
         quantity=quantity,
         type_id=type_id,
         region=region,
         instance_ids=_instance_ids(bid_id, row),
     )
+
+
+def listed_bid(raw: object) -> BidRow:
+    """Ours in full; of anybody's the id and the name at least. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    bid_id = check_id(row.get("fid"))
+    if not says_whose(row, "name"):
+        raise UnreadableRow(f"bid {bid_id or '?'} does not say its name, so that it may be ours")
+    try:
+        return bid_row(raw)
+    except UnreadableRow:
+        if bid_id is None or not is_strangers(row, "name"):
+            raise
+        status = values.text(row.get("status"))[:LONGEST_WORD]
+        return BidRow(bid_id, values.label(row["name"]), status, ZERO, 1, "", "", ())
 
 
 def _instance_ids(bid_id: str, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -201,17 +256,19 @@ def _instance_ids(bid_id: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def instance_row(raw: object) -> InstanceRow:
-    """Raises ``UnreadableRow`` when the id, the status or whose it is is missing or unknown."""
+def instance_row(raw: object) -> InstanceRow | None:
+    """None for one that is of no bid, and so none of ours, whatever it says of itself. Raises ``UnreadableRow`` when
+    the id, the status or whose it is cannot be read."""
     row = values.mapping(raw)
-    instance_id, bid = check_id(row.get("fid")), row.get("bid")
-    status = values.text(row.get("status")).removeprefix("STATUS_")
-    if instance_id is None or status not in INSTANCE_STATUSES:
-        raise UnreadableRow(f"instance {instance_id or '?'} lacks its fid or status")
-    bid_id = "" if bid is None else check_id(bid)
-    if bid_id is None:
-        raise UnreadableRow(f"instance {instance_id} does not say which bid it is of")
-    return InstanceRow(instance_id, bid_id, status, values.timestamp(row.get("created_at")))
+    if "bid" in row and row["bid"] is None:
+        return None
+    instance_id, bid = check_id(row.get("fid")), check_id(row.get("bid"))
+    if bid is None:
+        raise UnreadableRow(f"instance {instance_id or '?'} does not say which bid it is of")
+    status = values.text(row.get("status")).removeprefix("STATUS_")[:LONGEST_WORD]
+    if instance_id is None:
+        raise UnreadableRow(f"an instance of bid {bid} lacks its fid")
+    return InstanceRow(instance_id, bid, status, values.timestamp(row.get("created_at")))
 
 
 def bid_id(raw: object) -> str | None:

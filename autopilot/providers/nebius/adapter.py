@@ -41,7 +41,9 @@ from autopilot.providers.nebius.quotas import read_quotas
 from autopilot.providers.nebius.reply import Fault, MarketRefused
 from autopilot.providers.nebius.search import OfferSearch
 from autopilot.providers.nebius.series import read_series
+from autopilot.providers.pacing import urgently
 from autopilot.providers.reading import NoReply
+from autopilot.providers.strangers import each_once
 
 LEFT_OVER_AFTER = timedelta(minutes=30)
 """A policy or a disk without a machine is not shown before: its machine may be about to be made, or to be listed."""
@@ -84,6 +86,8 @@ class NebiusProvider:
         self._failed: set[str] = set()
         """Machines for which no hardware was found when they were made."""
         self._account_id = hashlib.sha256(settings.api_key.get_secret_value().encode()).hexdigest()
+        self._untold_states: set[str] = set()
+        """Words for a state that nobody knows, once remarked."""
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
     # -- reading
@@ -92,21 +96,22 @@ class NebiusProvider:
         expected = dict(self._alive)
         listed: list[Instance] = []
         alive: dict[str, str] = {}
+        listed_ids: set[str] = set()
         for region in self._settings.projects:
             shown = await self._machines.project(region)
-            alive |= {vm.vm_id: region for vm in shown.vms}
+            listed_ids |= {vm.vm_id for vm in shown.vms}
+            alive |= {vm.vm_id: region for vm in shown.vms if names.is_ours(vm.name)}
             for vm in shown.vms:
                 policy = shown.policies.get(vm.policy_id)
-                if policy is None and vm.policy_id:
+                if policy is None and vm.policy_id and names.is_ours(vm.name):
                     policy = await self._policies.get(vm.policy_id)
                 listed.append(await self._instance_of(vm, region, policy))
             listed += await self._left_over(shown)
-        await self._confirm_lost([vm_id for vm_id in expected if vm_id not in alive])
+        await self._confirm_lost([vm_id for vm_id in expected if vm_id not in listed_ids])
         self._alive = {vm_id: at for vm_id, at in self._alive.items() if vm_id not in expected} | alive
         self._failed &= set(self._alive)
+        listed = each_once(listed, lambda each: each.instance_id, lambda each: each.label)
         found = {each.instance_id for each in listed}
-        if len(found) != len(listed):
-            raise MarketUnknown("the list names a machine twice")
         self._give_back.names = {vm_id: name for vm_id, name in self._give_back.names.items() if vm_id in found}
         return tuple(listed)
 
@@ -117,6 +122,9 @@ class NebiusProvider:
                 raise MarketUnknown(f"the list is stale: it lacks machine {vm_id}, which exists")
 
     async def _instance_of(self, vm: wire.VmRow, region: str, policy: wire.PolicyRow | None) -> Instance:
+        if vm.state not in mapping.STATES and vm.state not in self._untold_states and names.is_ours(vm.name):
+            self._untold_states.add(vm.state)
+            self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, f"a machine is {vm.state}: it counts as running")
         presets = await self._search.presets(region)
         return mapping.instance(
             vm,
@@ -150,7 +158,7 @@ class NebiusProvider:
         vm = await self._machines.vm(instance_id)
         if vm is None:
             return None
-        policy = await self._policies.get(vm.policy_id) if vm.policy_id else None
+        policy = await self._policies.get(vm.policy_id) if vm.policy_id and names.is_ours(vm.name) else None
         return await self._instance_of(vm, self._alive.get(vm.vm_id, "") or await self._machines.region_of(vm), policy)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
@@ -347,13 +355,15 @@ class NebiusProvider:
         """A stop that is not over would bill on: Done says that it is."""
         if wire.check_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a machine id of this market: {instance_id!r}")
-        return await self._machines.change("stop", StopInstanceRequest(id=instance_id), STOP_WAIT_S)
+        with urgently():
+            return await self._machines.change("stop", StopInstanceRequest(id=instance_id), STOP_WAIT_S)
 
     async def destroy(self, instance_id: str) -> Outcome:
         """Done: the market says of the machine, its disk and its policies that they are gone."""
         if wire.check_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a machine id of this market: {instance_id!r}")
-        return await self._give_back.destroy(instance_id)
+        with urgently():
+            return await self._give_back.destroy(instance_id)
 
     def _note_words(self, outcome: Refused | Unknown) -> None:
         """A plain "no" that has no code of its own."""

@@ -9,13 +9,13 @@ from nebius.aio.client import Client
 from nebius.api.nebius.common.v1 import Operation
 
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.ports.provider import MarketUnknown
 from autopilot.providers.nebius import outcomes
-from autopilot.providers.nebius.pacing import Family, lanes
-from autopilot.providers.nebius.reply import Fault, MarketRefused, Refusal
+from autopilot.providers.nebius.pacing import INTERVAL_S, Family, lanes
+from autopilot.providers.nebius.reply import ErrorDetail, Fault, MarketRefused, Refusal
 from autopilot.providers.nebius.sdk import Sdk, failure_of
-from autopilot.providers.pacing import Lane
-from autopilot.providers.reading import FIRST_BACKOFF_S, READ_TRIES, read_repeatedly
+from autopilot.providers.pacing import Lane, Quiet
+from autopilot.providers.reading import READ_TRIES, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
 
 PAGE_ROWS = 100
@@ -26,8 +26,6 @@ MOST_PAGE_ROWS = 1000
 """More rows than that on one page is no page."""
 LONGEST_TOKEN = 4096
 WATCH_EVERY_S = 3.0
-LIMITED_HOLD_S = 15.0
-"""The market does not say for how long it is to be left alone."""
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -38,7 +36,8 @@ class NebiusClient:
         self.remarks = RemarkLog(clock)
         self._sdk = sdk
         self._clock = clock
-        self._lanes = lanes(clock)
+        self._quiet = Quiet(clock, INTERVAL_S)
+        self._lanes = lanes(clock, self._quiet)
 
     def lane(self, family: Family) -> Lane:
         return self._lanes[family]
@@ -55,9 +54,8 @@ class NebiusClient:
         async def ask() -> T | Refusal:
             async with self.lane(family):
                 try:
-                    return await send()
+                    return await self._try(family, send)
                 except MarketRefused as error:
-                    self._note(family, error.refusal)
                     return error.refusal
 
         def judge(answer: T | Refusal) -> T:
@@ -65,10 +63,8 @@ class NebiusClient:
                 raise MarketUnknown(answer.summary, outcomes.CODES.get(answer.fault))
             return answer
 
-        def pause_s(answer: T | Refusal, error: MarketUnknown) -> float | None:
-            return FIRST_BACKOFF_S if error.code is RefusalCode.RATE_LIMITED else None
-
-        return await read_repeatedly(ask, judge, pause_s, self._clock, READ_TRIES)
+        # A refusal is no hiccup, and under a limit who asks at once again keeps it up.
+        return await read_repeatedly(ask, judge, lambda answer, error: None, self._clock, READ_TRIES)
 
     async def rows(
         self,
@@ -109,11 +105,7 @@ class NebiusClient:
 
     async def send(self, service: type[Client], method: str, request: object, key: str, family: Family) -> Operation:
         """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``, ``MarketRefused``."""
-        try:
-            return await self._sdk.change(service, method, request, key)
-        except MarketRefused as error:
-            self._note(family, error.refusal)
-            raise
+        return await self._try(family, lambda: self._sdk.change(service, method, request, key))
 
     async def finish(self, service: type[Client], operation: Operation, within_s: float) -> Operation:
         """The operation once it is over, or as it was seen last. Raises ``MarketRefused`` where it failed."""
@@ -133,10 +125,24 @@ class NebiusClient:
         """Between two looks at something that is under way."""
         await self._clock.sleep(WATCH_EVERY_S)
 
-    def _note(self, family: Family, refusal: Refusal) -> None:
-        if refusal.fault is Fault.RATE_LIMITED:
-            self.lane(family).hold(LIMITED_HOLD_S)
-        self.remarks.add_refusal(outcomes.CODES.get(refusal.fault), refusal.summary)
+    async def _try(self, family: Family, send: Callable[[], Awaitable[T]]) -> T:
+        """Nothing is sent while the market is to be left alone: it does not say for how long. Raises what ``send``
+        does."""
+        if self._quiet.left_s(family):
+            raise MarketRefused(
+                Refusal("RESOURCE_EXHAUSTED", self._quiet.words(family), (ErrorDetail("too_many_requests"),))
+            )
+        try:
+            answer = await send()
+        except MarketRefused as error:
+            if error.refusal.fault is Fault.RATE_LIMITED:
+                self._quiet.refuse(family)
+            elif error.refusal.fault is not Fault.TRANSIENT:
+                self._quiet.succeed(family)
+            self.remarks.add_refusal(outcomes.CODES.get(error.refusal.fault), error.refusal.summary)
+            raise
+        self._quiet.succeed(family)
+        return answer
 
     async def close(self) -> None:
         await self._sdk.close()

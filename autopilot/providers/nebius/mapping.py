@@ -36,10 +36,11 @@ _GPUS = {
     "l40s": "L40S",
     "rtx6000": "RTX PRO 6000 S",
 }
-_STATES = {
+STATES = {
     "CREATING": InstanceStatus.PROVISIONING,
     "STARTING": InstanceStatus.PROVISIONING,
-    "UPDATING": InstanceStatus.STOPPED,
+    # It may be on meanwhile: nothing says that it was outbid.
+    "UPDATING": InstanceStatus.RUNNING,
     "RUNNING": InstanceStatus.RUNNING,
     # It is billed until it is off.
     "STOPPING": InstanceStatus.RUNNING,
@@ -111,13 +112,14 @@ def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Deci
 def status(vm: VmRow) -> InstanceStatus:
     """A new machine is listed as stopped before it starts: while something is being done to it, it is not at rest."""
     # One that nobody knows may be billed. There is no bill to mend the books by, so it counts as running.
-    state = _STATES.get(vm.state, InstanceStatus.RUNNING)
+    state = STATES.get(vm.state, InstanceStatus.RUNNING)
     return InstanceStatus.PROVISIONING if vm.state == "STOPPED" and vm.is_settling else state
 
 
 def message(vm: VmRow, policy: PolicyRow | None, spot: Decimal | None) -> str:
     if vm.state == "STOPPED" and not vm.is_settling and policy is not None:
-        if policy.is_blocked or (spot is not None and spot > policy.max_price):
+        is_below = spot is not None and policy.max_price is not None and spot > policy.max_price
+        if policy.is_blocked or is_below:
             return "stopped: the spot price is above the cap"
         return "stopped, and not for its price: hardware was taken back, or somebody stopped it"
     return f"machine {vm.state}"
@@ -137,9 +139,10 @@ def instance(
     state = status(vm)
     num_gpus = preset.num_gpus if preset is not None else 0
     price = None if spot is None else spot * num_gpus
-    # Whose policy is gone cannot start; who never had one pays whatever the price is.
-    accepted = ZERO if vm.policy_id or price is None else price
-    bid = policy.max_price * num_gpus if policy is not None else accepted
+    # Whose policy is gone cannot start; who never had one, or has one without a cap, pays whatever the price is.
+    is_gone = bool(vm.policy_id) and policy is None
+    accepted = ZERO if is_gone or price is None else price
+    bid = accepted if policy is None or policy.max_price is None else policy.max_price * num_gpus
     is_stopped = state is InstanceStatus.STOPPED
     return Instance(
         provider=PROVIDER,

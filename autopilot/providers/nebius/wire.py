@@ -14,6 +14,7 @@ from nebius.api.nebius.common.v1 import ResourceMetadata
 from nebius.api.nebius.compute.v1 import Disk, Instance, InstanceRecoveryPolicy, Platform
 
 from autopilot.providers import values
+from autopilot.providers.nebius.names import is_ours
 
 LONGEST_ID = 128
 LONGEST_NAME = 1024
@@ -49,12 +50,12 @@ class VmRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """``max_price``: $/h of a GPU."""
+    """``max_price``: $/h of a GPU; None: it is of another kind, and not ours."""
 
     policy_id: str
     name: str
     platform: str
-    max_price: Decimal
+    max_price: Decimal | None
     state: str
     is_blocked: bool
     created_at: datetime | None
@@ -132,8 +133,8 @@ def policy_row(message: PricingPolicy) -> PolicyRow:
     """Raises ``UnreadableRow``."""
     spec, cap = message.spec.compute_instance_spec, message.spec.pricing.max_price_v1
     price = values.price(cap.max_price) if cap is not None else None
-    if price is None:
-        raise UnreadableRow("a policy without a cap")
+    if price is None and is_ours(_name(message.metadata)):
+        raise UnreadableRow("a policy of ours without a cap")
     blocked = PricingPolicyStatus.SchedulingState.SCHEDULING_STATE_BLOCKED
     v1 = spec.v1
     return PolicyRow(

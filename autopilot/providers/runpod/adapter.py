@@ -18,6 +18,7 @@ from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.providers.pacing import urgently
 from autopilot.providers.pulls import says_pull_refused
 from autopilot.providers.runpod import mapping, wire
 from autopilot.providers.runpod.client import RunpodClient
@@ -32,6 +33,7 @@ from autopilot.providers.runpod.rest import RestMarket
 from autopilot.providers.runpod.runtimes import Runtimes
 from autopilot.providers.runpod.search import OfferSearch
 from autopilot.providers.runpod.spot import SpotProbe
+from autopilot.providers.strangers import is_ours
 
 T = TypeVar("T")
 
@@ -107,7 +109,7 @@ class RunpodProvider:
         listed = tuple(self._instance_of(row) for row in swept.pods if row.state != "TERMINATED")
         found = {instance.instance_id for instance in listed}
         await self._confirm_lost(expected - found)
-        self._alive = (self._alive - expected) | found
+        self._alive = (self._alive - expected) | {each.instance_id for each in listed if is_ours(each.label)}
         self._runtimes.forget_others(swept.pods)
         self._bids = {pod_id: bid for pod_id, bid in self._bids.items() if pod_id in self._alive}
         self._credit = None if swept.credit is None else (self._clock.monotonic(), swept.credit)
@@ -135,14 +137,18 @@ class RunpodProvider:
                 raise MarketUnknown(f"the list is stale: it lacks pod {instance_id}, which exists")
 
     async def instance(self, instance_id: str) -> Instance | None:
-        row = await self._pod(instance_id)
+        row = await self._pod(instance_id, may_be_others=True)
         return None if row is None else self._instance_of(row)
 
-    async def _pod(self, instance_id: str) -> wire.PodRow | None:
-        """None also for what is terminated. Raises ``MarketUnknown``."""
+    async def _pod(self, instance_id: str, *, may_be_others: bool = False) -> wire.PodRow | None:
+        """None also for what is terminated. ``may_be_others``: id and name are enough of it then. Raises
+        ``MarketUnknown``."""
         if wire.check_pod_id(instance_id) is None:
             raise MarketUnknown(f"not a pod id of this market: {instance_id!r}")
-        row = await self._either(lambda: self._graphql.pod(instance_id), lambda: self._rest.pod(instance_id))
+        row = await self._either(
+            lambda: self._graphql.pod(instance_id, may_be_others=may_be_others),
+            lambda: self._rest.pod(instance_id, may_be_others=may_be_others),
+        )
         return None if row is None or row.state == "TERMINATED" else row
 
     def _instance_of(self, row: wire.PodRow) -> Instance:
@@ -246,12 +252,13 @@ class RunpodProvider:
         """The answer to a create does not say what was rented. What cannot be read now is seen in the next list."""
         instance_id = created.value.instance_id
         try:
-            rented = await self.instance(instance_id)
+            # It is ours, whatever its name says: nothing is concluded from a part of its row.
+            rented = await self._pod(instance_id)
         except MarketUnknown:
             return created
         if rented is None:
             return created
-        differing = difference(rented, request, wanted)
+        differing = difference(self._instance_of(rented), request, wanted)
         return created if differing is None else Refused(RefusalCode.WRONG_TERMS, differing, instance_id)
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
@@ -298,14 +305,16 @@ class RunpodProvider:
     async def stop(self, instance_id: str) -> Outcome:
         if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
-        return await self._change(lambda: self._graphql.stop(instance_id), lambda: self._rest.stop(instance_id))
+        with urgently():
+            return await self._change(lambda: self._graphql.stop(instance_id), lambda: self._rest.stop(instance_id))
 
     async def destroy(self, instance_id: str) -> Outcome:
         if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
-        outcome = await self._change(
-            lambda: self._graphql.destroy(instance_id), lambda: self._rest.destroy(instance_id)
-        )
+        with urgently():
+            outcome = await self._change(
+                lambda: self._graphql.destroy(instance_id), lambda: self._rest.destroy(instance_id)
+            )
         if isinstance(outcome, Done):
             self._alive.discard(instance_id)
         return outcome

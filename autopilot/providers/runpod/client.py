@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any, TypeVar
 
@@ -9,8 +10,8 @@ from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.drift.counter import DriftCounter
 from autopilot.providers.drift.shape import AnswerShape
-from autopilot.providers.pacing import Lane
-from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
+from autopilot.providers.pacing import Lane, Quiet
+from autopilot.providers.reading import READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
 from autopilot.providers.runpod import mapping, outcomes, shapes
 from autopilot.providers.runpod.pacing import INTERVAL_S, Family, lanes
@@ -27,7 +28,8 @@ class RunpodClient:
         self.drift = DriftCounter(mapping.PROVIDER, clock)
         self.remarks = RemarkLog(clock)
         self._clock = clock
-        self._lanes = lanes(clock)
+        self._quiet = Quiet(clock, INTERVAL_S)
+        self._lanes = lanes(clock, self._quiet)
 
     def lane(self, family: Family) -> Lane:
         return self._lanes[family]
@@ -53,6 +55,8 @@ class RunpodClient:
     async def by_sdk(self, family: Family, ask: Callable[[], Awaitable[T]]) -> T:
         """One call of the SDK, in its turn. Raises ``SdkRefused``, ``NoReply``."""
         async with self.lane(family):
+            if self._quiet.left_s(family):
+                raise SdkRefused(self._quiet.words(family), Fault.RATE_LIMITED)
             try:
                 return await ask()
             except SdkRefused as refused:
@@ -100,21 +104,33 @@ class RunpodClient:
     async def attempt(self, family: Family, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """One attempt, in its turn. Raises ``NoReply``."""
         async with self.lane(family):
-            answer = await ask()
-            self._obey(family, answer)
-            return answer
+            return await self.send(family, ask)
 
-    def _obey(self, family: Family, answer: Answer) -> None:
+    async def send(self, family: Family, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``."""
+        if quiet_s := self._quiet.left_s(family):
+            return understand(Reply(429, json.dumps({"error": self._quiet.words(family)}), f"{quiet_s:.0f}"))
+        answer = await ask()
         if answer.status == 429:
-            self.lane(family).hold(min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S))
+            self._quiet.refuse(family, answer.retry_after_s)
+        elif answer.status < 500:
+            self._quiet.succeed(family)
+        return answer
+
+    async def listen(self, family: Family, path: str, parameters: Mapping[str, str]) -> Reply | None:
+        """What a stream has to say at first, in its turn; None while nothing is asked. Raises ``NoReply``."""
+        async with self.lane(family):
+            if self._quiet.left_s(family):
+                return None
+            reply = await self.transport.listen(path, parameters)
+            if reply.status == 429:
+                self._quiet.refuse(family)
+            return reply
 
     async def close(self) -> None:
         await self.transport.close()
 
 
 def _pause_s(answer: Answer, error: MarketUnknown) -> float | None:
-    """After a gateway's hiccup, a torn body, or a limit that lifts within seconds."""
-    asked_s = answer.retry_after_s or 0
-    limited = error.code is RefusalCode.RATE_LIMITED
-    passes_soon = asked_s <= LONGEST_BACKOFF_S if limited else answer.fault is Fault.TRANSIENT
-    return asked_s if passes_soon else None
+    """After a gateway's hiccup, or a torn body. Never under a limit: who asks at once again keeps it up."""
+    return answer.retry_after_s or 0 if answer.fault is Fault.TRANSIENT else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -33,7 +34,8 @@ class GraphqlMarket:
     async def credit(self) -> Decimal:
         return _credit(values.mapping((await self._client.query(queries.BALANCE, shapes.BALANCE)).get("myself")))
 
-    async def pod(self, pod_id: str, *, tries: int = READ_TRIES) -> wire.PodRow | None:
+    async def pod(self, pod_id: str, *, may_be_others: bool = False, tries: int = READ_TRIES) -> wire.PodRow | None:
+        """``may_be_others``: id and name are enough of it then."""
         try:
             data = await self._client.query(queries.POD, shapes.ONE_POD, {"podId": pod_id}, tries=tries)
         except MarketUnknown as error:
@@ -44,7 +46,8 @@ class GraphqlMarket:
             raise MarketUnknown("the answer does not speak of the pod")
         if data["pod"] is None:
             return None
-        row = read_plausible(wire.pod_row, data["pod"])
+        read = partial(wire.any_pod, wire.pod_row) if may_be_others else wire.pod_row
+        row = read_plausible(read, data["pod"])
         if row.pod_id != pod_id:
             raise MarketUnknown(f"asked for pod {pod_id}, got {row.pod_id}")
         return row
@@ -80,7 +83,9 @@ class GraphqlMarket:
         """Without waiting for a turn: the caller is in the lane."""
         try:
             variables = {"input": create.graphql_input(wanted)}
-            answer = await self._client.graphql(queries.RENT_SPOT, shapes.SPOT_RENTED, variables)
+            answer = await self._client.send(
+                Family.CREATE, lambda: self._client.graphql(queries.RENT_SPOT, shapes.SPOT_RENTED, variables)
+            )
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.spot_rented(answer, queries.SPOT_OPERATION)
@@ -89,7 +94,9 @@ class GraphqlMarket:
         """Without waiting for a turn: the caller is in the lane."""
         try:
             variables = {"input": create.graphql_input(wanted)}
-            answer = await self._client.graphql(queries.RENT_ON_DEMAND, shapes.ON_DEMAND_RENTED, variables)
+            answer = await self._client.send(
+                Family.CREATE, lambda: self._client.graphql(queries.RENT_ON_DEMAND, shapes.ON_DEMAND_RENTED, variables)
+            )
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.judge_rental(answer, queries.ON_DEMAND_OPERATION)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TypeVar
 
 from autopilot.ports.provider import MarketUnknown
 from autopilot.providers.runpod import wire
+from autopilot.providers.strangers import each_once
 
 T = TypeVar("T")
 
@@ -30,10 +32,8 @@ def read_plausible(read: Callable[[object], T], raw: object) -> T:
 
 
 def all_pods(read: Callable[[object], wire.PodRow], raw: object) -> tuple[wire.PodRow, ...]:
-    """Raises ``MarketUnknown`` unless every pod of the list can be read, and none is there twice."""
+    """Raises ``MarketUnknown`` unless every pod of ours in the list can be read, and none is there twice."""
     if not isinstance(raw, list):
         raise MarketUnknown("the answer holds no list of pods")
-    rows = tuple(read_plausible(read, row) for row in raw)
-    if len({row.pod_id for row in rows}) != len(rows):
-        raise MarketUnknown("the list names a pod twice")
-    return rows
+    rows = (read_plausible(partial(wire.any_pod, read), row) for row in raw)
+    return tuple(each_once(rows, lambda row: row.pod_id, lambda row: row.name))

@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, Decimal
 from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
 from autopilot.domain.money import ZERO, storage_rate
 from autopilot.domain.offer import CapacityType, Offer
-from autopilot.providers.runpod.wire import CLOUDS, BillRow, PodRow, PriceRow
+from autopilot.providers.runpod.wire import CLOUDS, UNTOLD, BillRow, PodRow, PriceRow
 
 PROVIDER = "runpod"
 ANY_DATACENTER = "-"
@@ -113,6 +113,9 @@ def offer(row: PriceRow, gpu: str, disk_gb: Decimal, *, spot: bool) -> Offer | N
 
 def status(row: PodRow, silence: timedelta | None) -> InstanceStatus:
     """``desiredStatus`` is what is meant to be; only a runtime tells that it is. ``silence``: see ``Runtimes``."""
+    if row.state == UNTOLD:
+        # It may be billed: it counts as running, whatever is told of its runtime.
+        return InstanceStatus.RUNNING
     if row.state == "EXITED":
         return InstanceStatus.STOPPED
     if row.state == "DEAD":
@@ -140,6 +143,13 @@ def disk_rate(container_gb: Decimal, volume_gb: Decimal, *, stopped: bool) -> De
     return storage_rate(DISK_PRICE, container_gb + volume_gb)
 
 
+def _price_to_win(row: PodRow) -> Decimal | None:
+    """Of a pod that lies stopped. What is told of one that runs is no sign that it was outbid."""
+    if row.bid_to_resume is None or row.state != "EXITED":
+        return None
+    return row.bid_to_resume * max(row.num_gpus, 1)
+
+
 def instance(row: PodRow, silence: timedelta | None) -> Instance:
     state = status(row, silence)
     return Instance(
@@ -150,7 +160,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
         host_id=row.machine_id,
         capacity_type=CapacityType.SPOT if row.is_spot else CapacityType.ON_DEMAND,
         status=state,
-        intended_running=row.state in ("CREATED", "RUNNING"),
+        intended_running=row.state in ("CREATED", "RUNNING", UNTOLD),
         bid=row.bid,
         storage_rate=disk_rate(row.container_gb, row.volume_gb, stopped=state is InstanceStatus.STOPPED),
         gpu=row.gpu,
@@ -158,7 +168,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
         ends_at=None,
         message=row.message,
         start_failed=start_failed(row),
-        price_to_win=None if row.bid_to_resume is None else row.bid_to_resume * max(row.num_gpus, 1),
+        price_to_win=_price_to_win(row),
     )
 
 

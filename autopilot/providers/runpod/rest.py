@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from autopilot.domain.time import start_of_day
@@ -32,9 +33,12 @@ class RestMarket:
             raise MarketUnknown("the list of pods goes on, in a way that is not known")
         return PodListing(all_pods(wire.rest_pod_row, body.get("pods")), None)
 
-    async def pod(self, pod_id: str) -> wire.PodRow | None:
+    async def pod(self, pod_id: str, *, may_be_others: bool = False) -> wire.PodRow | None:
+        """``may_be_others``: id and name are enough of it then."""
+        read = partial(wire.any_pod, wire.rest_pod_row) if may_be_others else wire.rest_pod_row
         try:
-            row = read_plausible(wire.rest_pod_row, await self._client.get(f"/pods/{pod_id}", shapes.REST_POD))
+            body = await self._client.get(f"/pods/{pod_id}", shapes.REST_POD)
+            row = read_plausible(read, body)
         except MarketUnknown as error:
             if error.code is RefusalCode.NOT_FOUND:
                 return None
@@ -66,7 +70,10 @@ class RestMarket:
     async def rent_on_demand(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane. Raises ``Withdrawn``."""
         try:
-            answer = await self._client.rest("POST", "/pods", shapes.REST_POD, body=create.rest_body(wanted))
+            body = create.rest_body(wanted)
+            answer = await self._client.send(
+                Family.CREATE, lambda: self._client.rest("POST", "/pods", shapes.REST_POD, body=body)
+            )
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.judge_rest_rental(answer)
@@ -101,11 +108,10 @@ class RestMarket:
         """The newest lines that its host wrote about the pod; None when they cannot be read now."""
         wish = {"source": "system", "tail": "50"}
         try:
-            async with self._client.lane(Family.REST_READ):
-                reply = await self._client.transport.listen(f"/v2/pods/{pod_id}/logs", wish)
+            reply = await self._client.listen(Family.REST_READ, f"/v2/pods/{pod_id}/logs", wish)
         except NoReply:
             return None
-        if reply.status != 200:
+        if reply is None or reply.status != 200:
             return None
         events = wire.log_events(reply.text)
         for event in events[:MOST_ROWS]:

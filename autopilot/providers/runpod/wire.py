@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import utc_day
 from autopilot.providers import values
+from autopilot.providers.strangers import is_strangers, says_whose
 
 Cloud = Literal["SECURE", "COMMUNITY"]
 CLOUDS: tuple[Cloud, ...] = ("SECURE", "COMMUNITY")
@@ -40,6 +41,8 @@ _REST_STATES = {
     "TERMINATED": "TERMINATED",
 }
 """An ERROR can be started or terminated like an EXITED one."""
+UNTOLD = "UNTOLD"
+"""Of a pod whose state is in a word that nobody knows."""
 
 
 class UnreadableRow(ValueError):
@@ -69,7 +72,7 @@ class PriceRow:
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """``state``: CREATED, RUNNING, EXITED, DEAD or TERMINATED. ``is_up`` None: only ``state`` can tell.
+    """``state``: CREATED, RUNNING, EXITED, DEAD, TERMINATED or ``UNTOLD``. ``is_up`` None: only ``state`` can tell.
     ``bid``: $/h of the whole pod."""
 
     pod_id: str
@@ -173,14 +176,50 @@ def rest_price_row(raw: object, cloud: Cloud, num_gpus: int) -> PriceRow | None:
     return PriceRow(gpu, cloud, num_gpus, None, price * num_gpus, price, None)
 
 
+def _state(word: object, states: Mapping[str, str]) -> str | None:
+    """None where there is no word."""
+    said = values.text(word)
+    return states.get(said, UNTOLD) if said else None
+
+
+def any_pod(read: Callable[[object], PodRow], raw: object) -> PodRow:
+    """Ours in full; of anybody's the id and the name at least, and it counts as running. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    found = pod_id(row)
+    if not says_whose(row, "name"):
+        raise UnreadableRow(f"pod {found or '?'} does not say its name, so that it may be ours")
+    try:
+        return read(raw)
+    except UnreadableRow:
+        if found is None or not is_strangers(row, "name"):
+            raise
+        return PodRow(
+            pod_id=found,
+            name=values.label(row["name"]),
+            is_spot=False,
+            state=UNTOLD,
+            is_up=None,
+            bid=ZERO,
+            num_gpus=0,
+            container_gb=ZERO,
+            volume_gb=ZERO,
+            gpu="",
+            gpu_type_id="",
+            cloud="",
+            machine_id="",
+            started_at=None,
+            message="",
+        )
+
+
 def pod_row(raw: object) -> PodRow:
-    """Raises ``UnreadableRow`` when the id, kind, state or price is missing or unknown.
+    """Raises ``UnreadableRow`` when the id, state or price is missing, or the kind is missing or unknown.
 
     So it does where nothing is said of a runtime: a pod that runs would look like one whose host is lost.
     """
     row = values.mapping(raw)
     found, pod_type = pod_id(row), values.text(row.get("podType"))
-    state, bid = _STATES.get(values.text(row.get("desiredStatus"))), values.price(row.get("costPerHr"))
+    state, bid = _state(row.get("desiredStatus"), _STATES), values.price(row.get("costPerHr"))
     if found is None or pod_type not in _POD_TYPES or state is None or bid is None:
         raise UnreadableRow(f"pod {found or '?'} lacks its id, podType, desiredStatus or costPerHr")
     if not isinstance(row.get("runtime", ""), dict | None):
@@ -209,12 +248,12 @@ def pod_row(raw: object) -> PodRow:
 
 
 def rest_pod_row(raw: object) -> PodRow:
-    """Raises ``UnreadableRow`` when the id, state or price is missing or unknown, or the environment: it alone tells a
-    spot pod from one on demand.
+    """Raises ``UnreadableRow`` when the id, state or price is missing, or the environment: it alone tells a spot pod
+    from one on demand.
     """
     row = values.mapping(raw)
     found, status = pod_id(row), values.text(row.get("status"))
-    state, bid = _REST_STATES.get(status), values.price(row.get("cost"))
+    state, bid = _state(status, _REST_STATES), values.price(row.get("cost"))
     if found is None or state is None or bid is None:
         raise UnreadableRow(f"pod {found or '?'} lacks its id, status or cost")
     if not isinstance(row.get("env", ""), dict | None):

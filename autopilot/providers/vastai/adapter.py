@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,7 +17,9 @@ from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
+from autopilot.providers.pacing import urgently
 from autopilot.providers.reading import READ_TRIES, NoReply
+from autopilot.providers.strangers import is_ours
 from autopilot.providers.vastai import create, listing, mapping, outcomes, shapes, wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
@@ -67,7 +69,7 @@ class VastaiProvider:
         listed = tuple(mapping.instance(row) for row in rows)
         found = {instance.instance_id for instance in listed}
         await self._confirm_lost(expected - found)
-        self._alive = (self._alive - expected) | found
+        self._alive = (self._alive - expected) | {row.instance_id for row in rows if is_ours(row.label)}
         self._echoes.observe(rows)
         self._gpus = {instance.instance_id: instance.num_gpus for instance in listed if instance.num_gpus}
         # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
@@ -96,9 +98,11 @@ class VastaiProvider:
                 raise MarketUnknown(f"the list is stale: it lacks instance {instance_id}, which exists")
 
     async def instance(self, instance_id: str) -> Instance | None:
-        return await self._instance(instance_id, tries=READ_TRIES)
+        return await self._instance(instance_id, wire.listed_instance)
 
-    async def _instance(self, instance_id: str, *, tries: int) -> Instance | None:
+    async def _instance(
+        self, instance_id: str, read: Callable[[object], wire.InstanceRow], *, tries: int = READ_TRIES
+    ) -> Instance | None:
         known = values.identifier(instance_id)
         if known is None:
             raise MarketUnknown(f"not an instance id of this market: {instance_id!r}")
@@ -112,7 +116,7 @@ class VastaiProvider:
         if "instances" in body and body["instances"] is None:
             return None
         try:
-            row = wire.instance_row(body.get("instances"))
+            row = read(body.get("instances"))
         except wire.UnreadableRow as error:
             raise MarketUnknown(str(error)) from error
         if row.instance_id != known:
@@ -179,7 +183,8 @@ class VastaiProvider:
         """The answer to a create does not say what was rented. What cannot be read now is seen in the next list."""
         instance_id = created.value.instance_id
         try:
-            rented = await self._instance(instance_id, tries=1)
+            # It is ours, whatever its label says: nothing is concluded from a part of its row.
+            rented = await self._instance(instance_id, wire.instance_row, tries=1)
         except MarketUnknown:
             return created
         if rented is None:
@@ -212,11 +217,13 @@ class VastaiProvider:
         return outcomes.judge_start(answer) if isinstance(answer, Answer) else answer
 
     async def stop(self, instance_id: str) -> Outcome:
-        answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "stopped"})
+        with urgently():
+            answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "stopped"})
         return outcomes.judge_stop(answer) if isinstance(answer, Answer) else answer
 
     async def destroy(self, instance_id: str) -> Outcome:
-        answer = await self._change(Family.DESTROY, "DELETE", "/instances/{}/", instance_id, {})
+        with urgently():
+            answer = await self._change(Family.DESTROY, "DELETE", "/instances/{}/", instance_id, {})
         if not isinstance(answer, Answer):
             return answer
         outcome = outcomes.judge_destroy(answer)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.ports.provider import MarketUnknown
 from autopilot.providers.drift.counter import DriftCounter
 from autopilot.providers.drift.shape import AnswerShape
-from autopilot.providers.pacing import Lane
-from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
+from autopilot.providers.pacing import Lane, Quiet
+from autopilot.providers.reading import READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
 from autopilot.providers.vastai import mapping, outcomes, shapes
 from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
@@ -24,7 +24,9 @@ class VastaiClient:
         self.remarks = RemarkLog(clock)
         self._transport = transport
         self._clock = clock
-        self._lanes = lanes(clock)
+        # The market counts each endpoint by itself.
+        self._quiet = Quiet(clock, INTERVAL_S, is_shared=False)
+        self._lanes = lanes(clock, self._quiet)
 
     def lane(self, family: Family) -> Lane:
         return self._lanes[family]
@@ -67,10 +69,16 @@ class VastaiClient:
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
         """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``."""
+        if quiet_s := self._quiet.left_s(family):
+            return understand(Reply(429, self._quiet.words(family), f"{quiet_s:.0f}"))
         answer = understand(await self._transport.send(method, path, query=query, body=body))
-        if answer.status == 429:
-            asked_s = min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S)
-            self.lane(family).hold((asked_s + PENALTY_S.get(family, 0)) * MARGIN)
+        if outcomes.is_quota_used_up(answer):
+            # That is no matter of how often: the rows have a budget of their own.
+            pass
+        elif answer.status == 429:
+            self._quiet.refuse(family, ((answer.retry_after_s or 0) + PENALTY_S.get(family, 0)) * MARGIN)
+        elif answer.status < 500:
+            self._quiet.succeed(family)
         if answer.body is not None and answer.status < 500:
             self.drift.look(_shape_of(answer, shape), answer.body)
             self.remarks.add_refusal(outcomes.refusal_code(answer), answer.summary)
@@ -87,11 +95,6 @@ def _shape_of(answer: Answer, expected: AnswerShape) -> AnswerShape:
 
 
 def _pause_s(answer: Answer, error: MarketUnknown) -> float | None:
-    """After a gateway's hiccup, a torn body, or a limit that lifts within seconds; a day's quota does not."""
-    asked_s = answer.retry_after_s or 0
-    if isinstance(error, outcomes.SearchQuotaExceeded):
-        return None
-    if error.code is RefusalCode.RATE_LIMITED:
-        return asked_s * MARGIN if asked_s <= LONGEST_BACKOFF_S else None
+    """After a gateway's hiccup, or a torn body. Never under a limit: who asks at once again keeps it up."""
     torn = answer.status >= 500 or (answer.status == 200 and answer.body is None)
-    return asked_s * MARGIN if error.code is None and torn else None
+    return (answer.retry_after_s or 0) * MARGIN if error.code is None and torn else None

@@ -10,6 +10,7 @@ from autopilot.domain.time import start_of_day
 from autopilot.ports.provider import MarketUnknown
 from autopilot.providers import values
 from autopilot.providers.drift.shape import AnswerShape
+from autopilot.providers.strangers import each_once
 from autopilot.providers.vastai import shapes, wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.pacing import Family
@@ -26,10 +27,8 @@ async def instance_rows(client: VastaiClient) -> tuple[wire.InstanceRow, ...]:
     query = {"select_filters": {}, "order_by": [{"col": "id", "dir": "asc"}], "limit": INSTANCES_PER_PAGE}
     keys = "instances", "total_instances"
     raw = await _all_pages(client, Family.LIST, "/api/v1/instances/", shapes.INSTANCE_PAGE, query, *keys)
-    rows = tuple(_read_plausible(wire.instance_row, row) for row in raw)
-    if len({row.instance_id for row in rows}) != len(rows):
-        raise MarketUnknown("the instance list names an instance twice")
-    return rows
+    rows = (_read_plausible(wire.listed_instance, row) for row in raw)
+    return tuple(each_once(rows, lambda row: row.instance_id, lambda row: row.label))
 
 
 async def charge_rows(client: VastaiClient, since: date, until: date) -> tuple[wire.ChargeRow, ...]:

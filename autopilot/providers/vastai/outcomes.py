@@ -49,11 +49,16 @@ def refusal_code(answer: Answer) -> RefusalCode | None:
     return named or _BY_STATUS_WITH_BODY.get(answer.status)
 
 
+def is_quota_used_up(answer: Answer) -> bool:
+    """Whether there are no more rows of searches today."""
+    return answer.status == 429 and answer.error == "search_quota_exceeded"
+
+
 def read(answer: Answer) -> Mapping[str, Any]:
     """The body of a read that succeeded. Raises ``MarketUnknown``."""
     if answer.status == 200 and answer.body is not None and not answer.said_no:
         return answer.body
-    if answer.status == 429 and answer.error == "search_quota_exceeded":
+    if is_quota_used_up(answer):
         raise SearchQuotaExceeded(answer.summary, answer.retry_after_s)
     raise MarketUnknown(answer.summary, refusal_code(answer))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 
 from autopilot.ports.clock import Clock
-from autopilot.providers.pacing import Lane
+from autopilot.providers.pacing import Lane, Quiet
+from autopilot.providers.reading import LONGEST_BACKOFF_S
 
 MARGIN = 1.2
 """We keep this much more distance than the market asks for."""
@@ -42,5 +44,13 @@ PENALTY_S = {Family.CREATE: 12.0}
 """Added by the market once a request came too early."""
 
 
-def lanes(clock: Clock) -> dict[Family, Lane]:
-    return {family: Lane(interval_s * MARGIN, clock) for family, interval_s in INTERVAL_S.items()}
+def lanes(clock: Clock, quiet: Quiet[Family]) -> dict[Family, Lane]:
+    return {
+        family: Lane(interval_s * MARGIN, clock, partial(quiet.left_s, family), _patience_s(family))
+        for family, interval_s in INTERVAL_S.items()
+    }
+
+
+def _patience_s(family: Family) -> float:
+    """A penalty is no sign that the market is asked too much."""
+    return LONGEST_BACKOFF_S + PENALTY_S.get(family, 0) * MARGIN

@@ -10,9 +10,14 @@ from typing import Any
 
 from autopilot.domain.money import ZERO
 from autopilot.providers import values
+from autopilot.providers.strangers import is_strangers, says_whose
 
 ITEM_TYPES = frozenset({"gpu", "disk", "bwd", "bwu"})
 """What the items of a charge are for."""
+
+
+UNTOLD = "untold"
+"""Stands for a state that cannot be read."""
 
 
 class UnreadableRow(ValueError):
@@ -163,6 +168,35 @@ def offer_rows(raw: Iterable[object]) -> tuple[tuple[OfferRow, ...], int]:
     read = [offer_row(row) for row in raw]
     good = tuple(row for row in read if row is not None)
     return good, len(read) - len(good)
+
+
+def listed_instance(raw: object) -> InstanceRow:
+    """Ours in full; of anybody's the id and the label at least, and it counts as running. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    instance_id = values.identifier(row.get("id"))
+    if not says_whose(row, "label", may_be_null=True):
+        raise UnreadableRow(f"instance {instance_id or '?'} does not say its label, so that it may be ours")
+    try:
+        return instance_row(raw)
+    except UnreadableRow:
+        if instance_id is None or not is_strangers(row, "label", may_be_null=True):
+            raise
+        return InstanceRow(
+            instance_id=instance_id,
+            label=values.label(row["label"]),
+            machine_id=values.identifier(row.get("machine_id")) or "",
+            host_id="",
+            is_bid=False,
+            bid=ZERO,
+            storage_rate=ZERO,
+            gpu="",
+            num_gpus=max(values.integer(row.get("num_gpus")) or 0, 0),
+            actual=UNTOLD,
+            intended=UNTOLD,
+            current=UNTOLD,
+            ends_at=None,
+            message="",
+        )
 
 
 def instance_row(raw: object) -> InstanceRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import subprocess
 import sys
 
@@ -13,8 +14,10 @@ from autopilot.agent.artifact import agent_key
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import verified_manifest
+from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.order_shapes import Work
-from tests.integration.agent.agent_world import CALM, DAY, JOB, World
+from autopilot.mailbox.orders import taken_over_orders
+from tests.integration.agent.agent_world import CALM, DAY, INSTANCE, JOB, World
 from tests.patience import eventually
 
 Call = tuple[str, str, str, dict[str, str]]
@@ -46,6 +49,21 @@ async def test_renewal_keeps_it_alive_past_many_permits(world: World) -> None:
     first = await lease.until("running", lambda beat: beat.state == "running")
     # Ten renewals a real second at the most, and five real seconds to each permit.
     await lease.until("two permits later", lambda beat: beat.orders_seq_seen > first.orders_seq_seen + 100)
+    assert world.market_calls == []
+
+
+async def test_what_its_user_has_taken_over_ends_the_job_and_outlives_every_permit(world: World) -> None:
+    lease = await world.lease("a", WORK, checkpoint_interval_s=10_000)
+    host = world.host(lease)
+    host.start()
+    await lease.until("running", lambda beat: beat.state == "running")
+    lease.renewing = False
+    await world.store.put(orders_key(JOB, "a"), taken_over_orders(INSTANCE))
+    await eventually(lambda: "now left" in host.console.read_text(), "it is given up")
+    await eventually(lambda: len(host.processes()) == 1, "the job has ended, and the agent stays")
+    assert json.loads((host.root / "var/lib/autopilot/memory.json").read_text())["given_up"]
+    assert (host.root / "workspace/state").read_text() == "precious\ntold\n"
+    assert not list((world.store.root / "jobs" / JOB / "a").glob("ckpt/*"))
     assert world.market_calls == []
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from autopilot.agent.shipped.orders import parse_taken_over
 from autopilot.blobs.local import URL_PREFIX
 from autopilot.domain.agent_state import AgentState
 from autopilot.lab.sandbox.market.instances import Container, Contract
@@ -58,7 +59,7 @@ class Agent:
     async def act(self, boot: int, agents: Agents, now: datetime) -> None:
         """Read the orders, do what they say since the last time, and report."""
         data = await self.store.get(orders_key(self.home_id, self.lease_id))
-        if data is None:
+        if data is None or parse_taken_over(data) is not None:
             return
         orders = json.loads(data)
         if boot != self.boot:  # whatever ran was killed with the machine; its disk is still there

@@ -51,6 +51,20 @@ async def test_an_outbid_machine_comes_back_by_itself_and_the_job_goes_on(world:
     assert world.bid(only).boots == 2
 
 
+async def test_an_outbid_machine_is_kept_by_a_raise_within_its_notice(world: MithrilWorld) -> None:
+    world.agents.total_steps = 1500
+    lease = await world.running(JOB.replace('"$3.00"', '"$20.00"').replace('"$9"', '"$90"'))
+    world.take_others(lease)
+    world.outbid(lease)
+    await world.until(lambda job: job.main is not None and job.main.bid > lease.bid, "it is raised")
+    assert (world.bid(lease).status, world.bid(lease).boots) == (BidStatus.PREEMPTING, 1)
+    job = await world.until_over()
+    assert job.status is JobStatus.SUCCEEDED
+    (only,) = [each for each in await world.leases() if each.instance_id]
+    assert (only.id, world.bid(only).boots) == (lease.id, 1)
+    assert "lease.paused" not in await world.events()
+
+
 async def test_a_rival_below_the_limit_makes_the_machine_dearer_and_does_not_take_it(world: MithrilWorld) -> None:
     """The most that the job would pay was bid."""
     world.agents.total_steps = 1500

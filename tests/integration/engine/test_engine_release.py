@@ -7,12 +7,14 @@ from datetime import timedelta
 
 import pytest
 
+from autopilot.agent.shipped.orders import parse_taken_over
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.observe import Reading
 from autopilot.lab.sandbox.market.machines import HostState
+from autopilot.mailbox.keys import orders_key
 from tests.integration.engine.engine_world import INSTALL_ID, D, World
 
 
@@ -174,7 +176,12 @@ async def test_a_relabelled_machine_is_its_user_s_and_the_job_goes_on_elsewhere(
     assert world.ours() == []
     assert world.instance(lease).destroyed_at is None
     assert world.creates() == 2
-    assert (await world.lease(lease.id)).reason is Reason.TAKEN_OVER
+    ended = await world.lease(lease.id)
+    assert ended.reason is Reason.TAKEN_OVER
+    await world.restart()
+    await world.tick(2)
+    said = await world.blobs.get(orders_key(ended.first_job_id or ended.job_id or "", lease.id))
+    assert parse_taken_over(said or b"") == lease.instance_id, "the end of its permit is not to destroy it"
     await tick_tomorrow(world)
     spent = (await world.spend())[lease.instance_id or ""]
     assert spent > D(0)
@@ -217,3 +224,14 @@ async def test_what_is_changed_while_the_markets_are_read_is_not_lost(
     monkeypatch.undo()
     assert (await world.job()).status in (JobStatus.CANCELLING, JobStatus.CANCELLED)
     await world.until_over(JobStatus.CANCELLED)
+
+
+async def test_a_machine_under_the_label_of_another_lease_stays_under_its_permit(world: World) -> None:
+    """The market may be wrong about it: the machine still ends itself, and is destroyed."""
+    lease = await world.running()
+    world.market.relabel(int(lease.instance_id or 0), f"ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J9")
+    await world.until(lambda job: job.status is JobStatus.SUCCEEDED, "the job is over")
+    await world.tick(2)
+    ended = await world.lease(lease.id)
+    assert ended.reason is not Reason.TAKEN_OVER
+    assert await world.blobs.get(orders_key(ended.first_job_id or ended.job_id or "", lease.id)) is None

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.ports.store import StoreUnavailable
-from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.engine_world import JOB, World, a_world
 from tests.integration.engine.interrupted_store import InterruptedStore
 
 
@@ -67,6 +68,25 @@ async def test_nothing_is_rented_while_the_ledger_is_locked(world: World) -> Non
     assert world.creates() == 0
     await world.until_over()
     assert world.creates() == 1
+
+
+async def test_no_job_is_said_to_be_in_time_while_no_tick_ends_well(world: World) -> None:
+    async def verdict() -> object:
+        return (await world.jobs.show("train"))["job"]["verdict"]
+
+    await world.running(f'{JOB}[deadline]\nwithin = "6h"\n')
+    assert await verdict() == "fine"
+    with locked_ledger(world):
+        begun = world.clock.now()
+        await fruitless_ticks(world, 2)
+        assert await verdict() is None
+        failing = world.engine.failing_since
+        assert failing is not None
+        assert failing - begun < timedelta(seconds=15)
+        assert "locked" in world.engine.failure
+    await world.tick()
+    assert await verdict() == "fine"
+    assert not world.engine.failure
 
 
 async def test_machines_are_let_go_while_the_ledger_is_locked(world: World) -> None:

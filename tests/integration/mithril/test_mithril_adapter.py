@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autopilot.domain.drift import DriftKind
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.remark import RemarkKind
+from autopilot.lab.sandbox.mithril.bids import BidStatus
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.mithril import plugin
 from tests.contract.harness import QuickClock
 from tests.contract.mithril_harness import KEY, MithrilHarness, mithril_harness
-from tests.contract.provider_contract import DISK_GB, LABEL, eventually, listing, rent, request, running, seen
+from tests.contract.provider_contract import (
+    DISK_GB,
+    LABEL,
+    OTHER_LABEL,
+    eventually,
+    listed,
+    listing,
+    rent,
+    request,
+    running,
+    seen,
+)
 from tests.patience import PATIENCE_S
 
 D = Decimal
@@ -39,12 +54,17 @@ async def a_request(harness: MithrilHarness, **changes: Any) -> CreateRequest:
 
 
 async def only(harness: MithrilHarness) -> Instance:
-    (instance,) = await harness.provider.instances()
+    (instance,) = await listed(harness)
     return instance
 
 
 async def truth(harness: MithrilHarness, bid_id: str) -> dict[str, Any]:
     return next(bid for bid in (await harness.control("bids"))["bids"] if bid["id"] == bid_id)
+
+
+async def requests(harness: MithrilHarness) -> int:
+    counted: dict[str, int] = await harness.control("requests")
+    return sum(counted.values())
 
 
 async def refused(outcome: Any, code: RefusalCode) -> Refused:
@@ -86,7 +106,7 @@ async def test_a_name_that_is_taken_is_what_an_earlier_attempt_made(harness: Mit
         again = await harness.provider.create(asked)
     assert isinstance(first, Done)
     assert again == first
-    assert len(await harness.provider.instances()) == 1
+    assert len(await listed(harness)) == 1
 
 
 async def test_a_name_that_is_taken_and_found_nowhere_is_unknown(harness: MithrilHarness) -> None:
@@ -117,7 +137,7 @@ async def test_a_known_no_makes_nothing(harness: MithrilHarness, kind: str, code
     asked = await a_request(harness)
     async with harness.fault("create", kind):
         await refused(await harness.provider.create(asked), code)
-    assert await harness.provider.instances() == ()
+    assert await listed(harness) == ()
 
 
 @pytest.mark.parametrize("kind", ["http_404_html", "http_409", "http_500", "http_502", "http_503", "http_504", "reset"])
@@ -245,7 +265,7 @@ async def test_destroying_ends_the_bid_so_that_it_never_rents_again(harness: Mit
     assert await harness.provider.destroy(instance_id) == Done(None)
     assert (await truth(harness, instance_id))["status"] == "Terminated"
     await harness.advance(3600)
-    assert await harness.provider.instances() == ()
+    assert await listed(harness) == ()
     assert await harness.provider.instance(instance_id) is None
     assert (await truth(harness, instance_id))["boots"] == 1
 
@@ -281,11 +301,11 @@ async def test_a_list_that_lacks_a_bid_that_exists_is_none(harness: MithrilHarne
             await harness.provider.instances()
 
 
-async def test_machines_that_are_listed_late_are_provisioning(harness: MithrilHarness) -> None:
+async def test_machines_that_are_listed_late_are_read_one_by_one(harness: MithrilHarness) -> None:
     instance_id = await running(harness)
     async with harness.fault("instances", "stale_list", lag_s=1e6):
-        assert (await only(harness)).status is InstanceStatus.PROVISIONING
-    assert (await only(harness)).instance_id == instance_id
+        late = await only(harness)
+    assert (late.instance_id, late.status) == (instance_id, InstanceStatus.RUNNING)
 
 
 @pytest.mark.parametrize("kind", ["null_prices", "no_price", "http_500", "bad_json"])
@@ -314,6 +334,140 @@ async def test_prices_are_asked_for_once_a_minute(harness: MithrilHarness, clock
     clock.advance(61)
     await harness.provider.offers(harness.query)
     assert (await harness.control("requests"))["price"] == 2 * pools
+
+
+async def test_lists_that_ended_bids_fill_are_asked_for_what_is_live(
+    harness: MithrilHarness, clock: QuickClock
+) -> None:
+    """They stay listed for ever, a hundred on a page, and so do their machines."""
+    instance_id = await running(harness)
+    await harness.control("strangers", ended=5000)
+    await only(harness)
+    before, begun = await requests(harness), clock.monotonic()
+    held = await only(harness)
+    assert (held.instance_id, held.status) == (instance_id, InstanceStatus.RUNNING)
+    assert await requests(harness) - before <= 12
+    assert clock.monotonic() - begun < 15
+    assert await harness.provider.destroy(instance_id) == Done(None)
+    assert await listed(harness) == ()
+
+
+async def test_no_filter_hides_what_may_be_billed(harness: MithrilHarness) -> None:
+    """A bid in a status that no list was asked for is read by itself. Who never saw it finds it by its id."""
+    instance_id = await running(harness)
+    await harness.control("strangers", ended=5000)
+    await only(harness)
+    harness.market.bids[instance_id].shown_as = "Frozen"
+    for _ in range(2):
+        held = await only(harness)
+        assert (held.instance_id, held.status) == (instance_id, InstanceStatus.RUNNING)
+    after_a_restart = harness.connect()
+    alone = await after_a_restart.instance(instance_id)
+    assert alone is not None
+    assert alone.status is InstanceStatus.RUNNING
+    await after_a_restart.close()
+
+
+async def test_a_status_that_nobody_knows_counts_as_running(harness: MithrilHarness) -> None:
+    instance_id = await rent(harness)
+    harness.market.bids[instance_id].shown_as = "Frozen"
+    held = await only(harness)
+    assert (held.instance_id, held.status, held.message) == (instance_id, InstanceStatus.RUNNING, "bid Frozen")
+    assert "status" in {each.field for each in harness.provider.drifts() if each.kind is DriftKind.VALUE}
+
+
+@pytest.mark.parametrize("after_a_restart", [False, True])
+async def test_a_bid_of_ours_that_states_no_region_is_in_its_pool(
+    harness: MithrilHarness, *, after_a_restart: bool
+) -> None:
+    """Its machine is seen with the price of the pool, and nothing is bid against it."""
+    before = await harness.make_offer_available()
+    async with contextlib.AsyncExitStack() as faults:
+        for family in ("create", "list", "show"):
+            await faults.enter_async_context(harness.fault(family, "null_region"))
+        instance_id = await running(harness)
+        if after_a_restart:
+            harness.provider = harness.connect()
+        held = await only(harness)
+        assert (held.instance_id, held.machine_id) == (instance_id, before.machine_id)
+        assert held.price is not None
+        await harness.control("slots", bid_id=instance_id, slots=1)
+        await harness.advance(240)
+        await only(harness)
+        shown = await harness.provider.offers(harness.query)
+        assert before.machine_id not in {each.machine_id for each in shown}, "the lowest that has a machine is ours"
+
+
+async def test_a_machine_of_a_bid_that_ended_is_shown_until_it_is_off(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    bid = harness.market.bids[instance_id]
+    bid.status = BidStatus.TERMINATED
+    await harness.control("strangers", ended=5000)
+    for _ in range(2):
+        held = await only(harness)
+        assert (held.instance_id, held.status, held.intended_running) == (instance_id, InstanceStatus.RUNNING, False)
+
+
+async def test_what_is_switched_off_from_inside_goes_on_billing(harness: MithrilHarness) -> None:
+    instance_id = await running(harness)
+    await harness.control("power_off", bid_id=instance_id)
+    before = await harness.billed(instance_id)
+    await harness.advance(3600)
+    assert await harness.billed(instance_id) - before > D("0.50")
+    assert (await only(harness)).bills > 0
+
+
+async def test_starting_is_free(harness: MithrilHarness) -> None:
+    instance_id = await rent(harness)
+    starting = await seen(harness, instance_id, InstanceStatus.PROVISIONING)
+    await harness.advance(125)
+    assert (await truth(harness, instance_id))["machine"]["status"] == "STARTING"
+    assert starting.bills == 0
+    assert await harness.billed(instance_id) == 0
+
+
+# -- what the market takes
+
+
+async def test_no_bid_is_above_what_the_market_takes(harness: MithrilHarness) -> None:
+    asked = await a_request(harness, bid=D("30.00"))
+    region, kind = asked.machine_id.split("/")
+    await harness.control("highest", region=region, instance_type=kind, price="5.00")
+    harness.clock.advance(61)
+    assert isinstance(await harness.provider.create(asked), Done)
+    held = await only(harness)
+    assert held.bid == D("5.00")
+    assert await harness.provider.change_bid(held.instance_id, D("7.00")) == Done(D("5.00"))
+
+
+async def test_an_ssh_key_that_was_replaced_is_looked_up_anew(harness: MithrilHarness) -> None:
+    await rent(harness)
+    await harness.control("ssh_key", id="sshkey_second")
+    assert isinstance(await harness.provider.create(await a_request(harness, label=OTHER_LABEL)), Done)
+    await harness.control("ssh_key", id="sshkey_third")
+    harness.clock.advance(700)
+    before = (await harness.control("requests"))["create"]
+    assert isinstance(await harness.provider.create(await a_request(harness, label=f"{OTHER_LABEL}X")), Done)
+    assert (await harness.control("requests"))["create"] == before + 1
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+async def test_a_price_of_the_record_holds_until_the_next(harness: MithrilHarness, is_old: bool) -> None:
+    (offer, *_) = await harness.provider.offers(harness.query)
+    region, kind = offer.machine_id.split("/")
+    start = harness.clock.now()
+    await harness.advance(1800)
+    await harness.control("rival", region=region, instance_type=kind, limit="9.00", quantity=1)
+    await harness.control("rival", region=region, instance_type=kind, limit="8.00")
+    await harness.advance(3600)
+    async with harness.fault("history", "old_history") if is_old else contextlib.nullcontext():
+        seen_prices = await harness.provider.past_prices(harness.query, start, harness.clock.now())
+    told = {
+        each.observed_at - start: each.clearing_price for each in seen_prices if each.machine_id == offer.machine_id
+    }
+    assert len(told) == 5400 / 900, "none is missing"
+    assert told[timedelta(seconds=900)] == offer.clearing_price
+    assert told[timedelta(seconds=3600)] == D("8.00")
 
 
 # -- the account
@@ -360,7 +514,7 @@ async def test_another_s_bid_for_several_machines_is_listed_whole(harness: Mithr
         "limit_price": "$2.00",
         "instance_quantity": 2,
         "name": "somebody's",
-        "launch_specification": {"ssh_keys": ["sshkey_1"]},
+        "launch_specification": {"ssh_keys": ["sshkey_sandbox"]},
     }
     url, headers = f"{harness.url}/v2/spot/bids", {"Authorization": f"Bearer {KEY}"}
     async with harness.http.post(url, json=body, headers=headers) as response:

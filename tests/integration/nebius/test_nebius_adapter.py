@@ -19,7 +19,7 @@ from autopilot.lab.sandbox.nebius.catalogue import PROJECTS, TENANT
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from tests.contract.harness import QuickClock
 from tests.contract.nebius_harness import NebiusHarness, nebius_harness
-from tests.contract.provider_contract import LABEL, OTHER_LABEL, rent, request, running, seen
+from tests.contract.provider_contract import LABEL, OTHER_LABEL, listed, rent, request, running, seen
 from tests.patience import PATIENCE_S
 
 D = Decimal
@@ -50,7 +50,7 @@ def left(made: NebiusHarness) -> list[object]:
 
 
 async def only(made: NebiusHarness) -> Instance:
-    (instance,) = await made.provider.instances()
+    (instance,) = await listed(made)
     return instance
 
 
@@ -93,7 +93,7 @@ async def test_a_create_that_finds_no_hardware_names_what_it_left_and_that_is_gi
     assert instance.storage_rate > 0
     assert await made.provider.destroy(outcome.instance_id) == Done(None)
     assert left(made) == []
-    assert await made.provider.instances() == ()
+    assert await listed(made) == ()
 
 
 async def test_a_quota_is_refused_in_words(made: NebiusHarness) -> None:
@@ -252,7 +252,7 @@ async def test_a_list_that_cannot_be_believed_is_none(made: NebiusHarness, on: s
             return
         with pytest.raises(MarketUnknown):
             await fresh.instances()
-    assert len(await fresh.instances()) == 1
+    assert len([each for each in await fresh.instances() if each.label == LABEL]) == 1
 
 
 async def test_a_list_that_lags_behind_is_found_out(made: NebiusHarness) -> None:
@@ -393,7 +393,7 @@ async def test_what_an_earlier_daemon_has_left_is_listed_once_it_is_old(made: Ne
     made.clock.advance(60)
     made.sandbox.synchronise()
     made.provider = made.connect()
-    assert await made.provider.instances() == (), "its machine may be about to be made"
+    assert await listed(made) == (), "its machine may be about to be made"
     made.clock.advance(1800)
     rest = await only(made)
     assert rest.instance_id.startswith(what)
@@ -401,7 +401,7 @@ async def test_what_an_earlier_daemon_has_left_is_listed_once_it_is_old(made: Ne
     assert (rest.storage_rate > 0) == (what == "computedisk")
     assert await made.provider.destroy(rest.instance_id) == Done(None)
     assert left(made) == []
-    assert await made.provider.instances() == ()
+    assert await listed(made) == ()
 
 
 async def test_a_policy_or_a_disk_whose_machine_exists_is_never_deleted(made: NebiusHarness) -> None:
@@ -482,7 +482,7 @@ async def test_policies_of_others_are_not_shown(made: NebiusHarness) -> None:
     market = made.sandbox.nebius
     market.make_policy("", PROJECTS["eu-north1"], "somebody-s", "gpu-h200-sxm", D("3.000"))
     made.clock.advance(4000)
-    assert await made.provider.instances() == ()
+    assert await listed(made) == ()
 
 
 async def test_a_machine_of_another_install_keeps_its_policy(made: NebiusHarness) -> None:
@@ -490,9 +490,43 @@ async def test_a_machine_of_another_install_keeps_its_policy(made: NebiusHarness
     kept = await rent(made, theirs)
     mine = await rent(made, OTHER_LABEL)
     assert await made.provider.destroy(mine) == Done(None)
-    (instance,) = await made.provider.instances()
+    (instance,) = await listed(made)
     assert (instance.instance_id, instance.label) == (kept, theirs)
     assert len(made.sandbox.nebius.policies) == 1
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+async def test_what_is_updated_in_a_console_was_not_outbid(made: NebiusHarness, was_on: bool) -> None:
+    """Nothing says whether it is on meanwhile, so it counts as if it were."""
+    instance_id = await running(made)
+    if not was_on:
+        assert await made.provider.stop(instance_id) == Done(None)
+    await made.control("update", vm_id=instance_id, duration_s=60)
+    updating = await only(made)
+    assert updating.status is InstanceStatus.RUNNING
+    assert updating.price_to_win is None
+    await made.advance(61)
+    assert (await only(made)).status is (InstanceStatus.RUNNING if was_on else InstanceStatus.STOPPED)
+
+
+async def test_strangers_of_any_kind_leave_the_list_readable(made: NebiusHarness) -> None:
+    """A policy without a cap, a machine in a state that nobody knows, one that is named twice."""
+    instance_id = await running(made)
+    shown = await made.provider.instances()
+    assert {each.label for each in shown if each.instance_id != instance_id} == {
+        "colleague-notebook",
+        "colleague-trainer",
+    }
+    assert len({each.instance_id for each in shown}) == len(shown) == 3
+    assert made.provider.remarks() == ()
+
+
+async def test_a_machine_of_ours_under_another_kind_of_policy_costs_the_price(made: NebiusHarness) -> None:
+    instance_id = await running(made)
+    made.sandbox.nebius.vms[instance_id].policy_id = "pricingpolicy-e00colleague"
+    held = await only(made)
+    assert held.status is InstanceStatus.RUNNING
+    assert held.computes_at == held.bid > 0
 
 
 # -- quotas

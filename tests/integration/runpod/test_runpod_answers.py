@@ -26,6 +26,7 @@ from tests.integration.runpod.runpod_script import KEY, Http, Script, failed, on
 from tests.patience import PATIENCE_S
 
 POD = "fkjbybgpwuvmhk"
+OURS = "ap1.test.one"
 EXITED = pod(desiredStatus="EXITED", runtime=None)
 SPOT = CreateRequest(
     label="ap1.test.one",
@@ -104,6 +105,22 @@ async def test_a_balance_alone(script: Script, market: RunpodProvider) -> None:
         await market.account()
 
 
+async def test_rows_of_strangers_are_read_for_id_and_name_alone(script: Script, market: RunpodProvider) -> None:
+    odd = {"id": "theirs", "name": "notebook", "podType": "KUBERNETES", "desiredStatus": 7, "costPerHr": None}
+    script.answers["sweep"] = [sweep(odd, pod(name=OURS), odd)]
+    listed = {each.instance_id: each.label for each in await market.instances()}
+    assert listed == {"theirs": "notebook", POD: OURS}
+    gone(script)
+    odd = {"id": "theirs", "name": "notebook", "status": None, "cost": "dear", "env": 7}
+    script.answers["GET /v2/pods"] = [{"pods": [odd, odd, REST_POD | {"name": OURS}]}]
+    script.answers["GET /v2/pods/theirs"] = [odd]
+    assert len(await market.instances()) == 2
+    theirs = await market.instance("theirs")
+    assert theirs is not None
+    assert theirs.label == "notebook"
+    assert theirs.bills == 0
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -112,8 +129,9 @@ async def test_a_balance_alone(script: Script, market: RunpodProvider) -> None:
         sweep(pod()) | {"errors": [{"message": "one field failed"}]},
         {"data": {"myself": {"clientBalance": 1, "pods": None}}},
         sweep(None),
-        sweep(pod(), pod()),
-        sweep(pod(podType=None)),
+        sweep(pod(name=OURS), pod(name=OURS)),
+        sweep(pod(name=None)),
+        sweep(pod(name=OURS, podType=None)),
         sweep(pod(), balance="much"),
         "error code: 1010",
         sample("graphql/error_internal"),
@@ -140,7 +158,14 @@ async def test_a_key_without_rights_is_named(script: Script, market: RunpodProvi
 async def test_reads_are_repeated_where_that_may_help(script: Script, market: RunpodProvider) -> None:
     script.answers["sweep"] = [Http(502, "<html>"), "error code: 1010", sweep(pod())]
     assert len(await market.instances()) == 1
+
+
+async def test_a_read_that_is_limited_is_not_sent_again_at_once(script: Script, market: RunpodProvider) -> None:
     script.answers["sweep"] = [Http(429, "{}", {"Retry-After": "2"}), sweep(pod())]
+    with pytest.raises(MarketUnknown) as raised:
+        await market.instances()
+    assert raised.value.code is RefusalCode.RATE_LIMITED
+    assert script.count("sweep") == 1
     assert len(await market.instances()) == 1
 
 
@@ -152,6 +177,7 @@ async def test_terminated_pods_are_gone(script: Script, market: RunpodProvider) 
 
 
 async def test_a_pod_that_a_list_lacks_is_asked_for_by_itself(script: Script, market: RunpodProvider) -> None:
+    script.answers["sweep"], script.answers["pod"] = [sweep(pod(name=OURS))], [one(pod(name=OURS))]
     await market.instances()
     script.answers["sweep"] = [sweep()]
     with pytest.raises(MarketUnknown, match="stale"):
@@ -419,7 +445,13 @@ async def test_a_destroy_that_finds_graphql_gone_goes_on_by_rest(
 
 
 @pytest.mark.parametrize(
-    "page", [{"pods": [REST_POD], "nextCursor": "x"}, {"pods": None}, {"pods": [{}]}, {"pods": [REST_POD, REST_POD]}]
+    "page",
+    [
+        {"pods": [REST_POD], "nextCursor": "x"},
+        {"pods": None},
+        {"pods": [{}]},
+        {"pods": [REST_POD | {"name": OURS}] * 2},
+    ],
 )
 async def test_a_rest_list_in_doubt(script: Script, market: RunpodProvider, page: dict[str, Any]) -> None:
     gone(script)

@@ -173,7 +173,7 @@ def test_what_to_do_about_a_market_that_does_not_answer(
         assert stored.hint == own.hint == "check the network and providers.vastai.base_url"
     else:
         assert "autopilot init --force --vast-key-file FILE" in stored.hint
-        assert own.hint == f"put a valid key into {tmp_path / 'key'}, then restart the daemon"
+        assert own.hint == f"put a valid key into {tmp_path / 'key'}: the daemon reads it at its next look"
 
 
 class Bounded:

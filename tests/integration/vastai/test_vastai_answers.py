@@ -23,7 +23,7 @@ from tests.patience import PATIENCE_S
 
 ASSETS = Path(__file__).parents[2] / "assets" / "vastai"
 KEY = "a-very-secret-key"
-ROW = json.loads((ASSETS / "instance_running_bid.json").read_text())["instances"]
+ROW = json.loads((ASSETS / "instance_running_bid.json").read_text())["instances"] | {"label": "ap1.test.one"}
 LIST, SHOW, CREATE = "GET /api/v1/instances/", "GET /api/v0/instances/47848147/", "PUT /api/v0/asks/111/"
 CHARGES = "GET /api/v0/charges/"
 REQUEST = CreateRequest(
@@ -313,3 +313,30 @@ async def test_the_key_travels_in_its_header_only(script: Script, provider: Vast
     for _, headers, url in script.seen:
         assert KEY not in url
         assert [name for name, value in headers.items() if KEY in value] == ["Authorization"]
+
+
+async def test_rows_of_strangers_are_read_for_id_and_label_alone(script: Script, provider: VastaiProvider) -> None:
+    """Without a label is whatever was rented elsewhere: ours have one."""
+    odd = {"id": 7, "label": None, "is_bid": "?", "dph_base": "dear", "actual_status": 3}
+    rows = [odd, ROW, odd, {"id": 8, "label": "notebook"}]
+    script.answers[LIST] = [{"success": True, "instances": rows, "total_instances": len(rows), "next_token": None}]
+    listed = {each.instance_id: each.label for each in await provider.instances()}
+    assert listed == {"7": "", str(ROW["id"]): "ap1.test.one", "8": "notebook"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [ROW, ROW],
+        [ROW | {"dph_base": None}],
+        [{field: value for field, value in ROW.items() if field != "label"}],
+        [ROW | {"label": 7}],
+        [ROW | {"label": "notebook", "id": None}],
+    ],
+)
+async def test_a_row_of_ours_and_one_that_may_be_must_be_read(
+    script: Script, provider: VastaiProvider, rows: list[dict[str, Any]]
+) -> None:
+    script.answers[LIST] = [{"success": True, "instances": rows, "total_instances": len(rows), "next_token": None}]
+    with pytest.raises(MarketUnknown):
+        await provider.instances()

@@ -158,7 +158,7 @@ ANSWERS = [
     ),
     Answer("runpod over REST", "GET /v2/catalog/gpus?include", R.REST_PRICES, offers),
     Answer("mithril", "GET /v2/spot/bids?", M.BIDS, instances),
-    Answer("mithril", "GET /v2/instances", M.INSTANCES, instances),
+    Answer("mithril", "GET /v2/instances?", M.INSTANCES, instances),
     Answer("mithril", f"GET /v2/spot/bids/{BID}", M.BID, one(BID)),
     Answer("mithril", "GET /v2/pricing/current", M.PRICES, offers),
     Answer("mithril", "GET /v2/pricing/history", M.HISTORY, past_prices),

@@ -85,7 +85,12 @@ async def test_a_market_that_answers_as_recorded_shows_nothing(world: World) -> 
 
 async def test_what_has_changed_is_kept_shown_and_said_once(world: World) -> None:
     def other(body: Any) -> None:
-        body["instances"][0] |= {"dph_base": "0.165", "label": ["x"], "actual_status": "hibernating", "surcharge": 0.25}
+        body["instances"][0] |= {
+            "dph_base": "0.165",
+            "status_msg": ["x"],
+            "actual_status": "hibernating",
+            "surcharge": 0.25,
+        }
         del body["instances"][1]["cpu_name"]
 
     world.change(LIST, other)
@@ -98,7 +103,7 @@ async def test_what_has_changed_is_kept_shown_and_said_once(world: World) -> Non
     shown = {(each["field"], each["kind"], each["is_read"], each["is_money"]) for each in await world.drifts()}
     assert shown == {
         ("dph_base", "type", True, True),
-        ("label", "type", True, False),
+        ("status_msg", "type", True, False),
         ("actual_status", "value", True, False),
         ("surcharge", "new", False, False),
         ("cpu_name", "missing", False, False),
@@ -108,7 +113,7 @@ async def test_what_has_changed_is_kept_shown_and_said_once(world: World) -> Non
         ("actual_status", "warning"),
         ("cpu_name", "info"),
         ("dph_base", "warning"),
-        ("label", "warning"),
+        ("status_msg", "warning"),
         ("surcharge", "info"),
     ]
     assert await world.drifts("?provider=runpod") == []
@@ -118,7 +123,12 @@ async def test_what_has_changed_is_kept_shown_and_said_once(world: World) -> Non
 
 
 async def test_a_market_that_cannot_be_read_any_more_says_why(world: World) -> None:
-    world.change(LIST, lambda body: [row.pop("is_bid") for row in body["instances"]])
+    def other(body: Any) -> None:
+        for row in body["instances"]:
+            row["label"] = "ap1.test.one"
+            del row["is_bid"]
+
+    world.change(LIST, other)
     await world.joined.engine.tick()
     assert not world.joined.engine.watches["vastai"].last.known
     (drift,) = await world.drifts()

@@ -206,6 +206,8 @@ RUNS["mithril"] = [
     (MITHRIL, mithril()),
     (MITHRIL, {}),
     (MITHRIL, mithril() | {"POST /v2/spot/bids": recorded("mithril/error_422")}),
+    (MITHRIL, mithril() | {"GET /v2/pricing/history": recorded("mithril/pricing_history")}),
+    (MITHRIL, mithril() | {"GET /v2/instances?": {"data": [], "next_cursor": None}}),
 ]
 PARTS = {"INBOX": "notifications[]."}
 """Rows that are compared one by one, each with a shape of its own."""

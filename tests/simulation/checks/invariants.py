@@ -518,7 +518,7 @@ class Invariants:
             if agent is None or not agent.is_on or box.is_suspended or box.state is not State.RUNNING:
                 self._dark_s[box.key] = ground.now_s
                 continue
-            if since_s is None:
+            if since_s is None or box.relabelled_s is not None:
                 continue
             able_s = max(self._dark_s.get(name, 0.0) for name in (box.provider, box.key))
             left_alone_s = ground.now_s - max(since_s, box.permit_until_s, able_s)
@@ -528,5 +528,6 @@ class Invariants:
 
     def outlive(self, box: Box, for_s: float) -> None:
         """A machine has run for so long since the daemon's death, or since its last boot."""
-        if for_s > self.ground.permit_ttl_s + TAIL_S and not any(v.what.startswith(box.key) for v in self.violations):
+        is_late = box.relabelled_s is None and for_s > self.ground.permit_ttl_s + TAIL_S
+        if is_late and not any(v.what.startswith(box.key) for v in self.violations):
             self.add_violation("S10", f"{box.key} still runs {for_s:.0f} s after the daemon's death")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from autopilot.agent.shipped.agent import POLL_S
 from autopilot.agent.shipped.machine import BOOT_GRACE_S, SAVE_BOUND_S, TERM_GRACE_S, Machine
-from autopilot.agent.shipped.orders import parse_orders
+from autopilot.agent.shipped.orders import parse_orders, parse_taken_over
 from autopilot.agent.shipped.states import ABILITIES, EXPIRED, SERVING
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import BYTES_PER_GB
@@ -166,6 +166,10 @@ class SimAgent:
         if found is self._read:
             return
         self._read = found
+        taken_over = parse_taken_over(found.data or b"")
+        if taken_over is not None:
+            self.machine.give_up(taken_over, self.ground.now_s)
+            return
         orders, seq = parse_orders(found.data or b""), self.machine.seq
         if orders is not None and self.machine.take_orders(orders, self.ground.now_s):
             url = orders["next_orders_url"]

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autopilot.agent.shipped.machine import Machine
-from autopilot.agent.shipped.orders import parse_orders
+from autopilot.agent.shipped.orders import parse_orders, parse_taken_over
 from autopilot.agent.shipped.states import ENDED
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.order_shapes import Role, Work
-from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, build_orders, taken_over_orders
 
 MEMORY: dict[str, Any] = {
     "orders_seq": 0,
@@ -694,3 +694,50 @@ def test_the_first_boot_has_a_whole_permit_and_the_next_one_what_is_left_of_it()
 def test_a_machine_that_wakes_takes_the_orders_that_it_knew_before_any_run() -> None:
     m = machine(orders_seq=3)
     assert m.take_orders(orders("wait", 3, run_epoch=0), 0)
+
+
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_what_its_user_has_taken_over_ends_the_job_saves_nothing_and_is_not_destroyed(is_expired: bool) -> None:
+    m = running()
+    now = 901.0 if is_expired else 100.0
+    if is_expired:
+        assert m.decide(now) == "term", "it is on its way out"
+    m.give_up(parse_taken_over(taken_over_orders("77")) or "", now)
+    assert [m.decide(now)] == [None if is_expired else "term"]
+    assert m.decide(now + 61) == "kill"
+    m.end_process(-9, now + 62, "t")
+    assert not m.is_dirty
+    assert [m.decide(at) for at in (now + 63, 901, 1000, 1e6)] == [None] * 4
+    m.take_orders(orders(seq=9, run_epoch=2), 1e6)
+    assert m.decide(1e6) is None
+    assert not m.may_exec(1e6)
+    assert m.state() == "left"
+    woken = Machine(0, {**MEMORY, **m.to_remember()})
+    assert woken.decide(1e6) is None
+    woken.quit(1e6)
+    assert woken.decide(1e6) == "quit"
+    assert woken.to_remember()["given_up"]
+
+
+def test_an_upload_that_is_under_way_when_its_user_takes_the_machine_is_cut_short() -> None:
+    m = running()
+    assert m.decide(300) == "checkpoint"
+    m.give_up("77", 301)
+    assert m.decide(301) == "abandon"
+    assert m.decide(301) == "term"
+
+
+def test_another_machine_of_the_same_lease_is_not_given_up() -> None:
+    m = machine(instance="78")
+    m.take_orders(orders(instance="78"), 0)
+    m.give_up("77", 1)
+    assert m.decide(2) == "restore"
+    assert m.decide(901) == "destroy"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"null", b"[" * 100_000, b'{"v":2,"taken_over":"7"}', b'{"v":1}', b'{"v":1,"taken_over":7}']
+)
+def test_only_a_plain_word_gives_a_machine_up(data: bytes) -> None:
+    assert parse_taken_over(data) is None
+    assert parse_taken_over(json.dumps(orders()).encode()) is None

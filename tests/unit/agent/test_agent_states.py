@@ -36,6 +36,16 @@ def test_a_machine_that_is_on_its_way_out_is_never_served_again(events: list[str
     assert life.since == (events.index("quit") if "quit" in events else 0) + 1
 
 
+@given(st.lists(st.sampled_from(["expire", "quit", "give_up"]), max_size=6))
+def test_what_is_given_up_expires_no_more_and_what_quits_is_not_given_up(events: list[str]) -> None:
+    life = Life()
+    for now, event in enumerate(events, 1):
+        life = life.move(event, now)
+    counted = events[: events.index("quit")] if "quit" in events else events
+    assert life.is_given_up is ("give_up" in counted)
+    assert not (life.is_given_up and life.is_expired)
+
+
 @given(st.lists(st.sampled_from(["restore", "again", "start", "end", "save"]), max_size=12))
 def test_what_the_job_has_done_is_unsaved_until_a_save(events: list[str]) -> None:
     state, is_dirty = states.EMPTY, False

@@ -65,6 +65,24 @@ def test_ids_are_shown_as_long_as_they_must_be(daemon: Daemon, capsys: Capture) 
     assert shown == [duplicate["id"][:13] for duplicate in duplicates]
 
 
+def test_ps_says_what_keeps_the_daemon_from_its_work(daemon: Daemon, capsys: Capture) -> None:
+    quiet = printed(capsys, "ps")
+    status = sample("status")
+    market = {"name": "mithril", "known": False, "credit": None, "reason": "401: no such key"}
+    market |= {"read_at": "2026-01-01T11:50:00+00:00", "hint": "store a valid key with: autopilot init"}
+    status |= {"failing_since": "2026-01-01T11:58:00+00:00", "failure": "disk full", "providers": [market]}
+    daemon.answers["GET /v1/status"] = (200, status)
+    out = " ".join(printed(capsys, "ps").removeprefix(quiet).split())
+    assert out == (
+        "No tick has ended well since 2 min ago (2026-01-01 11:58:00 UTC): disk full. Nothing is decided meanwhile, and"
+        " machines go on for as long as their permits last. mithril refuses its key, last read 10 min ago (2026-01-01"
+        " 11:50:00 UTC): 401: no such key. Store a valid key with: autopilot init"
+    )
+    late = sample("status") | {"last_tick_at": "2026-01-01T11:54:00+00:00"}
+    daemon.answers["GET /v1/status"] = (200, late)
+    assert "The last tick ended 6 min ago" in printed(capsys, "ps")
+
+
 def test_ps_without_jobs_says_so(daemon: Daemon, capsys: Capture) -> None:
     daemon.answers["GET /v1/jobs"] = (200, {"jobs": []})
     assert "no open jobs" in printed(capsys, "ps")

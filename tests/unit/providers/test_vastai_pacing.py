@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from autopilot.clock import ManualClock
-from autopilot.providers.pacing import Lane
+from autopilot.providers.pacing import FIRST_QUIET_S, LONGEST_QUIET_S, Lane, Quiet, urgently
+from autopilot.providers.reading import LONGEST_HOLD_S
 from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.pacing import INTERVAL_S, Family, lanes
 
@@ -66,7 +67,67 @@ async def test_a_penalty_holds_the_lane() -> None:
 
 
 async def test_every_family_has_a_lane() -> None:
-    assert set(lanes(ManualClock())) == set(Family) == set(INTERVAL_S)
+    clock = ManualClock()
+    assert set(lanes(clock, Quiet(clock, INTERVAL_S))) == set(Family) == set(INTERVAL_S)
+
+
+def refused_in_a_row(quiet: Quiet[str], clock: ManualClock, family: str, times: int) -> list[float]:
+    """How long each holds, where the next request is sent as soon as it may be."""
+    held = []
+    for _ in range(times):
+        quiet.refuse(family)
+        held.append(quiet.left_s(family))
+        clock.advance(held[-1])
+    return held
+
+
+def test_each_refusal_in_a_row_doubles_the_pause_up_to_minutes_and_answers_shorten_it() -> None:
+    clock = ManualClock()
+    quiet = Quiet(clock, {"list": 0, "price": 0})
+    assert refused_in_a_row(quiet, clock, "list", 6) == [15, 30, 60, 120, 240, 300]
+    quiet.succeed("list")
+    assert quiet.left_s("list") == 0
+    quiet.refuse("list")
+    assert quiet.left_s("list") == LONGEST_QUIET_S
+    clock.advance(LONGEST_QUIET_S)
+    for _ in range(10):
+        quiet.succeed("list")
+    assert refused_in_a_row(quiet, clock, "list", 1) == [FIRST_QUIET_S]
+
+
+def test_all_families_of_an_account_keep_still_and_one_that_has_answers_holds_none_up_for_long() -> None:
+    clock = ManualClock()
+    quiet = Quiet(clock, {"list": 0, "price": 0})
+    for _ in range(4):
+        quiet.refuse("price")
+        assert quiet.left_s("list") == FIRST_QUIET_S
+        clock.advance(quiet.left_s("list"))
+        quiet.succeed("list")
+        clock.advance(quiet.left_s("price"))
+    quiet.refuse("price")
+    assert quiet.left_s("price") == 240
+
+
+def test_a_market_that_counts_each_endpoint_by_itself_holds_none_for_another() -> None:
+    quiet = Quiet(ManualClock(), {"list": 0, "price": 0}, is_shared=False)
+    quiet.refuse("price", 40)
+    assert (quiet.left_s("price"), quiet.left_s("list")) == (40, 0)
+
+
+def test_what_is_asked_for_is_kept_to_within_bounds_and_what_is_urgent_waits_a_minute() -> None:
+    quiet = Quiet(ManualClock(), {"list": 0})
+    quiet.refuse("list", 1e9)
+    assert quiet.left_s("list") == LONGEST_QUIET_S
+    with urgently():
+        assert quiet.left_s("list") == LONGEST_HOLD_S
+
+
+def test_requests_on_their_way_together_are_one_refusal() -> None:
+    clock = ManualClock()
+    quiet = Quiet(clock, {"list": 0})
+    for _ in range(3):
+        quiet.refuse("list")
+    assert quiet.left_s("list") == FIRST_QUIET_S
 
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -159,7 +160,7 @@ def test_a_limit_is_never_more_than_was_decided(bid: str, limit: str) -> None:
     [
         {"fid": None},
         {"fid": "../x"},
-        {"status": "Frozen"},
+        {"status": None},
         {"limit_price": 2.5},
         {"limit_price": "$-1"},
         {"instance_quantity": 0},
@@ -186,10 +187,91 @@ def test_a_bid_that_cannot_be_read_is_not_left_out(change: dict[str, object]) ->
         wire.bid_row(row | change)
 
 
-@pytest.mark.parametrize("change", [{"fid": ""}, {"status": "STATUS_ASLEEP"}, {"bid": 5}])
+@pytest.mark.parametrize("change", [{"fid": ""}, {"bid": 5}, {"bid": "../x"}])
 def test_a_machine_that_cannot_be_read_is_not_left_out(change: dict[str, object]) -> None:
     row = {"fid": "inst_1", "status": "STATUS_RUNNING", "bid": "bid_1", "created_at": None}
-    assert wire.instance_row(row).status == "RUNNING"
-    assert wire.instance_row(row | {"bid": None}).bid_id == ""
+    read = wire.instance_row(row)
+    assert read is not None
+    assert read.status == "RUNNING"
+    assert wire.instance_row({"fid": 7, "status": "STATUS_ASLEEP", "bid": None}) is None, "a reservation's"
     with pytest.raises(wire.UnreadableRow):
         wire.instance_row(row | change)
+
+
+@pytest.mark.parametrize(
+    ("bid", "machine"),
+    [
+        (a_bid("Frozen"), None),
+        (a_bid("Frozen", ()), None),
+        (a_bid("Frozen"), a_machine("PREEMPTED")),
+        (a_bid("Relocating"), None),
+        (a_bid(), a_machine("ASLEEP")),
+        (a_bid("Paused"), a_machine("ASLEEP")),
+        (a_bid("Terminated"), a_machine("ASLEEP")),
+    ],
+)
+def test_what_is_in_a_word_that_nobody_knows_counts_as_running(bid: BidRow, machine: InstanceRow | None) -> None:
+    assert not mapping.is_over(bid, machine)
+    made = mapping.instance(bid, machine, KIND, prices(), Own(), is_waiting=True)
+    assert made.status is R
+    assert made.bills == D("25.00")
+
+
+def test_a_bid_need_not_state_its_region() -> None:
+    row = {
+        "fid": "bid_1",
+        "status": "Open",
+        "limit_price": "$2.50",
+        "instance_quantity": 1,
+        "instance_type": "it_1",
+        "instances": [],
+        "name": "ap1.x",
+    }
+    assert wire.bid_row(row).region == wire.bid_row(row | {"region": None}).region == ""
+
+
+@pytest.mark.parametrize(
+    ("bid", "ceiling", "limit"), [("9.99", "5.005", "5.00"), ("4.999", "5.00", "4.99"), ("9.99", None, "9.99")]
+)
+def test_no_limit_is_above_what_the_market_takes(bid: str, ceiling: str | None, limit: str) -> None:
+    assert mapping.limit_for(D(bid), None if ceiling is None else D(ceiling)) == D(limit)
+
+
+def test_a_pool_whose_floor_is_above_what_the_market_takes_is_not_offered() -> None:
+    dear = replace(prices(), ceiling=D("26.00"))
+    assert mapping.offer(KIND, "us-x", prices(), "H100 SXM", Own()) is not None
+    assert mapping.offer(KIND, "us-x", dear, "H100 SXM", Own()) is None
+
+
+def series(**changes: object) -> dict[str, object]:
+    row = {
+        "instance_type": "it_1",
+        "region": "us-x",
+        "timestamps": ["2026-11-23T00:00:00Z", "2026-11-23T02:00:00Z"],
+        "spot_prices": ["$5.50", "6.00"],
+        "reserved_prices": [None, None],
+        "region_disabled": False,
+    }
+    return {"series": [row | changes, row | {"region": "us-y", "spot_prices": ["$1", "$1"]}], "complete": True}
+
+
+def test_a_record_of_prices_is_read_in_either_form() -> None:
+    read = wire.past_prices(series(), "it_1", "us-x")
+    assert read is not None
+    assert read.prices == {AT: D("5.50"), AT.replace(hour=2): D("6.00")}
+    assert read.is_whole
+    old = {"prices": [{"timestamp": "2026-11-23T00:00:00Z", "spot_instance_price": "$5.50"}]}
+    told = wire.past_prices(old, "it_1", "us-x")
+    assert told is not None
+    assert told.prices == {AT: D("5.50")}
+
+
+def test_a_record_that_breaks_off_or_makes_no_sense_is_not_made_up() -> None:
+    broken = wire.past_prices(series() | {"complete": False}, "it_1", "us-x")
+    assert broken is not None
+    assert not broken.is_whole
+    assert wire.past_prices(series(spot_prices=["$5.50"]), "it_1", "us-x") is None
+    assert wire.past_prices({}, "it_1", "us-x") is None
+    odd = wire.past_prices(series(spot_prices=[None, "much"]), "it_1", "us-x")
+    assert odd is not None
+    assert odd.prices == {}

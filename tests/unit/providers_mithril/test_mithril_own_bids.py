@@ -59,6 +59,12 @@ def test_only_ours_count_and_only_in_their_pool() -> None:
     assert bids.of("us-b", "it_x") == NOBODY
 
 
+def test_a_bid_of_which_nobody_knows_the_region_is_reckoned_with_in_each() -> None:
+    bids, _ = own_bids(replace(a_bid(1), region=""))
+    assert bids.of("us-a", "it_x") == bids.of("us-b", "it_x") == Own(frozenset({D(3)}), 1)
+    assert bids.of("us-a", "it_y") == NOBODY
+
+
 def test_a_bid_that_has_just_won_takes_room_until_prices_show_it() -> None:
     bids, clock = own_bids(a_bid(1))
     bids.note(a_bid(1, status="Allocated"))

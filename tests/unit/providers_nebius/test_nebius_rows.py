@@ -73,8 +73,10 @@ def test_a_size_that_no_disk_has_is_none(size: int) -> None:
 @pytest.mark.parametrize("cap", ["", "NaN", "-1", "1e9", "Infinity", "x" * 1000])
 def test_a_policy_without_a_cap_is_none(cap: str) -> None:
     spec = PricingPolicySpec(pricing=PricingMethod(max_price_v1=MaxPriceV1(max_price=cap)))
+    ours, theirs = (ResourceMetadata(id="pricingpolicy-1", name=name) for name in ("ap1-x-01", "nightly"))
     with pytest.raises(wire.UnreadableRow):
-        wire.policy_row(PricingPolicy(metadata=ResourceMetadata(id="pricingpolicy-1"), spec=spec))
+        wire.policy_row(PricingPolicy(metadata=ours, spec=spec))
+    assert wire.policy_row(PricingPolicy(metadata=theirs, spec=spec)).max_price is None
 
 
 @pytest.mark.parametrize(
@@ -115,6 +117,7 @@ def test_a_preset_of_no_or_countless_gpus_is_left_out(gpus: int) -> None:
         ("STOPPED", True, "provisioning"),
         ("RUNNING", False, "running"),
         ("STOPPING", True, "running"),
+        ("UPDATING", True, "running"),
         ("STOPPED", False, "stopped"),
         ("DELETING", True, "stopped"),
         ("ERROR", False, "stopped"),

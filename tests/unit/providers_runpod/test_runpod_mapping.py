@@ -176,7 +176,8 @@ def test_kinds_of_pods(kind: str, is_spot: bool) -> None:
         {"id": None},
         {"id": 'a"b'},
         {"podType": None},
-        {"desiredStatus": "??"},
+        {"desiredStatus": None},
+        {"desiredStatus": ""},
         {"costPerHr": None},
         {"costPerHr": -1},
         {"runtime": "up"},
@@ -186,6 +187,17 @@ def test_kinds_of_pods(kind: str, is_spot: bool) -> None:
 def test_a_pod_of_which_too_little_is_known_is_not_skipped(missing: dict[str, Any]) -> None:
     with pytest.raises(wire.UnreadableRow):
         wire.pod_row(pod("pod_running") | missing)
+
+
+@pytest.mark.parametrize("runtime", [None, {"uptimeInSeconds": 7}])
+def test_a_pod_in_a_state_that_nobody_knows_counts_as_running(runtime: dict[str, int] | None) -> None:
+    told = wire.pod_row(pod("pod_running") | {"desiredStatus": "FROZEN", "runtime": runtime})
+    by_rest = wire.rest_pod_row(body("rest_v2/pod_running") | {"status": "FROZEN"})
+    for row in (told, by_rest):
+        shown = mapping.instance(row, None)
+        assert shown.status is InstanceStatus.RUNNING
+        assert shown.intended_running
+        assert shown.bills > 0
 
 
 def test_a_pod_of_whose_runtime_nothing_is_said_is_not_taken_for_one_that_is_lost() -> None:
@@ -227,7 +239,7 @@ def test_a_rest_pod_without_an_environment_could_be_either_kind() -> None:
         wire.rest_pod_row(row)
 
 
-@pytest.mark.parametrize("missing", [{"id": None}, {"status": "NEW"}, {"cost": None}, {"env": ["A=b"]}])
+@pytest.mark.parametrize("missing", [{"id": None}, {"status": None}, {"cost": None}, {"env": ["A=b"]}])
 def test_a_rest_pod_of_which_too_little_is_known(missing: dict[str, Any]) -> None:
     with pytest.raises(wire.UnreadableRow):
         wire.rest_pod_row(body("rest_v2/pod_running") | missing)

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from autopilot.lab.sandbox.faults import Faults, InjectedFault
-from autopilot.lab.sandbox.mithril import rows
+from autopilot.lab.sandbox.mithril import rows, strangers
 from autopilot.lab.sandbox.mithril.bids import Bid, BidOrder, BidStatus
 from autopilot.lab.sandbox.mithril.injected_faults import LOST, UNHEARD, leave_unheard, lose, refusal
 from autopilot.lab.sandbox.mithril.market import MithrilMarket, MithrilRefused
@@ -24,9 +24,11 @@ from autopilot.lab.sandbox.mithril.pools import AuctionPool
 from autopilot.lab.sandbox.mithril.rows import Json
 from autopilot.lab.sandbox.wire import Host, bearer_key
 
-PROJECT, SSH_KEY = "proj_sandbox", "sshkey_sandbox"
+PROJECT = "proj_sandbox"
 _LIMIT = re.compile(r"\$(\d{1,6})(\.\d{2})?")
 MOST_PAGE_ROWS = 100
+LISTED = tuple(map(str, BidStatus))
+"""What a list may be asked for."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class MithrilApi:
         endpoints: tuple[tuple[str, str, str, Endpoint], ...] = (
             ("POST", "/v2/spot/bids", "create", _create),
             ("GET", "/v2/spot/bids", "list", self._list_bids),
-            ("GET", "/v2/spot/bids/{id}", "show", lambda call: web.json_response(rows.bid_row(call.bid()))),
+            ("GET", "/v2/spot/bids/{id}", "show", _show_bid),
             ("PATCH", "/v2/spot/bids/{id}", "change", _change),
             ("DELETE", "/v2/spot/bids/{id}", "end", _end),
             ("GET", "/v2/instances", "instances", self._list_machines),
@@ -85,7 +87,7 @@ class MithrilApi:
             ("GET", "/v2/pricing/current", "price", _show_price),
             ("GET", "/v2/pricing/history", "history", _show_history),
             ("GET", "/v2/projects", "account", lambda call: web.json_response([{"fid": PROJECT, "name": "sandbox"}])),
-            ("GET", "/v2/ssh-keys", "account", lambda call: web.json_response([{"fid": SSH_KEY, "name": "sandbox"}])),
+            ("GET", "/v2/ssh-keys", "account", lambda call: web.json_response([{"fid": call.market.ssh_key}])),
             ("GET", "/v2/me", "account", lambda call: web.json_response({"fid": "user_sandbox"})),
         )
         for method, path, family, endpoint in endpoints:
@@ -120,20 +122,22 @@ class MithrilApi:
     def _list_bids(self, call: Call) -> web.Response:
         query = call.request.query
         until = call.market.now - timedelta(seconds=call.fault.lag_s if call.fault and call.has("stale_list") else 0)
-        shown = [
-            rows.bid_row(bid)
-            for bid in call.market.bids.values()
-            if bid.created_at <= until
-            and query.get("name", bid.order.name) == bid.order.name
-            and query.get("status", str(bid.status)) == str(bid.status)
-        ]
+        if query.get("status", LISTED[0]) not in LISTED:
+            raise MithrilRefused(422, "no such status", "status")
+        shown = [_bid_row(call, bid) for bid in call.market.bids.values() if bid.created_at <= until]
+        if call.market.ended_by_others is not None:
+            shown = [*strangers.bids(call.market.ended_by_others), *shown]
+        shown = [row for row in shown if all(query.get(name, row[name]) == row[name] for name in ("name", "status"))]
         if "list-shows-label" in call.market.broken:
-            shown = [row | {"name": f"bid-{row['fid'][-4:]}"} for row in shown]
+            shown = [row | {"name": f"bid-{row['fid'][-4:]}"} for row in shown if row["fid"] in call.market.bids]
         return self._page(call, shown)
 
     def _list_machines(self, call: Call) -> web.Response:
         lag_s = call.fault.lag_s if call.fault and call.has("stale_list") else self._list_lag_s
-        return self._page(call, rows.listed_machines(call.market, lag_s))
+        shown = rows.listed_machines(call.market, lag_s)
+        if call.market.ended_by_others is not None:
+            shown = [*strangers.machines(call.market.ended_by_others), *shown]
+        return self._page(call, shown)
 
     def _list_bill(self, call: Call) -> web.Response:
         bid = call.market.find(call.request.query.get("bid_fid", ""))
@@ -182,7 +186,16 @@ def _create(call: Call) -> web.Response:
     bid.is_defective = call.has("error_machine")
     if call.has("made_twice"):
         call.market.place(replace(order, name=f"{order.name}-again"), None)
-    return web.json_response(rows.bid_row(bid), status=201)
+    return web.json_response(_bid_row(call, bid), status=201)
+
+
+def _bid_row(call: Call, bid: Bid) -> Json:
+    return rows.bid_row(bid) | ({"region": None} if call.has("null_region") else {})
+
+
+def _show_bid(call: Call) -> web.Response:
+    theirs = strangers.find(call.request.match_info["id"]) if call.market.ended_by_others is not None else None
+    return web.json_response(theirs or _bid_row(call, call.bid()))
 
 
 def _change(call: Call) -> web.Response:
@@ -201,7 +214,7 @@ def _change(call: Call) -> web.Response:
             call.market.resume(bid)
     else:
         raise MithrilRefused(422, "nothing to change", "limit_price")
-    return web.json_response(rows.bid_row(bid))
+    return web.json_response(_bid_row(call, bid))
 
 
 def _end(call: Call) -> web.Response:
@@ -245,8 +258,13 @@ def _show_history(call: Call) -> web.Response:
         raise MithrilRefused(422, "1 to 1000", "num_samples")
     start, end = (_instant(query[name], name) if name in query else None for name in ("start_time", "end_time"))
     pools = [pool for name in query.get("instance_types", "").split(",") for pool in _pools(call, name)]
-    shown = [row for pool in pools for row in rows.history_rows(pool, start, end, int(count))]
-    return web.json_response({"prices": shown})
+    if call.has("old_history"):
+        return web.json_response(
+            {"prices": [row for pool in pools for row in rows.old_history(pool, start, end, int(count))]}
+        )
+    return web.json_response(
+        {"series": [rows.series_row(pool, start, end, int(count)) for pool in pools], "complete": True}
+    )
 
 
 def _pools(call: Call, type_id: str) -> list[AuctionPool]:

@@ -75,6 +75,8 @@ class Bid:
     """How often a machine of it ran."""
     epoch: int = 0
     """Raised by every transition of the machine, so that an action scheduled before it does nothing."""
+    shown_as: str = ""
+    """A word that stands in the place of its status; empty: none does."""
     is_defective: bool = False
     """Its machines do not come up."""
     meter: Meter = field(default_factory=Meter)

@@ -7,6 +7,10 @@
 | DELETE rival | id | |
 | POST slots | bid_id (or region, instance_type), slots: machines that are not reserved | |
 | POST minimum | bid_id (or region, instance_type), price ($/h of one machine) | |
+| POST highest | bid_id (or region, instance_type), price ($/h of one machine; null: none): no limit above is taken | |
+| POST power_off | bid_id: its machine, from inside; it goes on being billed | |
+| POST strangers | ended (bids of colleagues that have ended; null: nobody else is in the project) | |
+| POST ssh_key | id: of the one that takes the place of the project's | |
 | POST relocate | bid_id: its machine is moved to another host | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, lag_s, hang_s | |
@@ -52,6 +56,10 @@ class MithrilControl:
             ("DELETE", "rival"): self._remove_rival,
             ("POST", "slots"): self._set_slots,
             ("POST", "minimum"): self._set_minimum,
+            ("POST", "highest"): self._set_highest,
+            ("POST", "power_off"): self._power_off,
+            ("POST", "strangers"): self._set_strangers,
+            ("POST", "ssh_key"): self._set_ssh_key,
             ("POST", "relocate"): self._relocate,
             ("POST", "claim"): lambda wish: {"broken": set_claim(self._market.broken, "mithril", wish)},
             ("POST", "fault"): self._add_fault,
@@ -99,6 +107,24 @@ class MithrilControl:
 
     def _set_minimum(self, wish: Json) -> Json:
         self._pool(wish).minimum = amount(wish, "price")
+        return {}
+
+    def _set_highest(self, wish: Json) -> Json:
+        self._pool(wish).highest = None if wish.get("price") is None else amount(wish, "price")
+        return {}
+
+    def _power_off(self, wish: Json) -> Json:
+        self._market.lifecycle.switched_off(self._bid(wish))
+        return {}
+
+    def _set_strangers(self, wish: Json) -> Json:
+        self._market.ended_by_others = (
+            None if wish.get("ended", 0) is None else int(amount({"ended": 0, **wish}, "ended"))
+        )
+        return {}
+
+    def _set_ssh_key(self, wish: Json) -> Json:
+        self._market.ssh_key = str(wish.get("id"))
         return {}
 
     def _relocate(self, wish: Json) -> Json:

@@ -37,10 +37,11 @@ LOST = frozenset(
 )  # fmt: skip
 UNHEARD = frozenset({"effect_then_500", "effect_then_reset", "effect_then_timeout", "html", "empty", "bad_json"})
 TWISTED = frozenset(
-    {"repeated_cursor", "stale_list", "stale_price", "null_prices", "no_price", "error_machine", "made_twice"}
-)
-"""A list whose cursor comes again; lists and prices of before; prices that are null, or none at all; a machine that
-does not come up; a create that makes two bids."""
+    {"repeated_cursor", "stale_list", "null_region", "stale_price", "null_prices", "no_price", "old_history",
+     "error_machine", "made_twice"}
+)  # fmt: skip
+"""A list whose cursor comes again; lists and prices of before; bids that do not state their region; prices that are
+null, or none at all, or told as they were before; a machine that does not come up; a create that makes two bids."""
 KINDS = LOST | UNHEARD | TWISTED
 
 _DETAILS = {

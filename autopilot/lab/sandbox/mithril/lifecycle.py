@@ -134,6 +134,11 @@ class Lifecycle:
         if was_on:
             self._power_off(bid)
 
+    def switched_off(self, bid: Bid) -> None:
+        """By itself, from inside: the market takes no note of it, and goes on billing."""
+        self._machines.terminate(bid)
+        self._market.record("machine.switched_off", bid_id=bid.id)
+
     def relocate(self, bid: Bid) -> None:
         """Its host is needed, or ails: it is not outbid."""
         if bid.machine is not None and bid.machine.status is MachineStatus.RUNNING:

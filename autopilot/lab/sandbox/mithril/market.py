@@ -30,6 +30,7 @@ LATE_END_S = 900.0
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 16
 LONGEST_SCRIPT = 10_000
+SSH_KEY = "sshkey_sandbox"
 
 
 @dataclass
@@ -55,6 +56,10 @@ class MithrilMarket:
         """Ids of claims about the market that it breaks."""
         self.told: dict[tuple[str, str], Cleared] = {}
         """The rounds of which the prices tell, where they are not those of the newest."""
+        self.ssh_key = SSH_KEY
+        """The only one of the project; its owner may replace it."""
+        self.ended_by_others: int | None = 0
+        """How many bids of colleagues have ended, beside the few strangers; None: nobody else is in the project."""
         self._by_key: dict[str, str] = {}
         self._rng = random.Random(f"ids:{seed}")  # noqa: S311 - reproducible, no secret
         self._arrivals = 0
@@ -164,6 +169,8 @@ class MithrilMarket:
         pool = self.pools.get((order.region, order.type_id))
         if pool is None:
             raise MithrilRefused(422, f"no instance type {order.type_id} in {order.region}", "instance_type")
+        if not set(order.ssh_keys) <= {self.ssh_key}:
+            raise MithrilRefused(400, "SSH key not found: no ssh keys of that id")
         if not order.ssh_keys:
             raise MithrilRefused(400, "SSH key required: no ssh keys in the launch specification")
         if len(order.startup_script) > LONGEST_SCRIPT:
@@ -221,6 +228,8 @@ class MithrilMarket:
     def _check_limit(self, pool: AuctionPool, limit: Decimal) -> None:
         if limit < pool.minimum:
             raise MithrilRefused(400, f"limit price below minimum of ${pool.minimum}")
+        if pool.highest is not None and limit > pool.highest:
+            raise MithrilRefused(422, f"must be at most ${pool.highest}", "limit_price")
 
     # -- everybody else
 

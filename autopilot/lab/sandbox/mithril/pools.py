@@ -60,6 +60,8 @@ class AuctionPool:
     slots: int
     cleared: Cleared
     """Of the newest round."""
+    highest: Decimal | None = None
+    """$/h of one machine: no limit above it is taken."""
     rivals: dict[str, Rival] = field(default_factory=dict)
     history: deque[Sample] = field(default_factory=lambda: deque(maxlen=MOST_SAMPLES))
 

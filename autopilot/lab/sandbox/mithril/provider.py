@@ -40,6 +40,7 @@ class MithrilConfig:
     restart_s: float = 40.0
     page_rows: int = MOST_PAGE_ROWS
     list_lag_s: float = 0.0
+    ended_by_others: int | None = 0
 
     def timings(self, speed: float) -> Timings:
         grace_s = max(Timings().grace_s, _GRACE_REAL_S * speed)
@@ -62,6 +63,7 @@ class MithrilSandbox:
             timings=config.timings(speed),
             machines=self._machines or NoMachines(),
         )
+        self.market.ended_by_others = config.ended_by_others
         if config.churn:
             Churn(self.market, config.seed)
         self._stopping = asyncio.Event()

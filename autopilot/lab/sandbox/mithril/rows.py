@@ -9,7 +9,7 @@ from typing import Any
 from autopilot.lab.sandbox.market.metering import GPU
 from autopilot.lab.sandbox.mithril.bids import Bid, Machine
 from autopilot.lab.sandbox.mithril.market import MithrilMarket
-from autopilot.lab.sandbox.mithril.pools import AuctionPool, TypeSpec
+from autopilot.lab.sandbox.mithril.pools import AuctionPool, Sample, TypeSpec
 
 Json = dict[str, Any]
 
@@ -65,14 +65,32 @@ def price_row(market: MithrilMarket, pool: AuctionPool, *, is_stale: bool) -> Js
         "dynamic_win_price_cents": None,
         "available_capacity": cleared.free,
         "total_capacity": pool.slots,
+        "max_spot_price_cents": _cents(pool.highest),
     }
 
 
-def history_rows(pool: AuctionPool, start: datetime | None, end: datetime | None, count: int) -> list[Json]:
+def _samples(pool: AuctionPool, start: datetime | None, end: datetime | None, count: int) -> list[Sample]:
     """``count`` samples evenly over the span; -1: all."""
     kept = [each for each in pool.history if (start is None or each.at >= start) and (end is None or each.at <= end)]
     if 0 < count < len(kept):
         kept = [kept[index * (len(kept) - 1) // max(count - 1, 1)] for index in range(count)]
+    return kept
+
+
+def series_row(pool: AuctionPool, start: datetime | None, end: datetime | None, count: int) -> Json:
+    kept = _samples(pool, start, end, count)
+    return {
+        "instance_type": pool.spec.type.id,
+        "region": pool.spec.region,
+        "timestamps": [instant(each.at) for each in kept],
+        "spot_prices": [dollars(each.price) for each in kept],
+        "reserved_prices": [dollars(pool.minimum * 2) for _ in kept],
+        "region_disabled": False,
+    }
+
+
+def old_history(pool: AuctionPool, start: datetime | None, end: datetime | None, count: int) -> list[Json]:
+    """As it was told before."""
     return [
         {
             "spot_instance_price": dollars(each.price),
@@ -81,7 +99,7 @@ def history_rows(pool: AuctionPool, start: datetime | None, end: datetime | None
             "instance_type": pool.spec.type.id,
             "region": pool.spec.region,
         }
-        for each in kept
+        for each in _samples(pool, start, end, count)
     ]
 
 
@@ -123,7 +141,7 @@ def bid_row(bid: Bid) -> Json:
             "startup_script": order.startup_script,
             "kubernetes_cluster": None,
         },
-        "status": str(bid.status),
+        "status": bid.shown_as or str(bid.status),
     }
 
 

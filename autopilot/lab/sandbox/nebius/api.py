@@ -36,7 +36,7 @@ from nebius.api.nebius.compute.v1 import (
 )
 
 from autopilot.lab.sandbox.faults import Faults, InjectedFault
-from autopilot.lab.sandbox.nebius import messages, public, refusals
+from autopilot.lab.sandbox.nebius import messages, public, refusals, strangers
 from autopilot.lab.sandbox.nebius.injected_faults import LOST, UNHEARD, hang, leave_unheard, refusal_of
 from autopilot.lab.sandbox.nebius.market import NebiusMarket
 from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
@@ -190,7 +190,8 @@ def _list_policies(call: Call) -> Any:
     until = call.shows_until()
     policies = call.market.policies.values()
     rows = [row for row in policies if row.project == request.parent_id and row.created_at <= until]
-    shown = [messages.policy(call.market, row) for row in rows]
+    shown = strangers.policies(request.parent_id) if call.market.has_strangers else []
+    shown += [messages.policy(call.market, row) for row in rows]
     return call.page(shown, request.page_token, ListPricingPoliciesResponse)
 
 
@@ -274,7 +275,8 @@ def _list_vms(call: Call) -> Any:
         if not vm.is_gone and vm.order.project == request.parent_id and vm.created_at <= until
     ]
     shows_name = "list-shows-label" not in call.market.broken
-    shown = [messages.vm(vm, shows_name=shows_name) for vm in rows]
+    shown = strangers.vms(request.parent_id) if call.market.has_strangers else []
+    shown += [messages.vm(vm, shows_name=shows_name) for vm in rows]
     return call.page(shown, request.page_token, ListInstancesResponse)
 
 
@@ -317,7 +319,8 @@ def _list_disks(call: Call) -> Any:
         for vm in call.market.vms.values()
         if vm.order.project == request.parent_id and (not vm.is_gone or vm.has_left_disk)
     ]
-    return call.page([messages.disk(vm) for vm in rows], request.page_token, ListDisksResponse)
+    shown = strangers.disks(request.parent_id) if call.market.has_strangers else []
+    return call.page([*shown, *map(messages.disk, rows)], request.page_token, ListDisksResponse)
 
 
 def _delete_disk(call: Call) -> Any:

@@ -20,3 +20,4 @@ class NebiusConfig:
     churn: bool = False
     start_s: float = 40.0
     page_rows: int = 1000
+    strangers: bool = True

@@ -9,6 +9,7 @@
 | POST reclaim | vm_id: its hardware is taken back | |
 | POST quota | vms, policies: how many there may be | |
 | POST power_off | vm_id: from inside | |
+| POST update | vm_id, duration_s: its owner changes something of it in a console, and it shows as `UPDATING` | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST fault | on, kind, times (null: for ever; default 1), probability, lag_s, hang_s | |
 | DELETE faults | | |
@@ -66,6 +67,7 @@ class NebiusControl:
             ("POST", "reclaim"): self._reclaim,
             ("POST", "quota"): self._set_quota,
             ("POST", "power_off"): self._power_off,
+            ("POST", "update"): self._update,
             ("POST", "claim"): lambda wish: {"broken": set_claim(market.broken, "nebius", wish)},
             ("POST", "fault"): self._add_fault,
             ("DELETE", "faults"): self._clear_faults,
@@ -113,6 +115,10 @@ class NebiusControl:
 
     def _power_off(self, wish: Json) -> Json:
         self._market.lifecycle.switched_off(self._vm(wish))
+        return {}
+
+    def _update(self, wish: Json) -> Json:
+        self._market.update_for(self._vm(wish), float(amount(wish, "duration_s")))
         return {}
 
     def _add_fault(self, wish: Json) -> Json:

@@ -43,6 +43,7 @@ class NebiusMarket:
         self.broken: set[str] = set()
         """Ids of claims about the market that it breaks."""
         self.most_vms, self.most_policies = 50, 50
+        self.has_strangers = True
         self.timings = timings
         self._by_key: dict[str, MarketOperation] = {}
         self._rng = random.Random(f"nebius-ids:{seed}")  # noqa: S311 - reproducible, no secret
@@ -263,6 +264,15 @@ class NebiusMarket:
         self.record("vm.policy_changed", vm_id=vm.id, policy_id=policy_id)
         self.finish(operation)
         return operation
+
+    def update_for(self, vm: Vm, seconds: float) -> None:
+        """Something of it is changed in a console: it is what it was all the while, and shows otherwise."""
+        vm.is_updating = True
+
+        def ready() -> None:
+            vm.is_updating = False
+
+        self.agenda.at(self.now + timedelta(seconds=seconds), ready)
 
     def delete_vm(self, key: str, vm: Vm, *, leaves_disk: bool = False) -> MarketOperation:
         if vm.state is VmState.DELETING and vm.pending is not None:

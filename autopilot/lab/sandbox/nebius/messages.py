@@ -143,7 +143,10 @@ def vm(made: Vm, *, shows_name: bool = True) -> Instance:
             recovery_policy=recovery,
             cloud_init_user_data=order.user_data,
         ),
-        status=InstanceStatus(state=getattr(InstanceStatus.InstanceState, made.state), reconciling=made.is_settling),
+        status=InstanceStatus(
+            state=getattr(InstanceStatus.InstanceState, "UPDATING" if made.is_updating else made.state),
+            reconciling=made.is_settling or made.is_updating,
+        ),
     )
 
 

@@ -41,6 +41,7 @@ class NebiusSandbox:
             timings=Timings(start_s=config.start_s, grace_s=grace_s),
             machines=self._machines or NoMachines(),
         )
+        self.market.has_strangers = config.strangers
         if config.churn:
             Churn(self.market, config.seed)
         self._faults = Faults(config.seed)

@@ -83,6 +83,8 @@ class Vm:
     arrival: int
     state: VmState = VmState.STOPPED
     is_settling: bool = True
+    is_updating: bool = False
+    """Its owner changes something of it in a console."""
     boots: int = 0
     """How often it ran."""
     epoch: int = 0

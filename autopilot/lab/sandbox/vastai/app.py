@@ -64,7 +64,8 @@ class VastApi:
         self._site = site
         self._host = host
         self._faults = faults
-        self._api_keys = frozenset(api_keys)
+        self.api_keys = frozenset(api_keys)
+        """Of the account; its owner may revoke them."""
         self._pacing = Pacing() if enforce_rate_limits else None
         self._stopping = asyncio.Event()
         self.requests: Counter[str] = Counter()
@@ -133,7 +134,7 @@ class VastApi:
         """The instance that the key is limited to, if it is. Raises ``Failure``."""
         if key is None:
             raise login_required()
-        if key in self._api_keys:
+        if key in self.api_keys:
             return None
         for instance in self._site.market.live():
             if instance.api_key == key:

@@ -19,7 +19,7 @@ D = Decimal
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KIND = TypeSpec("it_x", "a100-80gb.sxm.1x", "a100-80gb", "sxm", 1, 80, 16, 200, 1000)
 POOL = AuctionPoolSpec("us-x", KIND, 1, D("1.00"))
-ORDER = BidOrder("mine", "proj", "us-x", "it_x", D("2.00"), 1, ("sshkey_1",), "#!/bin/sh\n")
+ORDER = BidOrder("mine", "proj", "us-x", "it_x", D("2.00"), 1, ("sshkey_sandbox",), "#!/bin/sh\n")
 
 
 class Told(NoMachines):

@@ -1,0 +1,41 @@
+"""What keeps the daemon from its work now: what a list of jobs does not show by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from autopilot.cli import text
+
+Row = dict[str, Any]
+
+LATE_AFTER_REAL = timedelta(minutes=5)
+"""A tick waits for a market for two minutes at the most."""
+
+
+def tell(status: Row) -> list[str]:
+    """A sentence for each; none where all is well. ``status``: the daemon's."""
+    now = text.now_of(status)
+    return [*_tell_ticks(status, now), *(_tell_market(each, now) for each in status["providers"] if _is_unread(each))]
+
+
+def _tell_ticks(status: Row, now: datetime) -> list[str]:
+    since, last = status.get("failing_since"), text.instant(status.get("last_tick_at"))
+    rest = "Nothing is decided meanwhile, and machines go on for as long as their permits last."
+    if since is not None:
+        why = f": {text.plain(status['failure'])}" if status["failure"] else ""
+        return [f"No tick has ended well since {text.when(since, now)}{why}. {rest}"]
+    if last is not None and now - last > LATE_AFTER_REAL * status["speed"]:
+        return [f"The last tick ended {text.when(status['last_tick_at'], now)}, and the next has not. {rest}"]
+    return []
+
+
+def _is_unread(market: Row) -> bool:
+    return not market["known"] and (market.get("read_at") is not None or bool(market.get("hint")))
+
+
+def _tell_market(market: Row, now: datetime) -> str:
+    read = f", last read {text.when(market['read_at'], now)}" if market.get("read_at") else ""
+    hint = f". {text.plain(market['hint']).capitalize()}" if market.get("hint") else ""
+    refused = "refuses its key" if market.get("hint") else "cannot be read"
+    return f"{text.plain(market['name'])} {refused}{read}: {text.plain(market['reason'])}{hint}"
