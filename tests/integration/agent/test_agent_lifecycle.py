@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import runpy
 import signal
 from collections.abc import Callable
@@ -36,7 +37,8 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     assert beat.last_checkpoint >= 1
     manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", beat.last_checkpoint)
     assert manifest is not None
-    assert manifest.step == STEPS
+    assert manifest.step is not None
+    assert 0 < manifest.step <= STEPS, "it is read before the files are copied, and may lag behind them"
     assert model_digest(host.model) == uninterrupted(STEPS)
     assert f"model sha256 {uninterrupted(STEPS)}" in lease.log()
 
@@ -97,7 +99,8 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
     await new.order(role="run", run_epoch=2, restore=await verified(world.store, "old", saved.last_checkpoint))
     exit_record = await eventually(new.exit, "exit record")
     assert (exit_record.run_epoch, exit_record.exit_code) == (2, 0)
-    assert f"training from step {manifest.step} " in new.log()
+    [begun_at] = re.findall(r"training from step (\d+) ", new.log())
+    assert manifest.step <= int(begun_at) < STEPS, "its files are of that step, or of a later one"
     assert model_digest(new_host.model) == uninterrupted(STEPS)
     assert (await old.until("left", lambda beat: beat.state == "left")).run_epoch == 2
     assert await old.exit() is None

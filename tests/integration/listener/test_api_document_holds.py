@@ -34,7 +34,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from autopilot.api.openapi import openapi
 from tests.acceptance.stage import job_text
 from tests.integration.listener.listener_world import a_remote
-from tests.integration.service.patient import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 MARKET = "vastai"

@@ -23,9 +23,9 @@ from autopilot.config.settings import load_settings
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.service.doctor import Check, check_mailbox
 from tests.acceptance.stage import command, job_text, until
-from tests.integration.service.patient import PATIENCE_S
 from tests.integration.service.service_world import a_patient_theatre, own_name
 from tests.mailboxes import put
+from tests.patience import PATIENCE_S
 
 IDLE_CONNECTIONS = 1100
 STORM = 600

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 
-PATIENCE_S = 3600.0
+NEVER_S = 3600.0
 UMASK = "UMASK_OF_TEST"
 """A variable of the environment: a forked process has the one of whoever forked it."""
 LIMITS = (
@@ -26,7 +26,7 @@ LIMITS = (
 
 def be_patient(set_limit: Callable[[str, float], None]) -> None:
     for name in LIMITS:
-        set_limit(name, PATIENCE_S)
+        set_limit(name, NEVER_S)
 
 
 def _set(name: str, value: float) -> None:

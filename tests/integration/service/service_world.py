@@ -24,7 +24,8 @@ from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import Daemon, daemon
 from tests.acceptance.stage import SPEED, ForkedTheatre
 from tests.api_answers import check_answer
-from tests.integration.service.patient import PATIENCE_S, be_patient
+from tests.integration.service.patient import be_patient
+from tests.patience import PATIENCE_S
 from tests.processes import ForkedProcess
 
 LONGEST_MARKET_TIMEOUT_S = 300

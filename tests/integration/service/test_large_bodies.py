@@ -16,7 +16,7 @@ from autopilot.api.large_bodies import LARGE_OF_A_USER, bound_bodies
 from autopilot.api.models.account import RevokeBody
 from autopilot.api.requests import LARGE_BYTES, read_body_if_any
 from autopilot.service.sockets import serve_users
-from tests.integration.service.patient import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 LARGE = b"x" * (LARGE_BYTES + 1)
 Call = Callable[..., asyncio.Task[int]]

@@ -28,9 +28,9 @@ from tests.acceptance.stage import (
     until,
     without_settings,
 )
-from tests.integration.service.patient import PATIENCE_S
 from tests.integration.service.service_world import WITHOUT_LISTENER, PatientTheatre, a_patient_theatre
 from tests.mailboxes import put
+from tests.patience import PATIENCE_S
 from tests.pg import PostgresServer
 from tests.processes import ForkedProcess
 

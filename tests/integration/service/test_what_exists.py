@@ -41,7 +41,7 @@ from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
 from tests.builders import START, a_spec
 from tests.contract.harness import QuickClock
-from tests.integration.service.patient import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 LIMITS = Limits(
     day=Decimal(50),

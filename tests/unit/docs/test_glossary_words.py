@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import autopilot
 
 ROOT = Path(autopilot.__file__).parent
@@ -77,8 +75,13 @@ def trees() -> dict[str, ast.Module]:
     return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
 
 
-def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Of fields, parameters and functions."""
+@cache
+def names() -> tuple[tuple[str, int, str], ...]:
+    """Of fields, parameters and functions: file, line, name."""
+    return tuple((file, line, name) for file, tree in trees().items() for line, name in names_in(tree))
+
+
+def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef(body=body):
@@ -102,18 +105,17 @@ def replacement(name: str) -> str | None:
     return next((new for old, new in REPLACED.items() if f"_{old}_" in spelt), None)
 
 
-@pytest.mark.parametrize("file", sorted(trees()))
-def test_no_name_has_a_word_that_the_glossary_replaced(file: str) -> None:
+def test_no_name_has_a_word_that_the_glossary_replaced() -> None:
     wrong = [
         f"{file}:{line} {name}: say {new}"
-        for line, name in names(trees()[file])
+        for file, line, name in names()
         if (new := replacement(name)) is not None and (file, name) not in ALLOWED
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_exception_is_needed() -> None:
-    used = {(file, name) for file, tree in trees().items() for _, name in names(tree)}
+    used = {(file, name) for file, _, name in names()}
     assert set(ALLOWED) <= used
     assert set(RATES) <= {name for _, name in used}
 
@@ -132,11 +134,11 @@ def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-@pytest.mark.parametrize("file", sorted(trees()))
-def test_functions_are_no_bare_participles(file: str) -> None:
+def test_functions_are_no_bare_participles() -> None:
     wrong = [
         f"{file}:{node.lineno} {node.name}: a verb, or is_…"
-        for node in ast.walk(trees()[file])
+        for file, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not is_property(node)
         and PARTICIPLE.fullmatch(node.name)
@@ -185,5 +187,5 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
 
 def test_prices_that_the_glossary_names_are_fields() -> None:
     """The words for money in the glossary's table are those in the values."""
-    fields = {name for tree in trees().values() for _, name in names(tree)}
+    fields = {name for _, _, name in names()}
     assert {"bid", "billed_rate", "floor", "on_demand_price", "storage_price", "storage_rate", "max_rate"} <= fields
