@@ -88,3 +88,9 @@ class LeaseBooks:
         if entry.type in RESERVE_TYPES:
             return replace(self, reserved=self.reserved + entry.amount, reserve_rows=self.reserve_rows + 1)
         return self
+
+
+def sum_given_back(billed: Decimal, held: Decimal) -> Decimal:
+    """Dollars that are free again of a machine that is gone. ``billed``: by how much bills had changed its spend;
+    ``held``: by how much what is held for it has changed since. What was held for traffic was never spend."""
+    return min(max(-billed, ZERO), max(-held, ZERO))

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, select
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import (
@@ -18,6 +18,7 @@ from autopilot.domain.ledger import (
     KindAndDay,
     LeaseBooks,
     LedgerEntry,
+    sum_given_back,
 )
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import OwnerTotals, Totals
@@ -52,13 +53,22 @@ class SqlLedger(SqlRepository):
         billed = and_(_entry.type.in_(BILL_TYPES), _entry.posted_at >= since)
         if from_day is not None:
             billed = and_(billed, _entry.day >= from_day)
-        gone = select(leases.c.id).where(leases.c.gone_at <= since)
-        held = and_(_entry.type.in_(RESERVE_TYPES), _entry.posted_at > since, _entry.lease_id.in_(gone))
-        sums = select(_total).where(or_(billed, held))
+        sums = select(_total).where(billed)
         if job_id is not None:
             sums = sums.where(_entry.job_id == job_id)
         ((total,),) = await self._sql.fetch_all(sums)
-        return Decimal(total)
+        return Decimal(total) - await self._sum_released(since, job_id)
+
+    async def _sum_released(self, since: datetime, job_id: str | None) -> Decimal:
+        moved = select(_entry.lease_id).where(_entry.type.in_(RESERVE_TYPES), _entry.posted_at > since)
+        moved = moved if job_id is None else moved.where(_entry.job_id == job_id)
+        gone = select(leases.c.id).where(leases.c.gone_at <= since, leases.c.id.in_(moved))
+        billed = case((and_(_entry.type.in_(BILL_TYPES), _entry.posted_at < since), _entry.amount), else_=ZERO)
+        held = case((and_(_entry.type.in_(RESERVE_TYPES), _entry.posted_at > since), _entry.amount), else_=ZERO)
+        typed = _entry.amount.type
+        sums = (func.coalesce(func.sum(each), ZERO, type_=typed) for each in (billed, held))
+        rows = await self._sql.fetch_all(select(*sums).where(_entry.lease_id.in_(gone)).group_by(_entry.lease_id))
+        return sum((sum_given_back(Decimal(before), Decimal(since_then)) for before, since_then in rows), ZERO)
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         sums: dict[str, dict[tuple[CostKind, date], Decimal]] = {lease_id: {} for lease_id in lease_ids}

@@ -534,17 +534,21 @@ class HowAStoreCountsMoney:
             await work.jobs.save(a_job(leases=(gone, going)))
             await work.ledger.post(
                 [
-                    an_entry("1", "5", lease=gone, type="reserve", posted_at=START),
-                    an_entry("2", "-4", lease=gone, type="void", posted_at=early),
-                    an_entry("3", "-1", lease=gone, type="void", day=NOV_30, posted_at=late),
-                    an_entry("4", "-7", lease=going, type="void", posted_at=early),
+                    an_entry("1", "6", lease=gone, type="reserve", posted_at=START),
+                    an_entry("2", "-4", lease=gone, type="adjust", day=DEC_1, posted_at=START),
+                    an_entry("3", "-1", lease=gone, type="void", posted_at=early),
+                    an_entry("4", "-5", lease=gone, type="void", day=NOV_30, posted_at=late),
+                    an_entry("5", "-7", lease=going, type="void", posted_at=late),
                 ]
             )
         async with store.snapshot() as work:
-            assert await work.ledger.sum_corrections(START) == -5
-            assert await work.ledger.sum_corrections(START, job_id="job-000001", from_day=DEC_1) == -5, "of any day"
-            assert await work.ledger.sum_corrections(START, job_id="job-000002") == 0
-            assert await work.ledger.sum_corrections(early) == -1, "what was posted in that very moment came with it"
+            assert await work.ledger.sum_corrections(START) == -4, "what counts now, and nothing twice"
+            assert await work.ledger.sum_corrections(early) == -4, (
+                "no more than the bill gave back; the rest is traffic"
+            )
+            assert await work.ledger.sum_corrections(early, job_id="job-000001", from_day=DEC_1) == -4, "of any day"
+            assert await work.ledger.sum_corrections(early, job_id="job-000002") == 0
+            assert await work.ledger.sum_corrections(late) == 0
 
     async def test_what_is_held_back_for_bills_that_are_not_in(self, store: Store) -> None:
         gone = {"state": LeaseState.GONE, "instance_id": "1"}

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
-from autopilot.domain.ledger import RESERVE_TYPES, LeaseBooks, LedgerEntry
+from autopilot.domain.ledger import BILL_TYPES, RESERVE_TYPES, LeaseBooks, LedgerEntry, sum_given_back
 from autopilot.domain.money import ZERO
 from autopilot.lab.memory_store.access import MemoryRepository
 from autopilot.lab.memory_store.tables import MemoryTables
@@ -32,11 +32,16 @@ class MemoryLedger(MemoryRepository):
     ) -> Decimal:
         tables = self._access.read()
         billed = (each for each in tables.bill_entries.values() if from_day is None or each.day >= from_day)
-        gone = {lease.id for lease in tables.leases.values() if lease.ending.gone_at and lease.ending.gone_at <= since}
-        of_gone = [entry for id in gone for entry in await self.list_entries(id) if entry.posted_at > since]
-        counted = [entry for entry in billed if entry.posted_at >= since]
-        counted += [entry for entry in of_gone if entry.type in RESERVE_TYPES]
-        return sum((entry.amount for entry in counted if job_id in (None, entry.job_id)), ZERO)
+        gone = [lease.id for lease in tables.leases.values() if lease.ending.gone_at and lease.ending.gone_at <= since]
+        spent = (each.amount for each in billed if each.posted_at >= since and job_id in (None, each.job_id))
+        released = [await self._sum_released(lease_id, since, job_id) for lease_id in gone]
+        return sum(spent, ZERO) - sum(released, ZERO)
+
+    async def _sum_released(self, lease_id: str, since: datetime, job_id: str | None) -> Decimal:
+        entries = [each for each in await self.list_entries(lease_id) if job_id in (None, each.job_id)]
+        before = (each.amount for each in entries if each.type in BILL_TYPES and each.posted_at < since)
+        held = (each.amount for each in entries if each.type in RESERVE_TYPES and each.posted_at > since)
+        return sum_given_back(sum(before, ZERO), sum(held, ZERO))
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         tables = self._access.read()

@@ -49,9 +49,8 @@ class Ledger(Protocol):
     ) -> Decimal:
         """Dollars by which bills have changed what counts since then, at most zero when they gave money back.
 
-        That is spend, and what is held for machines that were gone by then.
-
-        Of that job alone, or of all; of spend on ``from_day`` and after, or of any day.
+        That is spend; and of what bills had given back before, for machines that were gone by then, what was still held
+        for them and is so no more. Of that job alone, or of all; of spend on ``from_day`` and after, or of any day.
         """
         ...
 
