@@ -48,10 +48,15 @@ async def test_a_bid_at_the_floor_of_several_gpus_wins(bench: Bench) -> None:
     assert rented.machine_id == offer.machine_id
 
 
-async def test_a_spot_pod_boots_and_runs(bench: Bench) -> None:
-    instance_id = await bench.rent("ap1.test.boots")
+@pytest.mark.parametrize("sandbox_options", [{"runpod_pull_s": 86_400.0 * 30}])
+async def test_a_pod_whose_image_is_on_its_way_boots(bench: Bench) -> None:
+    await bench.rent("ap1.test.boots")
     (booting,) = await bench.provider.instances()
     assert (booting.label, booting.status) == ("ap1.test.boots", InstanceStatus.PROVISIONING)
+
+
+async def test_a_spot_pod_runs(bench: Bench) -> None:
+    instance_id = await bench.rent()
     running = await bench.in_state(instance_id, InstanceStatus.RUNNING)
     assert running.intended_running
     assert running.storage_rate == Decimal("0.005555556")
