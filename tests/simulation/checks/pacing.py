@@ -24,7 +24,7 @@ LEAST_S: dict[str, dict[str, float]] = {
         "create": mithril.INTERVAL_S[mithril.Family.CREATE],
         "bid": mithril.INTERVAL_S[mithril.Family.CHANGE],
         "destroy": mithril.INTERVAL_S[mithril.Family.CHANGE],
-        "list": mithril.INTERVAL_S[mithril.Family.LIST],
+        **dict.fromkeys(("list", "machine"), mithril.INTERVAL_S[mithril.Family.LIST]),
         "offers": mithril.INTERVAL_S[mithril.Family.PRICE],
     },
     "nebius": {

@@ -45,6 +45,9 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
         return Request(kind, method, path, query or {}, body)
     if path == BIDS_PATH:
         return Request("create", method, path, {}, body)
+    machine = re.fullmatch(r"/v2/instances/([A-Za-z0-9_-]+)/status", path)
+    if machine is not None:
+        return Request("machine", method, path, query or {}, body, machine[1])
     box_id = path.removeprefix(f"{BIDS_PATH}/")
     assert re.fullmatch(r"[A-Za-z0-9_-]+", box_id), f"nobody asks for {method} {path}"
     kind = {"GET": "show", "DELETE": "destroy"}.get(method, "")
@@ -80,6 +83,11 @@ class Mithril:
         rows = [row for bid in bids for row in self.machine_rows(bid)]
         return self._page_of(asked, rows, self._machines_seen, MACHINES)
 
+    def _machine(self, asked: Request) -> Raw:
+        rows = (row for bid in self.market.bids.values() for row in self.machine_rows(bid))
+        found = next((row for row in rows if row["fid"] == asked.box_id), None)
+        return raw(404, {"detail": "instance not found"}) if found is None else raw(200, found)
+
     def _page_of(self, asked: Request, rows: list[Json], snapshots: Snapshots, mark: str) -> Raw:
         """``mark``: of the page among all those of the market that may be spoilt."""
         faults = self.ground.faults
@@ -89,6 +97,7 @@ class Mithril:
             return Raw(200, self.market.rng.choice(NOT_A_LIST))
         if faults.hits("B3"):
             rows = snapshots.one(faults.rng("B3"))
+        rows = [row for row in rows if asked.query.get("status", row["status"]) == row["status"]]
         if any(row.get("status") is None for row in rows):
             self._spoil(asked, mark)
         first = int(asked.page or 0)
