@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy
-from autopilot.domain.money import ZERO, show
+from autopilot.domain.money import CENT, ZERO, show
 from autopilot.domain.offer import Offer
+from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine
+from autopilot.policy.eligibility import misfit
 from autopilot.ports.store import Store
+from autopilot.pricing.rule.bidding import bounds
 
 RECORD_COUNTS = timedelta(days=7)
 
@@ -65,7 +68,12 @@ async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime)
             for name in dict.fromkeys(name for gpu in spec.gpus for name in gpu_names.recorded_as(gpu.name))
             for each in await uow.prices.list_by_gpu(name, now - RECORD_COUNTS, now)
         ]
-    return _too_much_vram(spec, seen) or _too_large_a_disk(spec, seen) or _too_low_a_price(spec, seen, record)
+    return (
+        _too_much_vram(spec, seen)
+        or _too_large_a_disk(spec, seen)
+        or _too_low_a_price(spec, seen, record)
+        or _no_bound(spec, seen, engine.config.params)
+    )
 
 
 def _too_much_vram(spec: JobSpec, seen: Sequence[Offer]) -> str | None:
@@ -103,6 +111,23 @@ def _too_low_a_price(spec: JobSpec, seen: Sequence[Offer], record: Sequence[Pric
     return (
         f"resources.max_hourly: {show(spec.max_hourly, 3)} is below every price of the last 7 days:"
         f" the lowest was {show(price, 3)} ({gpu} on {market})"
+    )
+
+
+def _no_bound(spec: JobSpec, seen: Sequence[Offer], params: Params) -> str | None:
+    """Where no price on demand is posted the job alone can bound a bid, and without a bound none is ever made."""
+    fitting = [offer for offer in seen if misfit(spec, offer) is None]
+    if not fitting or any(bounds(spec, offer.on_demand_price, params) for offer in fitting):
+        return None
+    markets = " and ".join(sorted({offer.provider for offer in fitting}))
+    lowest = min((offer.floor for offer in fitting if offer.floor is not None), default=None)
+    would_do = ""
+    if lowest is not None:
+        price = (2 * lowest).quantize(CENT, ROUND_CEILING)
+        would_do = f', such as "${price}": a bid of {show(lowest, 3)} wins there now'
+    return (
+        "spot.max_price: nothing bounds what may be bid, so no bid would ever be made:"
+        f" {markets} has no price on demand to hold bids against. Set max_price under [spot]{would_do}"
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.lab.sandbox.mithril.bids import BidStatus
@@ -35,6 +37,18 @@ async def test_a_job_runs_to_its_end_and_leaves_no_open_bid(world: MithrilWorld)
     # The price is looked at once a minute, and a machine once a tick; the price itself did not move.
     assert abs(posted - world.billed()) <= D("0.02")
     assert posted < lease.bid * D("0.25")
+
+
+async def test_a_job_that_nothing_would_ever_be_bid_for_is_refused_with_the_line_that_would_do(
+    world: MithrilWorld,
+) -> None:
+    await world.tick()
+    unbounded = "\n".join(line for line in JOB.splitlines() if not line.startswith(("max_price", "max_hourly")))
+    with pytest.raises(Unlikely, match="nothing bounds what may be bid") as refused:
+        await world.submit(unbounded)
+    [price] = re.findall(r"Set max_price under \[spot\], such as (\"\$\d+\.\d\d\")", str(refused.value))
+    await world.submit(unbounded + f"\n[spot]\nmax_price = {price}\n")
+    await world.until_running()
 
 
 async def test_an_outbid_machine_comes_back_by_itself_and_the_job_goes_on(world: MithrilWorld) -> None:
