@@ -221,6 +221,7 @@ async def test_the_spend_of_each_market_adds_up_to_all(store: MemoryStore) -> No
         await work.ledger.post([an_entry("z", "0.000000001", lease=other, provider="runpod")])
     runs = a_lease("lease-8", provider="runpod", label="w", instance_id="8")
     runs = runs.bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), NOW - HOUR)
+    runs = change_lease(runs, last_seen_at=NOW)
     async with store.transaction() as work:
         await work.leases.save(runs)
     query = {"by": "job", "month": f"{NOW:%Y-%m}"}

@@ -39,7 +39,7 @@ def leases_of(gpu: str = "RTX 4090", host: str = "h1", instance: str = "47848147
     lost = lost.bill_as(InstanceStatus.STOPPED, D(0), D("0.002"), START + 2 * HOUR).stop_billing(START + 2.5 * HOUR)
     lost = change_lease(lost, state=LeaseState.GONE, reason=Reason.OUTBID, gone_at=START + 2.5 * HOUR)
     works = a_lease("lease-b", JOB, gpu=gpu, provider="runpod", instance_id="h45dn", on_demand_price=D("0.59"))
-    works = change_lease(works, status=InstanceStatus.RUNNING)
+    works = change_lease(works, status=InstanceStatus.RUNNING, last_seen_at=NOW)
     works = replace(works, capacity_type=CapacityType.ON_DEMAND, bid=D("0.59"))
     works = works.bill_as(InstanceStatus.RUNNING, D("0.59"), D(0), START + 2.2 * HOUR)
     return [lost, works]
