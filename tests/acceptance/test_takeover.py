@@ -81,8 +81,8 @@ TABLES = (
 )
 UNSETTLED = ("paused",)
 """Nobody has reported its last uploads: the bill may be lower than the estimate, and is final a day later."""
-LASTING = {"AUTOPILOT_PERMIT__TTL": "1h"}
-"""A real minute between the two daemons, as permits go: a quarter of it is too short where a machine is busy."""
+LASTING = {"AUTOPILOT_PERMIT__TTL": "6h"}
+"""Six real minutes between the two daemons, as permits go: one is too short where a machine is busy."""
 CENT = Decimal("0.01")
 NOBODY = "http://127.0.0.1:9"
 """A market that cannot be reached."""
