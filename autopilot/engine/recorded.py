@@ -63,7 +63,7 @@ def _by_time(lease: Lease, seen: Sequence[PriceObservation]) -> Record:
     for each in seen:
         price = each.clearing_price if each.clearing_price is not None else each.floor
         is_its = each.machine_id == lease.machine_id and each.num_gpus == lease.num_gpus
-        if is_its and price is not None and price >= ZERO:
+        if is_its and price is not None and price > ZERO:  # a price of nothing is no price
             found[each.observed_at] = each.observed_at + PRICES_EVERY * each.samples, price
     return found
 
