@@ -45,7 +45,7 @@ from autopilot.mailbox.order_shapes import Orders, Work
 from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders, taken_over_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, HostReport, Manifest, SshLogin, TakeAway
-from autopilot.mailbox.wire import NEXT_TASK, RUN_AGAIN
+from autopilot.mailbox.wire import EXIT_HERE, NEXT_TASK, RUN_AGAIN
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
 from autopilot.ports.unpacking import Unpacker
@@ -136,10 +136,10 @@ class Mailbox:
         self._follow(job, lease)
         try:
             host = await self._hosts.read(job, lease)
-            # The end is told after all else: read before the heartbeat, it is never newer than that.
-            exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
+            exit_record = await self._read_old_exit(job, lease)
             heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
+                exit_record = heartbeat.exit if EXIT_HERE in heartbeat.can else exit_record
                 next_log = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log)
                 before = self._heartbeats.get(lease.id)
                 self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log=next_log)
@@ -158,6 +158,13 @@ class Mailbox:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
         return Mail(heartbeat, exit_record, checkpoint, most_bytes, host, notice)
+
+    async def _read_old_exit(self, job: Job, lease: Lease) -> ExitRecord | None:
+        """That of an agent that may be of an older version. It tells the end after all else: read before the heartbeat,
+        it is never newer than that. Raises ``BlobUnavailable``."""
+        if self.can(lease.id, EXIT_HERE):
+            return None
+        return parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
 
     async def admit(self, jobs: Sequence[Job]) -> None:
         """Only leases that are not over may write, and only so much; the orders of the others are deleted, or replaced

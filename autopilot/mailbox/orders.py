@@ -40,7 +40,10 @@ from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.ports.blobs import BlobStore, Grant
 
 URL_VALID_FOR = timedelta(hours=1)
-"""Orders are written again at least every minute while their lease is wanted, so their URLs need not live long."""
+"""Orders are written again at least every minute while their lease is wanted. Where the permit is longer, its machine
+needs their URLs to its end."""
+BEYOND_PERMIT = timedelta(minutes=30)
+"""So much longer than the permit its URLs live: for orders that are read late, and for the last save."""
 
 ORDERS_URL_VALID_FOR = timedelta(days=7)
 """The most that S3 allows: the time that a paused machine may sleep and still find its orders."""
@@ -49,11 +52,17 @@ RESTORED = AT_WORK | {AgentState.LEFT}
 """Agents in these states need no URLs to restore from any more."""
 
 LOG_CHUNKS_AHEAD = 10
-CHECKPOINTS_AHEAD = 4
+CHECKPOINTS_AHEAD, FEWEST_AHEAD = 16, 3
+"""Of small checkpoints and of large ones. They last for a permit that nobody renews: the agent keeps two for the end
+and spreads its saves over the others."""
+PARTS_AHEAD = 512
+"""Of all checkpoints for which there are URLs, or a little more: they bound the size of orders."""
 PARTS_AT_ONCE = 8
-"""Parts of a checkpoint for which URLs are there before anybody asks; small checkpoints need no more."""
-PARTS_IN_WINDOW = 256
-"""Parts for which URLs are there when they are asked for: 2 GB of the smallest parts, and orders well below 1 MB."""
+"""Of a checkpoint, while nobody knows how many it has."""
+SPARE_PARTS = 2
+"""A checkpoint may have so many more parts than the last one, and a quarter: the agent cuts a larger one into fewer."""
+PARTS_IN_WINDOW = 264
+"""The most of one checkpoint. Agents make no more of it, but for a few that are sent twice."""
 PART_MAX_BYTES = 5 * 10**9
 """The most that S3 takes in one PUT."""
 
@@ -111,15 +120,19 @@ def build_orders(
         next_part, parts_wanted, restore_part = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part
         restore_wanted = 0 if heartbeat.state in RESTORED else PARTS_IN_WINDOW
 
+    valid_for = min(max(URL_VALID_FOR, timedelta(seconds=permit_ttl_s) + BEYOND_PERMIT), ORDERS_URL_VALID_FOR)
+    parts_each = count_parts(heartbeat)
+    ahead = min(max(PARTS_AHEAD // parts_each, FEWEST_AHEAD), CHECKPOINTS_AHEAD)
+
     def get(key: str) -> str:
-        return store.sign_get(key, URL_VALID_FOR)
+        return store.sign_get(key, valid_for)
 
     def put(key: str, max_bytes: int = MAX_OBJECT_BYTES) -> str:
-        return store.sign_put(key, URL_VALID_FOR, max_bytes)
+        return store.sign_put(key, valid_for, max_bytes)
 
     def checkpoint(number: int) -> CheckpointUrls:
         first, wanted = (next_part, parts_wanted) if number == next_checkpoint else (0, 0)
-        window = range(first, first + min(max(wanted, PARTS_AT_ONCE), PARTS_IN_WINDOW))
+        window = range(first, first + min(max(wanted, parts_each), PARTS_IN_WINDOW))
         return CheckpointUrls(
             number=number,
             manifest_url=put(manifest_key(job_id, lease_id, number)),
@@ -168,7 +181,7 @@ def build_orders(
                 LogUrl(boot, number, put(log_key(job_id, lease_id, boot, number), LOG_CHUNK_BYTES))
                 for number in range(next_log, next_log + LOG_CHUNKS_AHEAD)
             ),
-            ckpt=tuple(checkpoint(number) for number in range(next_checkpoint, next_checkpoint + CHECKPOINTS_AHEAD)),
+            ckpt=tuple(checkpoint(number) for number in range(next_checkpoint, next_checkpoint + ahead)),
             out=outputs(),
             headers=dict(store.put_headers),
         ),
@@ -178,6 +191,13 @@ def build_orders(
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
         host=host,
     )
+
+
+def count_parts(heartbeat: Heartbeat | None) -> int:
+    """How many parts of each checkpoint there are URLs for before anybody asks: a whole one of the last one's size."""
+    if heartbeat is None or not heartbeat.whole_parts:
+        return min(PARTS_AT_ONCE, PARTS_IN_WINDOW)
+    return min(heartbeat.whole_parts + heartbeat.whole_parts // 4 + SPARE_PARTS, PARTS_IN_WINDOW)
 
 
 def taken_over_orders(instance_id: str) -> bytes:

@@ -91,6 +91,7 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         upload_s=_seconds_or_none(body.get("upload_s")),
         next_part=_whole(body.get("next_part", 0), maximum=MAX_PART_NUMBER),
         parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
+        whole_parts=_whole(body.get("whole_parts", 0), maximum=MAX_PARTS),
         restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
         restore_failed=failed,
         left=_whole(body.get("left", 0), maximum=MAX_PARTS),
@@ -102,7 +103,16 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         readings=_readings(body.get("readings")),
         ssh=_login(body.get("ssh")),
         notice=_take_away(body.get("notice")),
+        exit=_exit_or_none(body.get("exit")),
     )
+
+
+def _exit_or_none(body: object) -> ExitRecord | None:
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise ValueError("no exit record")
+    return _exit_record(body)
 
 
 def _take_away(body: object) -> TakeAway | None:

@@ -39,6 +39,26 @@ class TakeAway:
 
 
 @dataclass(frozen=True)
+class ExitRecord:
+    """How the job's command ended. ``signal`` is the number that killed it; ``finished_at`` is the host's clock."""
+
+    run_epoch: int
+    exit_code: int
+    signal: int | None = None
+    reason: str = ""
+    finished_at: str = ""
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether it failed by its machine: the same command may do well on another one."""
+        was_killed = self.signal in TAKEN_BY_HOST and self.reason != "stalled"
+        return was_killed or self.reason in NOT_FETCHED
+
+    def to_json(self) -> bytes:
+        return dump(self)
+
+
+@dataclass(frozen=True)
 class Heartbeat:
     """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
 
@@ -62,6 +82,8 @@ class Heartbeat:
     next_checkpoint: int = 0
     next_part: int = 0
     parts_wanted: int = 0
+    whole_parts: int = 0
+    """Of its last checkpoint, with those that were there already; 0: it does not know, or does not say."""
     save_s: float | None = None
     upload_s: float | None = None
     restore_part: int = 0
@@ -82,6 +104,9 @@ class Heartbeat:
     """None: an agent of an older version, no key in its orders, or a server that does not run yet."""
     notice: TakeAway | None = None
     """None: nobody means to take the machine away, or its market gives no notice."""
+    exit: ExitRecord | None = None
+    """How the command ended, once all that it left is sent. Agents of older versions put it into an object of its own;
+    ``wire.EXIT_HERE`` tells them apart."""
 
     def to_json(self) -> bytes:
         return dump(self)
@@ -115,26 +140,6 @@ class HostReport:
     detail: str = ""
     """For people."""
     wants_login: bool = False
-
-    def to_json(self) -> bytes:
-        return dump(self)
-
-
-@dataclass(frozen=True)
-class ExitRecord:
-    """How the job's command ended. ``signal`` is the number that killed it; ``finished_at`` is the host's clock."""
-
-    run_epoch: int
-    exit_code: int
-    signal: int | None = None
-    reason: str = ""
-    finished_at: str = ""
-
-    @property
-    def is_of_host(self) -> bool:
-        """Whether it failed by its machine: the same command may do well on another one."""
-        was_killed = self.signal in TAKEN_BY_HOST and self.reason != "stalled"
-        return was_killed or self.reason in NOT_FETCHED
 
     def to_json(self) -> bytes:
         return dump(self)

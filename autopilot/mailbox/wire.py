@@ -31,7 +31,9 @@ NEXT_TASK = "next_task"
 """One that says so takes orders for another task of the same array after an exit."""
 EXEC = "exec"
 """One that says so runs the commands that its orders bring beside the job."""
-ABILITIES = (RUN_AGAIN, NEXT_TASK, EXEC)
+EXIT_HERE = "exit_here"
+"""The heartbeats of one that says so hold its exit record: it writes none elsewhere."""
+ABILITIES = (RUN_AGAIN, NEXT_TASK, EXEC, EXIT_HERE)
 
 SSH_KEY_VARIABLE = "AUTOPILOT_SSH_KEY"
 """Of the machine's environment: the public key that its agent lets in."""

@@ -10,6 +10,8 @@ import queue
 import signal
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from .child import Child
@@ -25,20 +27,22 @@ from .machine import Machine
 from .markets import WITHHELD, ask_market, instance_id, market_of
 from .memory import Memory
 from .orders import parse_orders, parse_taken_over
+from .pace import BRISK_S, Pace
 from .progress import Progress
 from .readings import Readings, Stillness
 from .room import Room
 from .ssh import Ssh
-from .states import ABILITIES, NEXT_TASK
+from .states import ABILITIES, NEXT_TASK, Exit
 from .surroundings import WISH, Notice
 from .transfer import Abandoned, Transfer, step_aside
 from .web import Web
 from .workplace import Workplace
 
-POLL_S = 15.0
 TICK_S = 0.1
 DRAIN_S = 120.0
 """Market seconds in which the last output is sent before the end is reported."""
+LAST_WORD_S = 5.0
+"""Real seconds for a last heartbeat: the market is asked for the end in time, heard or not."""
 HOME = "var/lib/autopilot"
 TOLD_BY = ("AUTOPILOT_PROGRESS_FILE", "AUTOPILOT_CHECKPOINT_MARK", "AUTOPILOT_SAVE_REQUEST", "AUTOPILOT_MLFLOW_RUN")
 """Variables by which the job's command tells of itself: what the user runs beside it is not to speak for it."""
@@ -77,7 +81,9 @@ class Agent:
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.taking_in = threading.Lock()
         self.wake = threading.Event()
-        self.keeper.ask = self.wake.set
+        self.pace = Pace(self.now())
+        self.keeper.ask = self.ask
+        self.told_exit: Exit | None = None  # all that the run left is sent
         self.beats, self.beating = 0, threading.Lock()
         self.notice = Notice(os.environ)
         if market_of(os.environ) is None and not os.environ.get(WISH):
@@ -208,6 +214,7 @@ class Agent:
             if self.machine.life.is_given_up:
                 self.log.say("this machine is its user's from now on: what ran here ends, and it is not destroyed")
         elif event[0] == "done":
+            self.machine.next_number = self.keeper.next_number()
             self.machine.finish_task(event[1], not event[2], now)
             self.wake.set()
         elif event[0] == "busy":
@@ -344,6 +351,7 @@ class Agent:
 
     def checkpoint(self) -> None:
         machine, upload = self.machine, self.machine.upload
+        self.keeper.is_alone, self.keeper.kept_slots = upload.is_alone, upload.kept
         self.keeper.checkpoint(
             self.checkpoint_path(),
             machine.epoch,
@@ -362,7 +370,7 @@ class Agent:
         def newest() -> Any:  # the URLs that it begins with may end before it does
             return self.machine.orders and self.machine.orders.get("code")
 
-        transfer = Transfer(newest, self.wake.set, self.speed)
+        transfer = Transfer(newest, self.ask, self.speed)
         CodeDownload(self.web, transfer, workdir, os.path.join(self.home, "code.done")).fetch(code)
         self.log.say(f"code {code['sha256'][:12]} is there")
 
@@ -377,14 +385,15 @@ class Agent:
     def outputs(self) -> None:
         assert self.machine.orders is not None
         work = self.machine.orders["work"]
+        self.keeper.is_alone = self.machine.is_alone(self.now())
         self.keeper.send_outputs(self.beneath(work["workdir"]), work["outputs"], self.machine.epoch)
 
     def report(self) -> None:
-        assert self.machine.orders is not None
+        """By the heartbeat, which counts the output as well."""
         self.drain()
-        self.beat()  # it counts the output
-        body = json.dumps({"v": 1, **(self.machine.to_remember()["exit"] or {})}).encode()
-        self.web.put(self.machine.orders["put_urls"]["exit"], body)
+        self.told_exit = self.machine.exit
+        if not (self.beat(is_due=True) or {}).get("exit"):
+            raise OSError("the mailbox is another machine's, or another task's")
 
     def drain(self) -> None:
         """Send what the job has written last: its end says why. What finds no place in time is cut before it."""
@@ -398,14 +407,27 @@ class Agent:
             except OSError as error:
                 self.log.trouble("ship_logs", str(error))
             if not (is_over or self.log.is_all_sent):
-                self.wake.set()  # the next heartbeat asks for more addresses, and the next orders have them
-                time.sleep(min(BRISK_POLL_S, max(POLL_S / self.speed, 0.25)))
+                self.ask()  # the next heartbeat says how far it is, and the next orders have more addresses
+                time.sleep(min(BRISK_POLL_S, max(BRISK_S / self.speed, 0.25)))
 
     def destroy(self) -> None:
+        self.say_last_word()
         ask_market("destroy", os.environ, self.web, self.log)
 
     def stop(self) -> None:
+        self.say_last_word()
         ask_market("stop", os.environ, self.web, self.log)
+
+    def say_last_word(self) -> None:
+        """Which checkpoint was the last, for whoever comes back."""
+
+        def tell() -> None:
+            with contextlib.suppress(Exception):
+                self.beat()
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        teller.join(LAST_WORD_S)
 
     # -- the mailbox
 
@@ -417,23 +439,39 @@ class Agent:
             is_watched = self.machine.is_judged_by_gpus() and not self.execs.is_running
             if is_watched and are_busy(self.readings.at(self.now())["gpus"]):
                 self.events.put(("busy",))
-            time.sleep(max(POLL_S / self.speed, 0.25))
+            time.sleep(max(BRISK_S / self.speed, 0.25))
+
+    def ask(self) -> None:
+        """For newer orders, at once."""
+        self.pace.ask("fetch_orders")
+        self.wake.set()
 
     def correspond(self) -> None:
         """Until the machine is its user's. What fails once is tried again and not told: the addresses of a task that
         has left its machine to the next one are refused until the next one's orders are there."""
         failed: set[str] = set()
         while not self.machine.life.is_given_up:
-            for act in (self.fetch_orders, self.ship_logs, self.beat):
+            is_brisk = time.monotonic() < self.execs.brisk_until
+            apart_s = 0.0 if is_brisk else self.pace.apart_s(self.now(), float(self.memory["permit_ttl_s"]))
+            act: Callable[[], Any]
+            due = [
+                act
+                for act in (self.fetch_orders, self.ship_logs)
+                if self.pace.is_due(act.__name__, self.now(), apart_s)
+            ]
+            for act in (*due, self.beat):
+                if act in due:
+                    self.pace.note_done(act.__name__, self.now())
                 try:
                     act()
                     failed.discard(act.__name__)
                     self.log.resolve(act.__name__)
                 except Exception as error:
+                    self.pace.ask(act.__name__)
                     if act.__name__ in failed:
                         self.log.trouble(act.__name__, str(error))
                     failed.add(act.__name__)
-            pause = min(POLL_S / self.speed, BRISK_POLL_S if time.monotonic() < self.execs.brisk_until else POLL_S)
+            pause = min(BRISK_S / self.speed, BRISK_POLL_S if is_brisk else BRISK_S)
             self.wake.wait(max(pause, 0.25))
             self.wake.clear()
 
@@ -458,18 +496,27 @@ class Agent:
         self.events.put(("orders", orders, until))
 
     def ship_logs(self, is_last: bool = False) -> None:
-        if self.machine.orders and not self.machine.is_surplus():
-            orders = self.machine.orders
-            self.log.ship(orders.get("job", ""), orders["put_urls"]["log"], self.web.put, is_last)
+        if not self.machine.orders or self.machine.is_surplus():
+            return
+        orders = self.machine.orders
+        self.log.ship(orders.get("job", ""), orders["put_urls"]["log"], self.web.put, is_last)
+        if self.log.has_much:  # more addresses are needed, and the next look is for more of it
+            for act in ("fetch_orders", "ship_logs"):
+                self.pace.ask(act)
 
-    def beat(self) -> None:
+    def beat(self, is_due: bool = False) -> dict[str, Any] | None:
+        """Tell what is new, or what there is when it is time for that; answers what was told."""
         machine = self.machine
         with self.beating:  # an older one must not arrive after a newer one
             with self.taking_in:  # while orders for the next task are half taken in, it would tell of the task before
                 if machine.orders is None or machine.is_surplus():  # the mailbox is another machine's
-                    return
+                    return None
                 url, body = machine.orders["put_urls"]["heartbeat"], self.describe(machine.orders)
+            if not is_due and not self.pace.must_tell(body, self.now()):
+                return None
             self.web.put(url, json.dumps(body).encode())
+            self.pace.note_told(body, self.now())
+            return body
 
     def describe(self, orders: dict[str, Any]) -> dict[str, Any]:
         """What the next heartbeat tells."""
@@ -489,7 +536,13 @@ class Agent:
             "ssh": self.ssh.report(),
             "notice": self.notice.report(),
             "error": self.log.error(),
+            "exit": None if is_of_other else self.exit_record(),
         }
+
+    def exit_record(self) -> dict[str, Any] | None:
+        """Of the run that ended last, once all that it left is sent."""
+        ended = self.machine.exit
+        return asdict(ended) if ended is not None and ended == self.told_exit else None
 
     def still_s(self) -> float | None:
         """Of the command, while it runs."""

@@ -16,7 +16,8 @@ from .room import run_id
 from .tree import ROOT, Corrupt, Entry, check_entries
 
 SMALLEST_PART_BYTES = 8 << 20
-MOST_DATA_PARTS = 1800
+MOST_DATA_PARTS = 255
+"""With the index as many as orders can hold addresses for at once, so that a save needs no daemon between its parts."""
 BLOCK_BYTES = 256 << 10
 MAX_INDEX_BYTES = 16 << 20
 """Some 150,000 files. Read, an index takes more than ten times its size in memory."""

@@ -13,11 +13,12 @@ from .left import fetch_left
 from .log import Log
 from .memory import Memory
 from .sigv4 import presign
-from .snapshots import TRIES, Moved, Snapshots
-from .stored import Stored
+from .slots import open_slots
+from .snapshots import TRIES, Moved, Record, Snapshots
+from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .tree import Corrupt, fingerprint, links_out, scan
-from .upload import SnapshotUpload
+from .upload import SnapshotUpload, content, first_number
 from .web import Web
 
 
@@ -36,6 +37,8 @@ class Keeper:
         self.damaged = 0
         self.cost: dict[str, float] = {}  # for the heartbeat: the market seconds that the last checkpoint took
         self.ask: Callable[[], None] = lambda: None  # makes the next heartbeat and look at the orders come at once
+        self.is_alone, self.kept_slots = False, 0  # of the upload under way, as ``states.Upload`` has them
+        self.whole_parts = 0  # of the checkpoint that was sent or restored last: so many a save takes that changes all
         self.uploading: Transfer | None = None
         self.downloading: Transfer | None = None
         self.fetching: tuple[int, Transfer] | None = None  # of what other jobs have left: which, counted from 0
@@ -62,6 +65,7 @@ class Keeper:
         return {
             "next_part": up.next_part() if up else 0,
             "parts_wanted": up.parts_wanted() if up else 0,
+            "whole_parts": self.whole_parts,
             "restore_part": down.next_part() if down else 0,
             "restore_failed": self.damaged > 0,
             "left": left,
@@ -106,7 +110,7 @@ class Keeper:
         taken_at = time.monotonic()
         for newest in self.snapshots.newest_first()[:1]:
             if not newest["uploaded"]:
-                self.send(newest)
+                self.send(self.fit(newest))
                 self.cost = {
                     "save_s": (taken_at - began_at) * self.speed,
                     "upload_s": (time.monotonic() - taken_at) * self.speed,
@@ -133,11 +137,37 @@ class Keeper:
             known.append(int(restore["n"]) + 1)  # also on a disk that has forgotten
         return max(known)
 
-    def send(self, record: dict[str, Any]) -> None:
-        n = record["n"]
-        self.memory.save(next_ckpt_n=n)  # what the heartbeat asks URLs for
+    def known_objects(self) -> dict[Content, Object]:
+        """What the store has of checkpoints, and what may be named again."""
         restore = self.restore_orders()
-        verified = (restore["lease"], restore["n"]) if restore else None
+        return self.stored.list_objects(*((restore["lease"], restore["n"]) if restore else ("", -1)))
+
+    def fit(self, record: Record) -> Record:
+        """The same checkpoint, under a number and in parts for which there are addresses, where nobody gives others.
+
+        Raises ``OSError`` when those that it may use are used up.
+        """
+        if not self.is_alone:
+            return record
+        known, rooms = self.known_objects(), [(0, 0)]
+        for slot in open_slots(self.orders(), self.kept_slots):
+            if slot["n"] < self.next_number():
+                continue
+            room = count_room(slot, known, f"{self.lease()}/ckpt/{slot['n']}/part-")
+            if count_new(record, known) <= room:
+                rooms = [(len(record["parts"]), slot["n"])]
+                break
+            rooms.append((room - 1, slot["n"]))
+        most_parts, number = max(rooms)
+        if most_parts < min(len(record["parts"]), 1):
+            raise OSError("nobody gives new addresses, and those that are left are kept for the last save")
+        is_fit = number == record["n"] and most_parts >= len(record["parts"])
+        return record if is_fit else self.snapshots.recut(record, number, most_parts)
+
+    def send(self, record: Record) -> None:
+        n = record["n"]
+        self.whole_parts = len(record["parts"]) + 1
+        self.memory.save(next_ckpt_n=n)  # what the heartbeat asks URLs for
         key = f"{self.lease()}/ckpt/{n}/part-"
         self.uploading = Transfer(
             lambda: self.slot(n), self.ask, self.speed, lambda number: self.own_url("PUT", key + str(number))
@@ -153,10 +183,8 @@ class Keeper:
 
         try:
             upload = SnapshotUpload(self.web, self.snapshots, self.stored, self.uploading, record)
-            known = self.stored.list_objects(*(verified or ("", -1)))
-            self.stored.close(
-                self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest, self.compresses)
-            )
+            rows = upload.send(f"{self.lease()}/ckpt/{n}", self.known_objects(), put_manifest, self.compresses)
+            self.stored.close(self.lease(), n, rows)
         finally:
             self.uploading = None
         self.memory.save(next_ckpt_n=n + 1, last_ckpt_n=n)
@@ -176,8 +204,11 @@ class Keeper:
                 self.web.put(self.outputs_slot()["manifest_url"], manifest)
 
             try:
-                upload = SnapshotUpload(self.web, snapshots, stored, transfer, record)
-                upload.send(f"{self.lease()}/out/{run_epoch}", stored.list_objects("", -1), put_manifest)
+                place, known = f"{self.lease()}/out/{run_epoch}", stored.list_objects("", -1)
+                room = count_room(self.outputs_slot(), known, f"{place}/part-")
+                if self.is_alone and count_new(record, known) > room:
+                    record = snapshots.recut(record, run_epoch, max(room - 1, 1))
+                SnapshotUpload(self.web, snapshots, stored, transfer, record).send(place, known, put_manifest)
             finally:
                 self.uploading = None
 
@@ -218,6 +249,7 @@ class Keeper:
                     self.snapshots.drop(record)
                     raise
                 self.seen, self.damaged = fingerprint(path), 0
+                self.whole_parts = len(record["parts"]) + 1
                 self.log.say(f"restored checkpoint {record['n']} of epoch {record['run_epoch']}")
                 return str(record.get("mlflow_run", ""))
         except Corrupt:
@@ -276,6 +308,16 @@ class Keeper:
 
     def slot(self, number: int) -> Any:
         """From the newest orders: a long upload outlives the URLs that it began with."""
-        orders = self.orders()
-        slots = orders["put_urls"]["ckpt"] if orders else ()
+        slots = open_slots(self.orders(), self.kept_slots)
         return next((slot for slot in slots if slot["n"] == number), None)
+
+
+def count_room(slot: dict[str, Any], known: dict[Content, Object], prefix: str) -> int:
+    """Parts for which the slot still has addresses: ``plan`` numbers on from those that were sent."""
+    first = first_number(known, prefix)
+    return int(slot["first_part"] + len(slot["part_urls"]) - first) if first >= slot["first_part"] else 0
+
+
+def count_new(record: Record, known: dict[Content, Object]) -> int:
+    """Parts that must be sent, with the index."""
+    return 1 + len({content(part) for part in record["parts"]} - set(known))

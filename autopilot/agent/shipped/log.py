@@ -57,6 +57,11 @@ class Log:
         return not self.buffer and not self.chunk
 
     @property
+    def has_much(self) -> bool:
+        """More waits than one chunk holds."""
+        return len(self.buffer) >= LOG_CHUNK_BYTES
+
+    @property
     def next_n(self) -> int:
         """The number of the chunk that is sent next."""
         return self.sent_n if self.task == self.sent_task else 0

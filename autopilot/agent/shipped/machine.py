@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from .slots import HEARD_S, KEPT_FROM_A_RUN, KEPT_FROM_A_SAVE, KEPT_FROM_THE_LAST, space_saves
 from .states import (
     ABANDONED,
     DISK,
@@ -82,7 +83,8 @@ class Machine:
         is_done = {"setup": memory["setup_done"], "code": memory.get("code_done", False)}
         self.prepared = frozenset(step for step, done in is_done.items() if done)
         self.prefetched = ""
-        self.checkpoint_at = now
+        self.checkpoint_at = self.heard_at = now
+        self.next_number = 0  # of a checkpoint: whoever sends them says it
         self.mark = self.mark_taken = 0  # when the job last said that its checkpoint is whole; the one last sent
         self.claim = Claim(None, now)
         self.tasks: dict[str, str] = {}  # under way: what was to be restored when it began
@@ -122,7 +124,10 @@ class Machine:
         if orders["seq"] > self.seq:
             self.seq = orders["seq"]
             self.permit_until = now + orders["permit_ttl_s"]
-        before, self.orders, self.has_heard = self.restore_name(), orders, True
+        before = self.restore_name()
+        if orders != self.orders:
+            self._hear(orders, now)
+        self.orders, self.has_heard = orders, True
         self.job = self.job or orders.get("job", "")
         if self.restore_name() != before:
             self.tries["restore"] = replace(self._tries("restore"), in_vain=0)
@@ -131,6 +136,11 @@ class Machine:
         if self.is_surplus():
             self.life = self.life.move("expire", now)
         return True
+
+    def _hear(self, orders: dict[str, Any], now: float) -> None:
+        """Somebody has written anew: what was spread over the permit is as often again as it is ordered."""
+        self.heard_at = now
+        self.checkpoint_at = min(self.checkpoint_at, now + self._interval(orders))
 
     def give_up(self, instance: str, now: float) -> None:
         """The user has taken over the machine of that name. If it is this one, nothing of ours runs or is sent from now
@@ -147,7 +157,7 @@ class Machine:
             self.exit, self.result = None, move(RESULT, self.result, "start")
             self.disk = move(DISK, self.disk, "start")
             self.epoch = self.orders["run_epoch"] if self.orders else self.epoch
-            self.checkpoint_at = now + self._interval()
+            self.checkpoint_at = now + self._interval(self.orders)
             self.mark_taken = self.mark
 
     def take_progress(self, progress: Any, now: float) -> None:
@@ -268,6 +278,10 @@ class Machine:
         bearable = self.orders["work"]["stall_s"] if self.orders else 0
         return bool(bearable) and self.process.kind == "run" and now >= self.claim.at + bearable
 
+    def is_alone(self, now: float) -> bool:
+        """Whether what is done now must do with the addresses that are there: nobody is heard, or the end has come."""
+        return self.life.state != SERVING or now >= self.heard_at + HEARD_S
+
     def may_exec(self, now: float) -> bool:
         """Whether commands of the user's may run here beside the job: for as long as it is to run here."""
         return self.life.state == SERVING and now < self.permit_until and self._role() == "run"
@@ -387,8 +401,14 @@ class Machine:
     def _is_unreported(self) -> bool:
         return self.result in (ENDED, OUTPUTS_SENT)
 
-    def _interval(self) -> float:
-        return max(float(self.orders["checkpoint_interval_s"]) if self.orders else 0.0, 0.25 * self.second)
+    def _interval(self, orders: dict[str, Any] | None) -> float:
+        return max(float(orders["checkpoint_interval_s"]) if orders else 0.0, 0.25 * self.second)
+
+    def _until_next_save(self, now: float) -> float:
+        interval = self._interval(self.orders)
+        if not self.is_alone(now):
+            return interval
+        return space_saves(self.orders, self.next_number, interval, self.permit_until - now)
 
     # -- steps along the tables
 
@@ -405,17 +425,20 @@ class Machine:
             return None
         self.tasks[task] = str(self.orders["job"]) if task == "renew" and self.orders else self.restore_name()
         if task == "checkpoint":
-            self._begin_upload()
+            self._begin_upload(now)
         return task
 
-    def _begin_upload(self) -> None:
+    def _begin_upload(self, now: float) -> None:
         is_final = not self.process.kind
+        kept = KEPT_FROM_A_SAVE if is_final else KEPT_FROM_A_RUN
         ended_well = is_final and self.exit is not None and self.exit.exit_code == 0
         self.upload = Upload(
             is_final=is_final,
             is_fresh=ended_well or not self.mark or self.mark != self.mark_taken,
             whole_at=0 if ended_well else self.mark,
             mark_before=self.mark_taken,
+            is_alone=self.is_alone(now),
+            kept=KEPT_FROM_THE_LAST if self.life.is_expired else kept,
         ).move("begin")
         self.mark_taken = self.mark
 
@@ -449,7 +472,7 @@ class Machine:
         elif task == "prefetch":
             self.prefetched = about
         elif task == "checkpoint":
-            self.checkpoint_at = now if self.is_noticed_late else now + self._interval()
+            self.checkpoint_at = now if self.is_noticed_late else now + self._until_next_save(now)
             self.is_noticed_late = False
         event = "save" if task == "checkpoint" and self.upload.is_final else task
         self.disk = move(DISK, self.disk, event)

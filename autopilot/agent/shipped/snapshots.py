@@ -128,6 +128,21 @@ class Snapshots:
         rows = [list(entry) for entry in entries]
         return {**meta, "entries": rows, "slices": slices, "identities": identities, "parts": parts}
 
+    def recut(self, record: Record, number: int, most_parts: int) -> Record:
+        """The same files as checkpoint ``number``, in no more parts than that. Raises ``Corrupt``, ``OSError``."""
+        made = {**record, "n": number}
+        if len(record["parts"]) > most_parts:
+            self.verify(record)  # what the job has written over since must not become a part of its own
+            entries = self.entries(record)
+            made["slices"] = cut(entries, most_parts)
+            readers = [PartReader(self.place(record), entries, part) for part in made["slices"]]
+            made["parts"] = [measure(reader) for reader in readers]
+        if number != record["n"]:
+            os.replace(self.place(record), self.place(made))
+            os.remove(self.place(record) + ".json")
+        self.save(made)
+        return made
+
     def make_room(self) -> None:
         """On a full disk: what the store has already need not lie here as well."""
         self.links = True
@@ -185,6 +200,13 @@ class Snapshots:
 def sources(part: list[Any], identities: list[Any]) -> str:
     """Where a part's bytes come from: equal for equal bytes, unless somebody set back the time of a file."""
     return json.dumps([[identities[i], offset, length] for i, offset, length in part])
+
+
+def measure(reader: PartReader) -> Record:
+    """Size and SHA-256 of all that it has to read."""
+    while reader.read(1 << 20):
+        pass
+    return {"size": reader.size, "sha256": reader.sha256.hexdigest()}
 
 
 def is_changed(path: str, entry: Entry) -> bool:

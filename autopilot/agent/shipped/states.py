@@ -32,9 +32,10 @@ AGENT_STATES = ("waiting", "restoring", "setting_up", "running", "saving", "fini
 """All that a heartbeat may say of its agent. The daemon knows the same words."""
 
 NEXT_TASK = "next_task"
-ABILITIES = ("run_again", NEXT_TASK, "exec")
+ABILITIES = ("run_again", NEXT_TASK, "exec", "exit_here")
 """What older agents cannot do. ``run_again``: take orders with a new run epoch after an exit. ``next_task``: take
-orders for another task of the same array after one. ``exec``: run the commands that orders bring beside the job."""
+orders for another task of the same array after one. ``exec``: run the commands that orders bring beside the job.
+``exit_here``: say in the heartbeat how the command ended."""
 
 SERVING, EXPIRED, QUITTING, QUITTING_EXPIRED = "serving", "expired", "quitting", "quitting_expired"
 GIVEN_UP, QUITTING_GIVEN_UP = "given_up", "quitting_given_up"
@@ -144,6 +145,10 @@ class Upload:
     """When the job's files were whole, in ns; 0: the job does not say."""
     mark_before: int = 0
     """The mark that the upload before it took: it counts again if this one fails."""
+    is_alone: bool = False
+    """It must do with the addresses that are there."""
+    kept: int = 0
+    """Slots of the orders that it must leave alone."""
 
     def move(self, event: str) -> Upload:
         return replace(self, state=move(UPLOAD, self.state, event))

@@ -67,7 +67,6 @@ class Transfer:
         self.waiting = sorted(items, key=lambda pair: -pair[1])
         if not self.waiting:
             return
-        self.ask()
         workers = [threading.Thread(target=self.work, args=(move,), daemon=True) for _ in range(WORKERS)]
         for worker in workers:
             worker.start()

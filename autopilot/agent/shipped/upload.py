@@ -62,9 +62,7 @@ class SnapshotUpload:
 
     def plan(self, known: dict[Content, Object], prefix: str) -> list[tuple[int, int]]:
         """(position, number) of what the store does not have, each content once."""
-        # Also a part that nobody names must not be written over: a manifest may name it yet.
-        used = [int(stored.key[len(prefix) :]) for stored in known.values() if stored.key.startswith(prefix)]
-        number = 1 + max(used, default=-1)
+        number = first_number(known, prefix)
         seen, todo = set(known), []
         for position, part in enumerate(self.parts):
             if content(part) not in seen:
@@ -94,6 +92,11 @@ class SnapshotUpload:
             self.snapshots.links = False
             raise Moved("the job wrote into a file that it had saved")
         return (part["size"], part["sha256"]) if small is None else (len(small), hashlib.sha256(small).hexdigest())
+
+
+def first_number(known: dict[Content, Object], prefix: str) -> int:
+    """Of the part that is sent next. One that nobody names must not be written over: a manifest may name it yet."""
+    return 1 + max((int(each.key[len(prefix) :]) for each in known.values() if each.key.startswith(prefix)), default=-1)
 
 
 def describe_part(part: Record, stored: Object) -> dict[str, Any]:
