@@ -42,7 +42,14 @@ from autopilot.mailbox.keys import (
     verified_key,
 )
 from autopilot.mailbox.order_shapes import Orders, Work
-from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders, taken_over_orders
+from autopilot.mailbox.orders import (
+    CHECKPOINTS_AHEAD,
+    LOGS_APART,
+    CheckpointRef,
+    LeftRef,
+    build_orders,
+    taken_over_orders,
+)
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, HostReport, Manifest, SshLogin, TakeAway
 from autopilot.mailbox.wire import EXIT_HERE, NEXT_TASK, RUN_AGAIN
@@ -447,7 +454,9 @@ class Mailbox:
         if lease.id not in self._searches:
             if self._probed.get(lease.id) == (claimed, ended):
                 return None
-            task = asyncio.create_task(self._search(job, lease, claimed or 0, ended is not None, now))
+            # A daemon that was away may not know the claim of a machine that is gone, and that may have left out slots.
+            leaps = 1 if lease.id in self._probed else CHECKPOINTS_AHEAD
+            task = asyncio.create_task(self._search(job, lease, claimed or 0, ended is not None, now, leaps))
             self._searches[lease.id] = task, (claimed, ended)
         # Hashing a large checkpoint takes longer than a tick may: a later tick picks up what this one began.
         search, claim = self._searches[lease.id]
@@ -461,7 +470,10 @@ class Mailbox:
             self._probed[lease.id] = claim
         return newest
 
-    async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:
+    async def _search(
+        self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime, leaps: int
+    ) -> Checkpoint | None:
+        """``leaps``: so many numbers in a row without a manifest are the end of it."""
         if ended and job.spec.outputs and (lease.id, lease.orders.run_epoch) not in self._outputs_read:
             outputs = await verified_outputs(
                 self._blobs, self._unpacker, job.id, lease.id, lease.orders.run_epoch, _most_bytes(lease)
@@ -471,9 +483,13 @@ class Mailbox:
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
         number = max(verified + 1, claimed, self._first_numbers.get(lease.id, 0))
         newest: Checkpoint | None = None
-        while await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
-            if self._is_plausible(lease.id, number):
-                newest = await self._verify(job, lease, number, now) or newest
+        missing = 0
+        while missing < leaps:
+            missing += 1
+            if await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
+                missing = 0
+                if self._is_plausible(lease.id, number):
+                    newest = await self._verify(job, lease, number, now) or newest
             number += 1
         return newest
 
@@ -518,11 +534,12 @@ def _cannot_restore(heartbeat: Heartbeat) -> bool:
 
 
 def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
-    """What in a heartbeat calls for other orders."""
+    """What in a heartbeat calls for other orders. Of addresses for output there are more than a few at once."""
     parts = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part, heartbeat.state
     left = heartbeat.left, heartbeat.left_part
     measured = heartbeat.save_s, heartbeat.upload_s
-    return heartbeat.boot, heartbeat.next_log, heartbeat.next_checkpoint, *parts, *left, *measured
+    whole = heartbeat.whole_parts
+    return heartbeat.boot, heartbeat.next_log // LOGS_APART, whole, heartbeat.next_checkpoint, *parts, *left, *measured
 
 
 def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:

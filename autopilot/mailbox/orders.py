@@ -52,6 +52,8 @@ RESTORED = AT_WORK | {AgentState.LEFT}
 """Agents in these states need no URLs to restore from any more."""
 
 LOG_CHUNKS_AHEAD = 10
+LOGS_APART = 4
+"""Orders are written anew for so many new chunks: the rest has addresses in the ones that are there."""
 CHECKPOINTS_AHEAD, FEWEST_AHEAD = 16, 3
 """Of small checkpoints and of large ones. They last for a permit that nobody renews: the agent keeps two for the end
 and spreads its saves over the others."""

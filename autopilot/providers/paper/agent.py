@@ -21,6 +21,7 @@ import structlog
 from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
+from autopilot.mailbox.wire import EXIT_HERE
 
 UNKNOWN_ESTIMATE_S = 3600
 """Work of a job that gives no estimate."""
@@ -53,7 +54,6 @@ class AgentMemory:
     saved_at: datetime | None = None
     exit_epoch: int = 0
     """Of the run that ended, 0 before that."""
-    reported_epoch: int = 0
     bytes_sent: int = 0
 
     def start(self, boot: int, at: datetime, *, keeps_disk: bool) -> AgentMemory:
@@ -128,8 +128,6 @@ class _Turn:
             self.memory = self.memory.stop()
             if self.memory.is_dirty:
                 await self._checkpoint(orders)
-            if not self.memory.is_dirty and self.memory.exit_epoch > self.memory.reported_epoch:
-                await self._report(orders)
 
     async def _begin(self, orders: Mapping[str, Any]) -> None:
         """From the newest checkpoint, of this disk or of the orders."""
@@ -173,12 +171,6 @@ class _Turn:
             next_ckpt_n=memory.next_ckpt_n + 1,
         )
 
-    async def _report(self, orders: Mapping[str, Any]) -> None:
-        finished_at = self._now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        record = ExitRecord(self.memory.exit_epoch, 0, reason="exited", finished_at=finished_at)
-        await self._put(orders["put_urls"]["exit"], record.to_json())
-        self._remember(reported_epoch=self.memory.exit_epoch)
-
     async def _beat(self, orders: Mapping[str, Any]) -> None:
         self._remember(beats=self.memory.beats + 1)
         memory = self.memory
@@ -195,8 +187,17 @@ class _Turn:
             last_checkpoint=memory.last_ckpt_n,
             next_checkpoint=memory.next_ckpt_n,
             bytes_sent=memory.bytes_sent,
+            can=(EXIT_HERE,),
+            exit=self._exit_record(),
         )
         await self._put(orders["put_urls"]["heartbeat"], beat.to_json())
+
+    def _exit_record(self) -> ExitRecord | None:
+        """Of the run that has ended, once its last checkpoint is there."""
+        memory = self.memory
+        if not memory.exit_epoch or memory.is_dirty or memory.is_at_work:
+            return None
+        return ExitRecord(memory.exit_epoch, 0, reason="exited", finished_at=f"{self._now:%Y-%m-%dT%H:%M:%SZ}")
 
     def _state(self, role: str) -> AgentState:
         memory = self.memory

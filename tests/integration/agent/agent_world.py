@@ -21,10 +21,10 @@ from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
-from autopilot.mailbox.keys import exit_key, heartbeat_key, orders_key, verified_key
+from autopilot.mailbox.keys import heartbeat_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import ExecOrder, HostPlan, Role, Work
 from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
-from autopilot.mailbox.reading import parse_exit, parse_heartbeat
+from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.ports.blobs import BlobStore
 from tests.patience import eventually
@@ -120,8 +120,8 @@ class Lease:
         return heartbeat
 
     async def exit(self) -> ExitRecord | None:
-        data = await self.store.get(exit_key(self.job, self.lease_id))
-        return None if data is None else parse_exit(data)
+        heartbeat = await self.heartbeat()
+        return heartbeat.exit if heartbeat else None
 
     async def until(self, what: str, wanted: Callable[[Heartbeat], bool]) -> Heartbeat:
         async def look() -> Heartbeat | None:

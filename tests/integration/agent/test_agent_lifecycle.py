@@ -43,7 +43,7 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     assert f"model sha256 {uninterrupted(STEPS)}" in lease.log()
 
     host.kill()  # restarted after the end: it tells the end again and runs nothing
-    await world.store.delete_prefix(f"jobs/{JOB}/a/exit.json")
+    await world.store.delete_prefix(f"jobs/{JOB}/a/heartbeat.json")
     host.start()
     assert await eventually(lease.exit, "exit record again") == exit_record
     assert (host.root / "workspace/setups").read_text() == "set up\n"

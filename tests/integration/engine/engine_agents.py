@@ -19,7 +19,7 @@ from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import exec_key, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
-from autopilot.mailbox.wire import EXEC, NEXT_TASK, RUN_AGAIN
+from autopilot.mailbox.wire import EXEC, EXIT_HERE, NEXT_TASK, RUN_AGAIN
 from autopilot.ports.blobs import BlobStore
 from tests.checkpoint_data import a_part, an_index
 
@@ -47,6 +47,7 @@ class Agent:
     next_checkpoint: int = 0
     first_checkpoint: int = 0
     """Of its present task: numbers go on."""
+    exit: ExitRecord | None = None
     claims_sent: int = 0
     """Bytes, as it says."""
     acted_at: datetime | None = None
@@ -66,7 +67,7 @@ class Agent:
             self.boot, self.seq, self.state, self.saved, self.step = boot, 0, AgentState.WAITING, False, self.saved_step
         if orders["job"] != self.job_id and agents.can_take_next:
             assert self.state == "finished", "a task is handed over after its end"
-            self.job_id, self.state, self.saved = orders["job"], AgentState.WAITING, False
+            self.job_id, self.state, self.saved, self.exit = orders["job"], AgentState.WAITING, False, None
             self.step = self.saved_step = 0
             self.first_checkpoint = self.next_checkpoint
         await self._obey(orders, agents, now)
@@ -103,11 +104,17 @@ class Agent:
             return
         if self.step >= total_steps:
             await self._checkpoint(now)
-            record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch, self.lease_id))
-            await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
-            self.state = AgentState.FINISHED
+            await self._end(agents)
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
             await self._checkpoint(now)
+
+    async def _end(self, agents: Agents) -> None:
+        record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch, self.lease_id))
+        if agents.can_exit_here:
+            self.exit = record
+        else:
+            await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
+        self.state = AgentState.FINISHED
 
     async def _restored_step(self, orders: dict[str, Any]) -> int:
         if orders["restore"] is None:
@@ -144,7 +151,9 @@ class Agent:
                 *[RUN_AGAIN] * agents.can_run_again,
                 *[NEXT_TASK] * agents.can_take_next,
                 *[EXEC] * agents.can_exec,
+                *[EXIT_HERE] * agents.can_exit_here,
             ),
+            exit=self.exit,
             bytes_sent=self.claims_sent,
             ssh=agents.ssh,
         )
@@ -154,7 +163,8 @@ class Agent:
 class Agents:
     """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders.
 
-    Those of runs from ``ends_well_from`` on end well. Agents of the version before cannot run again on one machine.
+    Those of runs from ``ends_well_from`` on end well. Agents of older versions cannot run again on one machine; those
+    of the version before put the exit record into an object of its own.
     What they answer to a command beside the job is ``exec_answer``, or nothing; ``execs`` are those that they ran.
     On ``failing`` leases every run fails. ``steps_of`` a job come before ``total_steps``; as many attempts of a job as
     ``failures`` says end with 1.
@@ -165,7 +175,7 @@ class Agents:
         self.ssh: SshLogin | None = None
         self.exit_code = 0
         self.ends_well_from: int | None = None
-        self.can_run_again = self.can_take_next = self.can_exec = True
+        self.can_run_again = self.can_take_next = self.can_exec = self.can_exit_here = True
         self.exec_answer: ExecAnswer | bytes | None = ExecAnswer(0, b"", False, "exited")
         self.execs: list[str] = []
         self.deaf: set[str] = set()

@@ -59,10 +59,30 @@ async def test_a_checkpoint_that_holds_is_taken(world: World) -> None:
     await world.until_over()
 
 
-async def test_the_end_of_another_run_does_not_end_the_job(world: World) -> None:
+@pytest.mark.parametrize("is_here", [True, False], ids=["in the heartbeat", "beside it"])
+async def test_the_end_of_another_run_does_not_end_the_job(world: World, is_here: bool) -> None:
+    world.agents.can_exit_here = is_here
     lease = await world.running()
     assert lease.job_id is not None
-    await world.blobs.put(exit_key(lease.job_id, lease.id), ExitRecord(run_epoch=7, exit_code=0).to_json())
+    of_another = ExitRecord(run_epoch=7, exit_code=0)
+    world.agents.of(lease.instance_id).exit = of_another if is_here else None
+    await world.blobs.put(exit_key(lease.job_id, lease.id), of_another.to_json())
+    await world.tick(4)
+    assert (await world.job()).status is JobStatus.RUNNING
+    await world.until_over()
+
+
+async def test_an_agent_of_the_version_before_ends_its_job(world: World) -> None:
+    world.agents.can_exit_here = False
+    lease = await world.running()
+    job = await world.until_over()
+    assert (job.status, job.exit_code) == (JobStatus.SUCCEEDED, 0)
+    assert await world.blobs.get(exit_key(lease.job_id or "", lease.id)) is not None
+
+
+async def test_of_others_the_object_beside_the_heartbeat_is_no_proof(world: World) -> None:
+    lease = await world.running()
+    await world.blobs.put(exit_key(lease.job_id or "", lease.id), ExitRecord(lease.orders.run_epoch, 0).to_json())
     await world.tick(4)
     assert (await world.job()).status is JobStatus.RUNNING
     await world.until_over()

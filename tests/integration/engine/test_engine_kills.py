@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.job import JobStatus
-from autopilot.mailbox.keys import exit_key, orders_key
+from autopilot.mailbox.keys import heartbeat_key, orders_key
+from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.ports.store import Store, StoreUnavailable
 from tests.integration.engine.engine_world import World, a_world
 from tests.integration.engine.interrupted_store import InterruptedStore, Killed, Moment
@@ -164,7 +165,8 @@ async def until_exit(world: World) -> None:
         world.sandbox.synchronise()
         await world.agents.act(world.clock.now())
         main = (await world.job()).main
-        if main is not None and await world.blobs.get(exit_key(main.job_id or "", main.id)) is not None:
+        said = main and parse_heartbeat(await world.blobs.get(heartbeat_key(main.job_id or "", main.id)) or b"")
+        if said is not None and said.exit is not None:
             return
         await world.tick()
 

@@ -138,9 +138,10 @@ async def test_what_the_task_before_could_write_is_refused_and_what_it_says_is_n
     assert list(world.blobs.admitted) == [f"jobs/{second.id}/{lease_id}"], "what is signed for the first is refused"
     agent = world.agents.of(second.main.instance_id)
     old_epoch = first.run_epoch
-    said = Heartbeat(agent.boot, agent.seq + 5, old_epoch, 1, AgentState.FINISHED, step=99, progress=1.0)
+    ended = ExitRecord(old_epoch, 1)
+    said = Heartbeat(agent.boot, agent.seq + 5, old_epoch, 1, AgentState.FINISHED, step=99, progress=1.0, exit=ended)
     for job_id in (first.id, second.id):
-        await world.blobs.put(exit_key(job_id, lease_id), ExitRecord(old_epoch, 1).to_json())
+        await world.blobs.put(exit_key(job_id, lease_id), ended.to_json())
         await world.blobs.put(heartbeat_key(job_id, lease_id), said.to_json())
     world.agents.deaf.add(lease_id)
     await world.tick()

@@ -12,10 +12,11 @@ import random
 from decimal import Decimal
 from typing import Any, Protocol
 
-from autopilot.agent.shipped.agent import POLL_S
 from autopilot.agent.shipped.machine import BOOT_GRACE_S, SAVE_BOUND_S, TERM_GRACE_S, Machine
 from autopilot.agent.shipped.orders import parse_orders, parse_taken_over
-from autopilot.agent.shipped.states import ABILITIES, EXPIRED, SERVING
+from autopilot.agent.shipped.pace import BRISK_S, Pace
+from autopilot.agent.shipped.slots import open_slots
+from autopilot.agent.shipped.states import ABILITIES, EXPIRED, SERVING, Exit
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import BYTES_PER_GB
 from tests.simulation.ground.ground import Ground
@@ -83,6 +84,8 @@ class SimAgent:
         self.timer: Any = None
         self._read: Any = None
         self._has_told_end = False
+        self._pace = Pace(ground.now_s)
+        self._told_exit: Exit | None = None
         self._liar = Liar(self) if box.hostile else None
         ground.loop.after(self.rng.uniform(0.5, 4), self._poll)
 
@@ -151,15 +154,25 @@ class SimAgent:
         if not self.is_on:
             return
         if not self.box.is_suspended and self._can_reach_store:
-            try:
-                self._fetch_orders()
-            except ObjectRefused:
-                self.urls = self.urls[1:] + self.urls[:1]
-            self._beat()
+            if self._pace.is_due("orders", self.ground.now_s, self._apart_s()):
+                self._look_at_orders()
+            with contextlib.suppress(ObjectRefused):
+                self._beat()
             if self._liar is not None:
                 self._liar.poll()
         self._act()
-        self.ground.loop.after(POLL_S, self._poll)
+        self.ground.loop.after(BRISK_S, self._poll)
+
+    def _apart_s(self) -> float:
+        return self._pace.apart_s(self.ground.now_s, float(self.memory["permit_ttl_s"]))
+
+    def _look_at_orders(self) -> None:
+        try:
+            self._fetch_orders()
+        except ObjectRefused:
+            self.urls = self.urls[1:] + self.urls[:1]
+        else:
+            self._pace.note_done("orders", self.ground.now_s)
 
     def _fetch_orders(self) -> None:
         found = self._objects.get_by(self.urls[0])
@@ -213,7 +226,7 @@ class SimAgent:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        if ahead and min(ahead) < now_s + POLL_S:
+        if ahead and min(ahead) < now_s + BRISK_S:
             self.timer = self.ground.loop.after(min(ahead) - now_s + 0.05, self._act)
 
     # --- acts
@@ -292,6 +305,7 @@ class SimAgent:
 
     def _done(self, task: str, ok: bool) -> None:
         if self.is_on and task in self.machine.tasks:
+            self.machine.next_number = int(self.memory["next_ckpt_n"])
             self.machine.finish_task(task, ok, self.ground.now_s)
             self._act()
 
@@ -320,7 +334,8 @@ class SimAgent:
         orders, faults = self.machine.orders, self.ground.faults
         assert orders is not None, "checkpoints need orders"
         epoch, number, step = snapshot
-        slot = next((slot for slot in orders["put_urls"]["ckpt"] if slot["n"] == number), None)
+        slots = open_slots(orders, self.machine.upload.kept)
+        slot = next((slot for slot in slots if slot["n"] == number), None)
         if slot is None or self.box.is_suspended or not self._can_reach_store:
             self._done("checkpoint", False)
             return
@@ -426,14 +441,15 @@ class SimAgent:
             ended = self.machine.exit
             if ended is not None and ended.exit_code != 0 and self.box.job_id is not None:
                 self.ground.failed_runs.add((self.box.job_id, ended.run_epoch))
-            body = json.dumps({"v": 1, **(self.machine.to_remember()["exit"] or {})}).encode()
-            self.put(orders["put_urls"]["exit"], stored(body))
+            self._told_exit = ended
+            self._beat(is_due=True)
         except ObjectRefused:
             self._done("report", False)
             return
         self._done("report", True)
 
-    def _beat(self) -> None:
+    def _beat(self, is_due: bool = False) -> None:
+        """Raises ``ObjectRefused``."""
         machine, orders = self.machine, self.machine.orders
         if orders is None or machine.is_surplus():
             return
@@ -446,11 +462,18 @@ class SimAgent:
             **{"step": step * (1000 if is_lie else 1), "progress": None, "bytes_sent": self.bytes_sent},
             **{"last_ckpt_n": None if machine.is_of_other() else self.memory["last_ckpt_n"]},
             **{"next_ckpt_n": self.memory["next_ckpt_n"]},
-            **{"restore_failed": self.damaged > 0, "can": ABILITIES},
+            **{"next_log_n": 0, "restore_failed": self.damaged > 0, "can": ABILITIES, "exit": self._exit_record()},
         }
+        if not is_due and not self._pace.must_tell(body, self.ground.now_s):
+            return
+        self._pace.note_told(body, self.ground.now_s)
         beat = stored(json.dumps(body).encode()) if self._liar is None else self._liar.heartbeat(body)
-        with contextlib.suppress(ObjectRefused):
-            self.put(orders["put_urls"]["heartbeat"], beat)
+        self.put(orders["put_urls"]["heartbeat"], beat)
+
+    def _exit_record(self) -> dict[str, Any] | None:
+        ended = self.machine.exit
+        is_told = ended is not None and ended == self._told_exit and not self.machine.is_of_other()
+        return dict(self.machine.to_remember()["exit"]) if is_told else None
 
     # --- the market
 

@@ -51,7 +51,9 @@ class Liar:
             kind = self._agent.rng.randrange(8)
             if kind < len(JUNK):
                 return JUNK[kind]
+            of_another_run = {"run_epoch": body["run_epoch"] + 1000, "exit_code": 0}
             body |= {"next_log_n": PETABYTES, "orders_seq_seen": PETABYTES, "error": "x" * 100_000}
+            body |= {"exit": body["exit"] or of_another_run, "whole_parts": 2000}
         return stored(json.dumps(body).encode())
 
     def poll(self) -> None:
@@ -88,8 +90,8 @@ class Liar:
         if orders is None or lease is None or lease.is_wanted:
             return  # while its lease is wanted nobody could tell its lies from the truth
         beat = {"v": 1, "boot": 99, "seq": PETABYTES, "run_epoch": orders["run_epoch"], "orders_seq_seen": PETABYTES}
-        beat |= {"state": "running", "saved": True, "step": 10**9, "bytes_sent": PETABYTES}
         exited = {"v": 1, "run_epoch": orders["run_epoch"], "exit_code": 0}
+        beat |= {"state": "running", "saved": True, "step": 10**9, "bytes_sent": PETABYTES, "exit": exited}
         for name, body in (("heartbeat", beat), ("exit", exited)):
             with contextlib.suppress(ObjectRefused):
                 agent.put(orders["put_urls"][name], stored(json.dumps(body).encode()))

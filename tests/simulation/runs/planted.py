@@ -33,7 +33,7 @@ from autopilot.engine import (
 )
 from autopilot.lab.memory_store.tables import MemoryTables
 from autopilot.mailbox import checkpoints
-from autopilot.mailbox.reading import parse_exit
+from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.policy import budget, guard
 from autopilot.policy.purse import Purse
 from autopilot.ports.provider import Done, MarketUnknown, Refused, Unknown
@@ -481,7 +481,9 @@ def _key_on_the_machine() -> Patches:
 def _any_exit_is_success() -> Patches:
     def claimed(data: bytes) -> Any:
         found = parse(data)
-        return None if found is None else replace(found, exit_code=0)
+        if found is None or found.exit is None:
+            return found
+        return replace(found, exit=replace(found.exit, exit_code=0))
 
-    parse = parse_exit
-    return [(mailbox, "parse_exit", claimed)]
+    parse = parse_heartbeat
+    return [(mailbox, "parse_heartbeat", claimed)]

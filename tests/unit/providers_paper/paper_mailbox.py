@@ -8,10 +8,10 @@ from typing import Any
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import verified_manifest
-from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key
+from autopilot.mailbox.keys import heartbeat_key, manifest_key, orders_key
 from autopilot.mailbox.order_shapes import Role, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
-from autopilot.mailbox.reading import parse_exit, parse_heartbeat
+from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.providers.paper.agent import AgentMemory, PaperAgents
 from autopilot.providers.paper.bootstrap import PaperBootstrap
@@ -72,7 +72,8 @@ class PaperMailbox:
         return parse_heartbeat(await self.store.get(heartbeat_key(JOB, self.lease)) or b"")
 
     async def exit(self) -> ExitRecord | None:
-        return parse_exit(await self.store.get(exit_key(JOB, self.lease)) or b"")
+        beat = await self.heartbeat()
+        return beat.exit if beat else None
 
     async def checkpoint(self, n: int) -> Manifest | None:
         """As the daemon verifies it: every part with its size and SHA-256."""
