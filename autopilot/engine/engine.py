@@ -10,7 +10,7 @@ again at the market by its label.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -396,9 +396,7 @@ class Engine:
         for lease in event_log.job.leases:
             reading = readings.get(lease.provider)
             if reading is not None:
-                able, letters = self.watches[lease.provider].provider.capabilities, mail.get(lease.id, Mail())
-                bound = end_bound(lease, able, self.config.permit_ttl_s, letters.heartbeat, now)
-                for event in lease_events(lease, reading, self.calls.busy, now, bound):
+                for event in self._market_events(lease, reading, mail.get(lease.id, Mail()), now):
                     event_log.apply(event)
         for lease in event_log.job.leases:
             if lease.id in mail and lease.is_wanted:
@@ -413,6 +411,16 @@ class Engine:
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
             event_log.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))
+
+    def _market_events(self, lease: Lease, reading: Reading, letters: Mail, now: datetime) -> Iterator[e.Event]:
+        """A machine is not gone while its last checkpoint is being read, for only a lease that is wanted gets that one.
+        Nothing bills meanwhile."""
+        able = self.watches[lease.provider].provider.capabilities
+        bound = end_bound(lease, able, self.config.permit_ttl_s, letters.heartbeat, now)
+        is_read_first = lease.is_wanted and self._mailbox.is_reading(lease.id)
+        for event in lease_events(lease, reading, self.calls.busy, now, bound):
+            if not (isinstance(event, e.LeaseGone) and is_read_first and not event.taken_over):
+                yield event
 
     async def _accrue(
         self, uow: UnitOfWork, event_logs: Sequence[EventLog], orphans: Sequence[Lease], held: Decimal, now: datetime

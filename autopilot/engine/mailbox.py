@@ -161,6 +161,8 @@ class Mailbox:
             if self._probed.get(lease.id) != (claimed, ended):
                 # The last checkpoint comes before the end of the run: the exit waits until none is left to verify.
                 exit_record = None
+            if heartbeat is not None and lease.id in self._searches:
+                heartbeat = _before_its_end(heartbeat)
         except BlobUnavailable as problem:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
@@ -406,6 +408,10 @@ class Mailbox:
             if job.checkpoint and (beat := self._heartbeats.get(lease.id)) and _cannot_restore(beat)
         )
 
+    def is_reading(self, lease_id: str) -> bool:
+        """Whether a checkpoint of that lease is being verified."""
+        return lease_id in self._searches
+
     def can(self, lease_id: str, ability: str) -> bool:
         """Whether the machine's agent has said so."""
         heartbeat = self._heartbeats.get(lease_id)
@@ -573,6 +579,11 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
         yield e.CheckpointVerified(mail.checkpoint, now)
     if mail.exit is not None and lease.agent.exit_code is None:
         yield e.RunExited(lease.id, mail.exit.run_epoch, mail.exit.exit_code, now, mail.exit.is_of_host)
+
+
+def _before_its_end(beat: Heartbeat) -> Heartbeat:
+    """A machine whose permit is over is given up at once: not while its last checkpoint is being read."""
+    return replace(beat, state=AgentState.SAVING) if beat.state is AgentState.EXPIRED else beat
 
 
 def _of_present_run(beat: Heartbeat, lease: Lease) -> Heartbeat:

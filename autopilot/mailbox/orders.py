@@ -124,7 +124,7 @@ def build_orders(
 
     valid_for = min(max(URL_VALID_FOR, timedelta(seconds=permit_ttl_s) + BEYOND_PERMIT), ORDERS_URL_VALID_FOR)
     parts_each = count_parts(heartbeat)
-    ahead = min(max(PARTS_AHEAD // parts_each, FEWEST_AHEAD), CHECKPOINTS_AHEAD)
+    ahead = count_ahead(heartbeat)
 
     def get(key: str) -> str:
         return store.sign_get(key, valid_for)
@@ -193,6 +193,14 @@ def build_orders(
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
         host=host,
     )
+
+
+def count_ahead(heartbeat: Heartbeat | None) -> int:
+    """For how many checkpoints there are URLs. One of unknown size may be as large as the disk, and of a machine the
+    store takes eight such disks."""
+    if heartbeat is None or not heartbeat.whole_parts:
+        return CHECKPOINTS_AHEAD // 2
+    return min(max(PARTS_AHEAD // count_parts(heartbeat), FEWEST_AHEAD), CHECKPOINTS_AHEAD)
 
 
 def count_parts(heartbeat: Heartbeat | None) -> int:

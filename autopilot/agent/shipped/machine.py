@@ -134,7 +134,7 @@ class Machine:
         if self.exit is not None and self._role() == "run" and self.exit.run_epoch < orders["run_epoch"]:
             self._start_over()
         if self.is_surplus():
-            self.life = self.life.move("expire", now)
+            self._expire(now)
         return True
 
     def _hear(self, orders: dict[str, Any], now: float) -> None:
@@ -173,6 +173,7 @@ class Machine:
         process, self.process = self.process, Process()
         if process.kind == "run":
             self.disk = move(DISK, self.disk, "end")
+            self.tries.pop("checkpoint", None)  # the last one does not wait for what failed of those before
         elif code == 0:
             self.prepared |= {"setup"}
         was_stopped = process.is_ending and not process.has_hung
@@ -201,7 +202,14 @@ class Machine:
         """The agent itself was told to end. ``grace_s``: what it has for that, where somebody says."""
         if self.life.state in (SERVING, EXPIRED):
             self.quit_s = max(grace_s, QUIT_S * self.second)
+            self.tries = {}
         self.life = self.life.move("quit", now)
+
+    def _expire(self, now: float) -> None:
+        """What has failed before is tried again at once: there is no time to wait for it."""
+        if self.life.state == SERVING:
+            self.tries = {}
+        self.life = self.life.move("expire", now)
 
     def take_notice(self, now: float) -> None:
         """The machine may be taken away soon, or not: the work is saved now and goes on."""
@@ -212,7 +220,7 @@ class Machine:
 
     def decide(self, now: float) -> str | None:
         if now >= self.permit_until:
-            self.life = self.life.move("expire", now)  # for good: a late renewal finds a machine on its way out
+            self._expire(now)  # for good: a late renewal finds a machine on its way out
         if self.life.state == SERVING:
             return self._serve(now)
         if self.life.state == GIVEN_UP:

@@ -14,7 +14,7 @@ from .tree import Corrupt
 WORKERS = 4
 PART_TRIES = 4
 RETRY_S = 0.5
-URL_WAIT_S = 120.0
+URL_WAIT_S, LEAST_URL_WAIT_S = 120.0, 10.0  # market seconds; real ones at the least
 NICENESS = 10
 
 
@@ -46,7 +46,7 @@ class Transfer:
     ) -> None:
         """``sign`` makes the URL of a part that no orders bring; empty where the machine has no keys to."""
         self.slot, self.ask, self.sign = slot, ask, sign
-        self.url_wait_s = max(URL_WAIT_S / speed, 10.0)
+        self.url_wait_s = max(URL_WAIT_S / speed, LEAST_URL_WAIT_S)
         self.stop = threading.Event()
         self.lock = threading.Lock()
         self.waiting: list[tuple[Any, int]] = []

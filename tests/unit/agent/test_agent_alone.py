@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from autopilot.agent.shipped import chunks
+from autopilot.agent.shipped import chunks, transfer
 from autopilot.agent.shipped.keeper import Keeper
 from autopilot.agent.shipped.log import Log
 from autopilot.agent.shipped.machine import SAVE_BOUND_S, Machine
@@ -32,6 +32,13 @@ JOB, LEASE = "job", "lease"
 STEP_S = 5
 SAVE_S = 10
 """What a save takes."""
+
+
+@pytest.fixture(autouse=True)
+def no_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for addresses waits in vain while nothing but the world's time goes on."""
+    monkeypatch.setattr(transfer, "RETRY_S", 0.0)
+    monkeypatch.setattr(transfer, "LEAST_URL_WAIT_S", 0.0)
 
 
 class StoreWeb(Web):
@@ -212,7 +219,6 @@ async def test_tries_that_fail_leave_the_last_save_its_place(tmp_path: Path, mon
     world.web.is_down = lambda key: (
         world.dies_at < world.now < world.machine.permit_until - 10 and (key.endswith(".json") or chance.random() < 0.3)
     )
-    monkeypatch.setattr("autopilot.agent.shipped.transfer.RETRY_S", 0.0)
     world.live()
     await world.check_last_save()
 
