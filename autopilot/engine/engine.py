@@ -413,11 +413,11 @@ class Engine:
             event_log.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))
 
     def _market_events(self, lease: Lease, reading: Reading, letters: Mail, now: datetime) -> Iterator[e.Event]:
-        """A machine is not gone while its last checkpoint is being read, for only a lease that is wanted gets that one.
-        Nothing bills meanwhile."""
+        """A machine is not gone before its last checkpoint has been read and taken, which only that of a lease that is
+        wanted is. Nothing bills meanwhile."""
         able = self.watches[lease.provider].provider.capabilities
         bound = end_bound(lease, able, self.config.permit_ttl_s, letters.heartbeat, now)
-        is_read_first = lease.is_wanted and self._mailbox.is_reading(lease.id)
+        is_read_first = lease.is_wanted and (letters.checkpoint is not None or self._mailbox.is_reading(lease.id))
         for event in lease_events(lease, reading, self.calls.busy, now, bound):
             if not (isinstance(event, e.LeaseGone) and is_read_first and not event.taken_over):
                 yield event

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 
 import pytest
 
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.engine import mailbox
+from autopilot.mailbox.keys import heartbeat_key, manifest_key, part_key
+from autopilot.mailbox.report_shapes import Heartbeat, Manifest
 from autopilot.policy.budget import unobserved_cost
+from tests.checkpoint_data import a_part, an_index
+from tests.integration.engine.engine_agents import Agent
 from tests.integration.engine.engine_world import JOB, D, World
+from tests.patience import PATIENCE_S
 
 PERMIT_S = 900
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "5h"')
@@ -194,3 +202,48 @@ async def test_a_released_hold_is_money_back_although_its_owner_has_resumed_too_
     assert Reason.ROOM_AGAIN in reasons
     await world.jobs.cancel("train")
     await world.until_over(JobStatus.CANCELLED)
+
+
+async def test_the_last_save_of_a_machine_that_has_gone_counts_however_long_it_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came while the daemon slept. Reading it takes longer than it takes to be sure that its machine is gone."""
+    world.agents.total_steps = 100_000
+    lease = await world.running(LONG_JOB)
+    await world.until_checkpoint()
+    before = (await world.job()).checkpoint
+    assert before is not None
+    agent = world.agents.of(lease.instance_id)
+    await sleep_past_the_permit(world, lease, 600, destroys=True)
+    number = agent.next_checkpoint
+    await put_last_save(world, lease, number, agent)
+    size, may_end = world.blobs.size, asyncio.Event()
+
+    async def slow_size(key: str) -> int | None:
+        if f"/ckpt/{number}/" in key:
+            await may_end.wait()
+        return await size(key)
+
+    monkeypatch.setattr(world.blobs, "size", slow_size)
+    monkeypatch.setattr(mailbox, "SEARCH_WAIT_REAL_S", 0.01)
+    await world.tick(4, apart_s=30)
+    assert (await world.job()).checkpoint == before
+    may_end.set()
+    monkeypatch.setattr(mailbox, "SEARCH_WAIT_REAL_S", PATIENCE_S)
+    await world.tick(4, apart_s=30)
+    after = (await world.job()).checkpoint
+    assert after is not None
+    assert (after.lease_id, after.number) == (lease.id, number)
+    assert (await world.lease(lease.id)).is_over
+    assert await posted(world) - billed(world, lease) < D("0.03")
+
+
+async def put_last_save(world: World, lease: Lease, number: int, agent: Agent) -> None:
+    """And the last heartbeat, which names it."""
+    contents = (an_index("model", 5), b"model")
+    for i, content in enumerate(contents):
+        await world.blobs.put(part_key(agent.job_id, lease.id, number, i), content)
+    manifest = Manifest(agent.run_epoch, number, tuple(a_part(i, content) for i, content in enumerate(contents)))
+    await world.blobs.put(manifest_key(agent.job_id, lease.id, number), manifest.to_json())
+    beat = Heartbeat(agent.boot, agent.seq + 1, agent.run_epoch, 1, AgentState.EXPIRED, last_checkpoint=number)
+    await world.blobs.put(heartbeat_key(agent.job_id, lease.id), beat.to_json())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -156,10 +157,38 @@ async def test_a_heartbeat_that_asks_for_parts_gets_a_window_of_them(
     body = await orders(mailbox, blobs, job, beat)
     assert body is not None
     first, *others = body["put_urls"]["ckpt"]
-    assert (first["n"], first["first_part"], len(first["part_urls"])) == (4, next_part, 256)
+    assert (first["n"], first["first_part"], len(first["part_urls"])) == (4, next_part, 264)
     assert f"/ckpt/4/part-{next_part}?" in first["part_urls"][0]
     assert {(slot["first_part"], len(slot["part_urls"])) for slot in others} == {(0, 8)}
     assert len(json.dumps(body)) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("whole_parts", "slots", "parts"),
+    [(0, 8, 8), (2, 16, 4), (20, 16, 27), (100, 4, 127), (256, 3, 264), (2000, 3, 264)],
+)
+async def test_each_slot_has_addresses_for_a_whole_checkpoint_and_orders_stay_small(
+    mailbox: Mailbox, blobs: LocalBlobStore, whole_parts: int, slots: int, parts: int
+) -> None:
+    blobs.base_url = "http://" + "long-address." * 60  # as long as the longest that a store signs
+    body = await orders(mailbox, blobs, a_job(a_lease()), replace(BEAT, next_checkpoint=7, whole_parts=whole_parts))
+    assert body is not None
+    given = body["put_urls"]["ckpt"]
+    assert [slot["n"] for slot in given] == list(range(7, 7 + slots))
+    assert {(slot["first_part"], len(slot["part_urls"])) for slot in given} == {(0, parts)}
+    assert len(json.dumps(body)) < 1_000_000
+
+
+@pytest.mark.parametrize(("permit_s", "valid_s"), [(900, 3600), (8 * 3600, 8 * 3600 + 1800), (30 * 86_400, 7 * 86_400)])
+async def test_addresses_live_as_long_as_the_permit(blobs: LocalBlobStore, permit_s: int, valid_s: int) -> None:
+    mailbox = Mailbox(blobs, permit_s, lambda lease: 0.5, secret, AgentUnpacker(), no_hosts())
+    body = await orders(mailbox, blobs, a_job(a_lease()))
+    assert body is not None
+    put = body["put_urls"]
+    urls = [put["heartbeat"], put["log"][0]["url"], put["ckpt"][-1]["manifest_url"], put["ckpt"][-1]["part_urls"][-1]]
+    for url in urls:
+        expires = int(url.partition("expires=")[2].partition("&")[0])
+        assert expires - time.time() == pytest.approx(valid_s, abs=60)
 
 
 async def test_a_machine_begins_only_once_it_is_known_which_one_it_is(mailbox: Mailbox, blobs: LocalBlobStore) -> None:

@@ -15,6 +15,7 @@ from autopilot.engine import mailbox as module
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, part_key
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
+from autopilot.mailbox.wire import EXIT_HERE
 from tests.builders import START, a_job, a_lease, no_hosts
 from tests.checkpoint_data import a_part, an_index
 from tests.patience import PATIENCE_S
@@ -62,6 +63,32 @@ async def test_no_look_at_the_end_of_the_first_run_counts_for_the_second(tmp_pat
     assert mail.checkpoint is not None
     assert mail.exit is None, "its last checkpoint comes first"
     assert (await mailbox.read(a_job(second, checkpoint=mail.checkpoint), second, START)).exit is not None
+
+
+async def test_the_last_save_of_a_machine_whose_last_words_are_lost_is_found(tmp_path: Path) -> None:
+    """It has left out a slot, and no heartbeat says which it took: the daemon that begins looks at all that it gave."""
+    store = LocalBlobStore(tmp_path, b"k" * 32, "http://store")
+    lease = a_lease(run_epoch=1)
+    job = a_job(lease, run_epoch=1)
+    beat = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state=AgentState.RUNNING, last_checkpoint=3)
+    await store.put(heartbeat_key(job.id, lease.id), beat.to_json())
+    for number in (3, 9):
+        await _put_checkpoint(store, job.id, lease.id, number, run_epoch=1)
+    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker(), no_hosts())
+    mail = await mailbox.read(job, lease, START)
+    assert mail.checkpoint is not None
+    assert mail.checkpoint.number == 9
+
+
+async def test_an_end_in_the_heartbeat_counts_and_nothing_else_is_read(tmp_path: Path) -> None:
+    store = LocalBlobStore(tmp_path, b"k" * 32, "http://store")
+    lease = a_lease(run_epoch=1)
+    job, ended = a_job(lease, run_epoch=1), ExitRecord(run_epoch=1, exit_code=3, reason="exited")
+    beat = Heartbeat(1, 1, 1, 1, AgentState.FINISHED, can=(EXIT_HERE,), exit=ended)
+    await store.put(heartbeat_key(job.id, lease.id), beat.to_json())
+    await store.put(exit_key(job.id, lease.id), ExitRecord(run_epoch=1, exit_code=0).to_json())
+    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker(), no_hosts())
+    assert (await mailbox.read(job, lease, START)).exit == ended
 
 
 async def _put_checkpoint(store: LocalBlobStore, job_id: str, lease_id: str, number: int, run_epoch: int) -> None:
