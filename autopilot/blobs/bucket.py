@@ -119,7 +119,8 @@ class BucketBlobStore:
         await self.delete(await self.sizes(prefix))
 
     async def admit(self, prefixes: Mapping[str, int]) -> None:
-        """A bucket asks for a signature alone: the URLs of a lease that is over end within the hour."""
+        """A bucket asks for a signature alone: the URLs of a lease that is over end within the hour, or soon after its
+        permit would have."""
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
         bucket = self._bucket

@@ -71,7 +71,7 @@ class LocalBlobStore:
         self.root = root
         self.base_url = base_url
         self._signing = hmac.new(signing_key, digestmod="sha256")
-        """Copied for each address: each machine gets some fifty, and a one-shot digest gives up the interpreter."""
+        """Copied for each address: each machine gets a hundred, and a one-shot digest gives up the interpreter."""
         self._unix_time = unix_time
         self._admission = Admission(MailboxPlace(root.parent).leases_path)
 
@@ -179,7 +179,7 @@ class LocalBlobStore:
     def _sign(self, method: str, key: str, valid_for: timedelta, max_bytes: int) -> str:
         expires = int(self._unix_time() + valid_for.total_seconds())
         signature = self._signature(method, check_key(key), expires, max_bytes)
-        # Nothing in it needs quoting, and each machine's orders hold some fifty of these.
+        # Nothing in it needs quoting, and each machine's orders hold a hundred of these.
         query = f"expires={expires}&max_bytes={max_bytes}&signature={signature}"
         return f"{self.base_url.rstrip('/')}{URL_PREFIX}{key}?{query}"
 

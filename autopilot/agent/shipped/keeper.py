@@ -50,7 +50,7 @@ class Keeper:
                 snapshots.drop(record)
         for stored in (self.stored, self.stored_outputs()):
             stored.forget()
-        self.seen, self.damaged, self.cost = None, 0, {}
+        self.seen, self.damaged, self.cost, self.whole_parts = None, 0, {}, 0
         self.memory.save(next_ckpt_n=self.next_number(), last_ckpt_n=None)
 
     def output_snapshots(self) -> Snapshots:
@@ -149,20 +149,20 @@ class Keeper:
         """
         if not self.is_alone:
             return record
-        known, rooms = self.known_objects(), [(0, 0)]
+        known, rooms = self.known_objects(), []
         for slot in open_slots(self.orders(), self.kept_slots):
-            if slot["n"] < self.next_number():
+            is_unused = slot["n"] >= self.next_number()
+            if not is_unused and slot["n"] != record["n"]:
                 continue
             room = count_room(slot, known, f"{self.lease()}/ckpt/{slot['n']}/part-")
             if count_new(record, known) <= room:
-                rooms = [(len(record["parts"]), slot["n"])]
-                break
-            rooms.append((room - 1, slot["n"]))
-        most_parts, number = max(rooms)
-        if most_parts < min(len(record["parts"]), 1):
+                return self.snapshots.recut(record, slot["n"], len(record["parts"]))
+            if is_unused:  # a manifest may lie in its own already: other content needs another number
+                rooms.append((room - 1, slot["n"]))
+        most_parts, number = max(rooms, default=(0, 0))
+        if most_parts < 1:
             raise OSError("nobody gives new addresses, and those that are left are kept for the last save")
-        is_fit = number == record["n"] and most_parts >= len(record["parts"])
-        return record if is_fit else self.snapshots.recut(record, number, most_parts)
+        return self.snapshots.recut(record, number, most_parts)
 
     def send(self, record: Record) -> None:
         n = record["n"]

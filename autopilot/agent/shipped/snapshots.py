@@ -131,6 +131,8 @@ class Snapshots:
     def recut(self, record: Record, number: int, most_parts: int) -> Record:
         """The same files as checkpoint ``number``, in no more parts than that. Raises ``Corrupt``, ``OSError``."""
         made = {**record, "n": number}
+        if number == record["n"] and len(record["parts"]) <= most_parts:
+            return record
         if len(record["parts"]) > most_parts:
             self.verify(record)  # what the job has written over since must not become a part of its own
             entries = self.entries(record)
