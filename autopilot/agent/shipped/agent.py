@@ -83,7 +83,7 @@ class Agent:
         self.wake = threading.Event()
         self.pace = Pace(self.now())
         self.keeper.ask = self.ask
-        self.told_exit: Exit | None = None  # all that the run left is sent
+        self.reported_exit: Exit | None = None  # all that the run left is sent
         self.beats, self.beating = 0, threading.Lock()
         self.notice = Notice(os.environ)
         if market_of(os.environ) is None and not os.environ.get(WISH):
@@ -391,7 +391,7 @@ class Agent:
     def report(self) -> None:
         """By the heartbeat, which counts the output as well."""
         self.drain()
-        self.told_exit = self.machine.exit
+        self.reported_exit = self.machine.exit
         if not (self.beat(is_due=True) or {}).get("exit"):
             raise OSError("the mailbox is another machine's, or another task's")
 
@@ -515,7 +515,7 @@ class Agent:
             if not is_due and not self.pace.must_tell(body, self.now()):
                 return None
             self.web.put(url, json.dumps(body).encode())
-            self.pace.note_told(body, self.now())
+            self.pace.note_arrival(body, self.now())
             return body
 
     def describe(self, orders: dict[str, Any]) -> dict[str, Any]:
@@ -542,7 +542,7 @@ class Agent:
     def exit_record(self) -> dict[str, Any] | None:
         """Of the run that ended last, once all that it left is sent."""
         ended = self.machine.exit
-        return asdict(ended) if ended is not None and ended == self.told_exit else None
+        return asdict(ended) if ended is not None and ended == self.reported_exit else None
 
     def still_s(self) -> float | None:
         """Of the command, while it runs."""

@@ -18,7 +18,7 @@ from .snapshots import TRIES, Moved, Record, Snapshots
 from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .tree import Corrupt, fingerprint, links_out, scan
-from .upload import SnapshotUpload, content, first_number
+from .upload import SnapshotUpload, content, find_first_number
 from .web import Web
 
 
@@ -314,7 +314,7 @@ class Keeper:
 
 def count_room(slot: dict[str, Any], known: dict[Content, Object], prefix: str) -> int:
     """Parts for which the slot still has addresses: ``plan`` numbers on from those that were sent."""
-    first = first_number(known, prefix)
+    first = find_first_number(known, prefix)
     return int(slot["first_part"] + len(slot["part_urls"]) - first) if first >= slot["first_part"] else 0
 
 

@@ -32,7 +32,7 @@ class Pace:
     def __init__(self, now: float) -> None:
         self.brisk_until = now + BRISK_FOR_S
         self.done_at: dict[str, float] = {}
-        self.told: dict[str, Any] = {}  # what is not routine of the newest heartbeat that has arrived
+        self.reported: dict[str, Any] = {}  # what is not routine of the newest heartbeat that has arrived
 
     def apart_s(self, now: float, permit_ttl_s: float) -> float:
         """Between two looks at the orders, and two chunks of output."""
@@ -53,13 +53,13 @@ class Pace:
     def must_tell(self, beat: dict[str, Any], now: float) -> bool:
         """Whether the heartbeat says anything new, or it is time for one."""
         apart_s = BRISK_S if now < self.brisk_until else CALM_BEAT_S
-        return face_of(beat) != self.told or self.is_due("beat", now, apart_s)
+        return face_of(beat) != self.reported or self.is_due("beat", now, apart_s)
 
-    def note_told(self, beat: dict[str, Any], now: float) -> None:
+    def note_arrival(self, beat: dict[str, Any], now: float) -> None:
         """It has arrived."""
-        before, self.told = self.told, face_of(beat)
+        before, self.reported = self.reported, face_of(beat)
         self.note_done("beat", now)
-        if any(before.get(name) != said for name, said in self.told.items() if name not in ANSWERLESS):
+        if any(before.get(name) != said for name, said in self.reported.items() if name not in ANSWERLESS):
             self.brisk_until = now + BRISK_FOR_S
 
 

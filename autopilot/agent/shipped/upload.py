@@ -62,7 +62,7 @@ class SnapshotUpload:
 
     def plan(self, known: dict[Content, Object], prefix: str) -> list[tuple[int, int]]:
         """(position, number) of what the store does not have, each content once."""
-        number = first_number(known, prefix)
+        number = find_first_number(known, prefix)
         seen, todo = set(known), []
         for position, part in enumerate(self.parts):
             if content(part) not in seen:
@@ -94,7 +94,7 @@ class SnapshotUpload:
         return (part["size"], part["sha256"]) if small is None else (len(small), hashlib.sha256(small).hexdigest())
 
 
-def first_number(known: dict[Content, Object], prefix: str) -> int:
+def find_first_number(known: dict[Content, Object], prefix: str) -> int:
     """Of the part that is sent next. One that nobody names must not be written over: a manifest may name it yet."""
     return 1 + max((int(each.key[len(prefix) :]) for each in known.values() if each.key.startswith(prefix)), default=-1)
 

@@ -85,7 +85,7 @@ class SimAgent:
         self._read: Any = None
         self._has_told_end = False
         self._pace = Pace(ground.now_s)
-        self._told_exit: Exit | None = None
+        self._reported_exit: Exit | None = None
         self._liar = Liar(self) if box.hostile else None
         ground.loop.after(self.rng.uniform(0.5, 4), self._poll)
 
@@ -441,7 +441,7 @@ class SimAgent:
             ended = self.machine.exit
             if ended is not None and ended.exit_code != 0 and self.box.job_id is not None:
                 self.ground.failed_runs.add((self.box.job_id, ended.run_epoch))
-            self._told_exit = ended
+            self._reported_exit = ended
             self._beat(is_due=True)
         except ObjectRefused:
             self._done("report", False)
@@ -466,13 +466,13 @@ class SimAgent:
         }
         if not is_due and not self._pace.must_tell(body, self.ground.now_s):
             return
-        self._pace.note_told(body, self.ground.now_s)
+        self._pace.note_arrival(body, self.ground.now_s)
         beat = stored(json.dumps(body).encode()) if self._liar is None else self._liar.heartbeat(body)
         self.put(orders["put_urls"]["heartbeat"], beat)
 
     def _exit_record(self) -> dict[str, Any] | None:
         ended = self.machine.exit
-        is_told = ended is not None and ended == self._told_exit and not self.machine.is_of_other()
+        is_told = ended is not None and ended == self._reported_exit and not self.machine.is_of_other()
         return dict(self.machine.to_remember()["exit"]) if is_told else None
 
     # --- the market

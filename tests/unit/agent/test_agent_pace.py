@@ -28,7 +28,7 @@ def an_hour(ttl_s: float = 900, prints: bool = True, checkpoint_every: float = 6
         said = SAID | {"seq": now, "next_log_n": logs, "next_ckpt_n": now // checkpoint_every}
         beat = said | {name: now // every for name, every in changes.items()}
         if pace.must_tell(beat, now):
-            pace.note_told(beat, now)
+            pace.note_arrival(beat, now)
             count["beats"] += 1
     return count
 
@@ -37,7 +37,7 @@ def a_calm_pace() -> Pace:
     """At time 0 it has just told ``SAID``, which was not new."""
     pace = Pace(-2 * HOUR)
     for at in (-HOUR, 0):
-        pace.note_told(SAID, at)
+        pace.note_arrival(SAID, at)
     return pace
 
 
@@ -55,7 +55,7 @@ def test_what_is_new_is_told_at_once_and_asked_about_soon(new: str) -> None:
     assert not pace.must_tell(SAID | {"seq": 1, "step": 7, "readings": {"load": 1}}, 15)
     beat = SAID | {new: "other"}
     assert pace.must_tell(beat, 15)
-    pace.note_told(beat, 15)
+    pace.note_arrival(beat, 15)
     assert pace.apart_s(30, 900) == BRISK_S
     assert pace.apart_s(15 + HOUR, 900) > BRISK_S
     assert an_hour(**{new: 60})["orders"] == EVERY_TIME
@@ -64,7 +64,7 @@ def test_what_is_new_is_told_at_once_and_asked_about_soon(new: str) -> None:
 def test_steps_of_a_checkpoint_are_told_at_once_and_wait_for_no_answer() -> None:
     pace = a_calm_pace()
     assert pace.must_tell(SAID | {"last_ckpt_n": 0, "next_ckpt_n": 1}, 15)
-    pace.note_told(SAID | {"last_ckpt_n": 0, "next_ckpt_n": 1}, 15)
+    pace.note_arrival(SAID | {"last_ckpt_n": 0, "next_ckpt_n": 1}, 15)
     assert pace.apart_s(30, 900) > BRISK_S
 
 
