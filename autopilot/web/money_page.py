@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.cli import text
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import month_bounds
@@ -18,6 +17,7 @@ from autopilot.web import curves, words
 from autopilot.web.hero import Panel
 from autopilot.web.shapes import Figure, Row, budget_meter, saved_figure, spent_of, tell_limit
 from autopilot.web.source import PageSource
+from autopilot.words import text
 
 GROUPS = {"job": "Job", "gpu": "GPU", "label": "Label", "provider": "Market"}
 
