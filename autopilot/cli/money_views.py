@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from autopilot.cli import views
 from autopilot.cli.output import facts, table
+from autopilot.domain.cost_columns import list_shown
 from autopilot.words import bills, readings, text
 
 if TYPE_CHECKING:
@@ -46,10 +46,8 @@ def spend(body: Row, by: str) -> list[RenderableType]:
 
 
 def spend_table(body: Row, by: str) -> RenderableType:
-    kinds = ["compute", "storage", "bandwidth", "fees"]
     rows = body["rows"]
-    if not any(Decimal(row.get("fees") or 0) for row in rows):
-        kinds.remove("fees")
+    kinds = [column.name for column in list_shown(rows)]
     amounts = text.Amounts(rows, (*kinds, "accrued", "held"))
     shown = [
         *amounts.sum_columns(kinds),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import options_weighed
+from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.time import show_duration
 from autopilot.words import arrays, readings, reasons, story, text
 from autopilot.words.options import OPTION
@@ -206,7 +207,7 @@ def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
 
 def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
     """Posted, and what for; accrued; held back. What is shown adds up."""
-    kinds = [kind for kind in ("compute", "storage", "bandwidth", "fees") if kind in spend]
+    kinds = [name for name in COST_NAMES if name in spend]
     amounts = text.Amounts([job | spend], ("posted", "accrued", "held", *kinds))
     shown = {name: amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")}
     parts = zip(kinds, amounts.sum_columns(kinds), strict=False) if kinds else ()
