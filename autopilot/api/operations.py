@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autopilot.api.models import account, jobs, money, plans, schedules
-from autopilot.api.models.base import Answer, Asked, Query
+from autopilot.answers.models import account, jobs, money, plans, schedules
+from autopilot.answers.models.base import Answer, Asked, Query
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from autopilot.api.access import check_spec
 from autopilot.api.app import Api
 from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
-from autopilot.api.forecaster import Forecaster
 from autopilot.api.jobs import JobService
 from autopilot.api.metrics import Metrics
 from autopilot.api.page_sessions import PageSessions
@@ -52,6 +51,7 @@ from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.notices.courier import Courier
 from autopilot.notices.outbox import Announcer, AnnouncingStore
 from autopilot.notices.ping import DeadManSwitch
+from autopilot.planning.forecaster import Forecaster
 from autopilot.policy.guard import Limits
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
