@@ -129,6 +129,7 @@ class Api:
             web.get("/v1/jobs/{ref}/outputs", routes.outputs),
             web.get("/v1/jobs/{ref}/code", routes.code_of_job),
             web.get("/v1/jobs/{ref}/why", routes.why),
+            web.get("/v1/jobs/{ref}/receipt", routes.receipt),
             web.patch("/v1/jobs/{ref}", routes.change),
             web.post("/v1/jobs/{ref}/stop", routes.stop),
             web.post("/v1/jobs/{ref}/cancel", routes.cancel),
@@ -287,6 +288,9 @@ class _Routes:
         where = caller_of(request).owner, request.match_info["sha256"], number
         await self._jobs.code.add_part(*where, self._uploads.of(request))
         return web.json_response({})
+
+    async def receipt(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.receipt(job_ref(request)))
 
     async def why(self, request: web.Request) -> web.Response:
         limit = read_query(request, WhyQuery).limit

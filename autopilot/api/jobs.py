@@ -27,6 +27,7 @@ from autopilot.books.finding import find_job, no_such_job, refuse_array
 from autopilot.books.job_life import read_decisions, read_life
 from autopilot.books.owners import find_owner
 from autopilot.books.periods import instant
+from autopilot.books.receipt import read_receipt
 from autopilot.domain import events as e
 from autopilot.domain.array import read_tasks, split_task
 from autopilot.domain.errors import UserError
@@ -133,6 +134,10 @@ class JobService:
             job = await find_job(uow, reference)
             moment = await self._read_moment(uow, job)
             return {"job": self.render(job, moment)} | await read_life(uow, job, moment)
+
+    async def receipt(self, reference: str) -> render.Json:
+        async with self._store.snapshot() as uow:
+            return await read_receipt(uow, await find_job(uow, reference), self._clock.now())
 
     async def why(self, reference: str, *, limit: int) -> render.Json:
         """Where the job stands, and its newest decisions, each with what the market answered."""

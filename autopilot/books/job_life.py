@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from autopilot.answers import render
+from autopilot.books.receipt import summarise
 from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.job import Job
 from autopilot.domain.job_forecast import GOES_ON
@@ -29,7 +30,7 @@ ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unk
 
 async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
     now, outstanding = moment.now, moment.outstanding
-    leases = await uow.leases.list_by_job(job.id)
+    leases, events = await uow.leases.list_by_job(job.id), await uow.events.list_by_job(job.id)
     rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
     spend = rows[0] if rows else None
     # The machines of an array are its tasks', and of a shared one a task has its share.
@@ -51,13 +52,14 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
             for c in await uow.checkpoints.list_by_job(job.id)
         ],
         "bids": [render.bid(record) for record in await uow.bids.list_by_job(job.id)],
-        "events": [render.event(record) for record in await uow.events.list_by_job(job.id)],
+        "events": [render.event(record) for record in events],
         "spend": {
             "posted": render.plain(ZERO if spend is None else spend.posted),
             **{name: render.plain(ZERO if spend is None else spend.costs[name]) for name in COST_NAMES},
             "on_demand_equivalent": render.plain(equivalent),
         },
         "forecast": render.forecast(forecasts.get(job.id)),
+        "receipt": await summarise(uow, job, now, events),
     }
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.answers import render
+from autopilot.books.bills import waits_for
 from autopilot.books.finding import JobNotFound
 from autopilot.books.job_life import list_spans
 from autopilot.domain.lease import BillWait, Lease, time_running
@@ -98,24 +99,17 @@ def _plain(amounts: Amounts) -> render.Json:
 def _facts(row: ReconciliationRow, outstanding: Outstanding | None) -> render.Json:
     lease = None if outstanding is None else outstanding.lease
     looked = None if lease is None else lease.billing.reconciled_at
-    waits_for = None if lease is None else _waits_for(lease)
-    again = looked + LOOKS_APART if looked is not None and waits_for is BillWait.SECOND_LOOK else None
+    lacks = None if lease is None else waits_for(lease)
+    again = looked + LOOKS_APART if looked is not None and lacks is BillWait.SECOND_LOOK else None
     return {
         "provider": row.provider,
         "instance_id": row.instance_id,
         "lease_id": row.lease_id,
         "job_id": row.job_id,
         "gpu": row.gpu,
-        "waits_for": waits_for,
+        "waits_for": lacks,
         "second_look_at": render.plain(again),
     }
-
-
-def _waits_for(lease: Lease) -> str:
-    """Why the bill of a machine that is not settled is not yet believed."""
-    if lease.ending.gone_at is None:
-        return "its_end"
-    return lease.billing.waits_for or "first_look"
 
 
 async def instance(uow: UnitOfWork, reference: str, now: datetime, params: Params) -> render.Json:
@@ -146,7 +140,7 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
             "destroy_requested_at": render.plain(lease.ending.requested_at),
             "destroy_sent_at": render.plain(lease.ending.sent_at),
             "running_s": render.plain(running),
-            "waits_for": None if outstanding is None else _waits_for(lease),
+            "waits_for": None if outstanding is None else waits_for(lease),
         },
         "spans": list_spans(lease),
         "bids": [render.bid(record) for record in await uow.bids.list_by_lease(lease.id)],
