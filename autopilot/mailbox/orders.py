@@ -54,11 +54,15 @@ RESTORED = AT_WORK | {AgentState.LEFT}
 LOG_CHUNKS_AHEAD = 10
 LOGS_APART = 4
 """Orders are written anew for so many new chunks: the rest has addresses in the ones that are there."""
-CHECKPOINTS_AHEAD, FEWEST_AHEAD = 16, 3
-"""Of small checkpoints and of large ones. They last for a permit that nobody renews: the agent keeps two for the end
-and spreads its saves over the others."""
-PARTS_AHEAD = 512
-"""Of all checkpoints for which there are URLs, or a little more: they bound the size of orders."""
+CHECKPOINTS_AHEAD = 16
+"""They last for a permit that nobody renews: the agent keeps two for the end and spreads its saves over the others."""
+LARGE_AHEAD, UNKNOWN_AHEAD = 10, 8
+"""Of checkpoints with more than ``LARGE_FROM`` parts, and of some whose size nobody knows, for the store takes no more
+from a machine than eight times its disk."""
+LARGE_FROM = 32
+WHOLE_SLOTS = 3
+"""The next one and the last two, which are kept for the end, have addresses for a whole checkpoint; those between them
+``PARTS_AT_ONCE``: whoever needs them cuts a large one into so few."""
 PARTS_AT_ONCE = 8
 """Of a checkpoint, while nobody knows how many it has."""
 SPARE_PARTS = 2
@@ -134,7 +138,9 @@ def build_orders(
 
     def checkpoint(number: int) -> CheckpointUrls:
         first, wanted = (next_part, parts_wanted) if number == next_checkpoint else (0, 0)
-        window = range(first, first + min(max(wanted, parts_each), PARTS_IN_WINDOW))
+        is_whole = number == next_checkpoint or number > next_checkpoint + ahead - WHOLE_SLOTS
+        least = parts_each if is_whole else min(parts_each, PARTS_AT_ONCE)
+        window = range(first, first + min(max(wanted, least), PARTS_IN_WINDOW))
         return CheckpointUrls(
             number=number,
             manifest_url=put(manifest_key(job_id, lease_id, number)),
@@ -196,11 +202,10 @@ def build_orders(
 
 
 def count_ahead(heartbeat: Heartbeat | None) -> int:
-    """For how many checkpoints there are URLs. One of unknown size may be as large as the disk, and of a machine the
-    store takes eight such disks."""
+    """For how many checkpoints there are URLs."""
     if heartbeat is None or not heartbeat.whole_parts:
-        return CHECKPOINTS_AHEAD // 2
-    return min(max(PARTS_AHEAD // count_parts(heartbeat), FEWEST_AHEAD), CHECKPOINTS_AHEAD)
+        return UNKNOWN_AHEAD
+    return CHECKPOINTS_AHEAD if heartbeat.whole_parts <= LARGE_FROM else LARGE_AHEAD
 
 
 def count_parts(heartbeat: Heartbeat | None) -> int:

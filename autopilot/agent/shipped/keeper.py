@@ -159,7 +159,7 @@ class Keeper:
                 return self.snapshots.recut(record, slot["n"], len(record["parts"]))
             if is_unused:  # a manifest may lie in its own already: other content needs another number
                 rooms.append((room - 1, slot["n"]))
-        most_parts, number = max(rooms, default=(0, 0))
+        most_parts, number = max(rooms, default=(0, 0), key=lambda pair: pair[0])  # the first of equals
         if most_parts < 1:
             raise OSError("nobody gives new addresses, and those that are left are kept for the last save")
         return self.snapshots.recut(record, number, most_parts)

@@ -164,18 +164,20 @@ async def test_a_heartbeat_that_asks_for_parts_gets_a_window_of_them(
 
 
 @pytest.mark.parametrize(
-    ("whole_parts", "slots", "parts"),
-    [(0, 8, 8), (2, 16, 4), (20, 16, 27), (100, 4, 127), (256, 3, 264), (2000, 3, 264)],
+    ("whole_parts", "slots", "whole", "other"),
+    [(0, 8, 8, 8), (2, 16, 4, 4), (20, 16, 27, 8), (100, 10, 127, 8), (256, 10, 264, 8), (2000, 10, 264, 8)],
 )
-async def test_each_slot_has_addresses_for_a_whole_checkpoint_and_orders_stay_small(
-    mailbox: Mailbox, blobs: LocalBlobStore, whole_parts: int, slots: int, parts: int
+async def test_the_last_slots_have_addresses_for_a_whole_checkpoint_and_orders_stay_small(
+    mailbox: Mailbox, blobs: LocalBlobStore, whole_parts: int, slots: int, whole: int, other: int
 ) -> None:
     blobs.base_url = "http://" + "long-address." * 60  # as long as the longest that a store signs
     body = await orders(mailbox, blobs, a_job(a_lease()), replace(BEAT, next_checkpoint=7, whole_parts=whole_parts))
     assert body is not None
     given = body["put_urls"]["ckpt"]
     assert [slot["n"] for slot in given] == list(range(7, 7 + slots))
-    assert {(slot["first_part"], len(slot["part_urls"])) for slot in given} == {(0, parts)}
+    assert {slot["first_part"] for slot in given} == {0}
+    counts = [len(slot["part_urls"]) for slot in given]
+    assert counts == [whole, *[other] * (slots - 3), whole, whole]
     assert len(json.dumps(body)) < 1_000_000
 
 
