@@ -178,7 +178,7 @@ class Lonely:
 @pytest.mark.parametrize("permit_s", [15 * MINUTE, 2 * HOUR, 8 * HOUR, 12 * HOUR])
 @pytest.mark.parametrize("interval_s", [1 * MINUTE, 10 * MINUTE, 60 * MINUTE])
 async def test_its_last_save_is_there_and_it_goes(tmp_path: Path, permit_s: int, interval_s: int) -> None:
-    world = Lonely(tmp_path, permit_s, interval_s)
+    world = Lonely(tmp_path, permit_s, interval_s, dies_at=interval_s + 10 * MINUTE)
     world.live()
     await world.check_last_save()
     ordered_until = world.machine.permit_until
@@ -218,6 +218,15 @@ async def test_tries_that_fail_leave_the_last_save_its_place(tmp_path: Path, mon
     chance = random.Random(1)
     world.web.is_down = lambda key: (
         world.dies_at < world.now < world.machine.permit_until - 10 and (key.endswith(".json") or chance.random() < 0.3)
+    )
+    world.live()
+    await world.check_last_save()
+
+
+async def test_a_last_manifest_that_is_refused_is_sent_again_to_its_own_slot(tmp_path: Path) -> None:
+    world = Lonely(tmp_path, 15 * MINUTE, 1 * MINUTE)
+    world.web.is_down = lambda key: (
+        key.endswith(".json") and world.machine.permit_until <= world.now < world.machine.permit_until + 45
     )
     world.live()
     await world.check_last_save()
