@@ -118,6 +118,7 @@ async def test_expired_urls_are_replaced_by_those_of_newer_orders(
     s3: S3Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "URL_VALID_FOR", timedelta(seconds=1))
+    monkeypatch.setattr(orders, "BEYOND_PERMIT", timedelta(seconds=-900))
     machine.renew()
     await asyncio.sleep(2.1)  # the server counts whole seconds
     checkpoint = asyncio.create_task(asyncio.to_thread(machine.keeper.checkpoint, str(machine.files), 1, None))
