@@ -453,12 +453,8 @@ class Agent:
         while not self.machine.life.is_given_up:
             is_brisk = time.monotonic() < self.execs.brisk_until
             apart_s = 0.0 if is_brisk else self.pace.apart_s(self.now(), float(self.memory["permit_ttl_s"]))
-            act: Callable[[], Any]
-            due = [
-                act
-                for act in (self.fetch_orders, self.ship_logs)
-                if self.pace.is_due(act.__name__, self.now(), apart_s)
-            ]
+            others: tuple[Callable[[], Any], ...] = (self.fetch_orders, self.ship_logs)
+            due = [act for act in others if self.pace.is_due(act.__name__, self.now(), apart_s)]
             for act in (*due, self.beat):
                 if act in due:
                     self.pace.note_done(act.__name__, self.now())
