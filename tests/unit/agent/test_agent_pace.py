@@ -16,8 +16,10 @@ EVERY_TIME = int(HOUR / BRISK_S)
 SAID: dict[str, Any] = {"seq": 0, "state": "running", "next_ckpt_n": 0, "next_log_n": 0, "exit": None, "notice": None}
 
 
-def an_hour(ttl_s: float = 900, prints: bool = True, checkpoint_every: float = 600, **changes: float) -> Counter[str]:
-    """Requests of the agent; ``changes``: what is new of its heartbeat, and each how many seconds."""
+def an_hour(
+    ttl_s: float = 900, prints: bool = True, checkpoint_every: float = 600, new: str = "", new_every: float = 60
+) -> Counter[str]:
+    """Requests of the agent; ``new``: what changes of its heartbeat each ``new_every`` seconds."""
     pace, count, logs = Pace(-HOUR), Counter[str](), 0
     for now in range(0, HOUR, int(BRISK_S)):
         for act in ("orders", "logs") if prints else ("orders",):
@@ -26,7 +28,7 @@ def an_hour(ttl_s: float = 900, prints: bool = True, checkpoint_every: float = 6
                 count[act] += 1
                 logs += act == "logs"
         said = SAID | {"seq": now, "next_log_n": logs, "next_ckpt_n": now // checkpoint_every}
-        beat = said | {name: now // every for name, every in changes.items()}
+        beat = said | ({new: now // new_every} if new else {})
         if pace.must_tell(beat, now):
             pace.note_arrival(beat, now)
             count["beats"] += 1
@@ -58,7 +60,7 @@ def test_what_is_new_is_told_at_once_and_asked_about_soon(new: str) -> None:
     pace.note_arrival(beat, 15)
     assert pace.apart_s(30, 900) == BRISK_S
     assert pace.apart_s(15 + HOUR, 900) > BRISK_S
-    assert an_hour(**{new: 60})["orders"] == EVERY_TIME
+    assert an_hour(new=new)["orders"] == EVERY_TIME
 
 
 def test_steps_of_a_checkpoint_are_told_at_once_and_wait_for_no_answer() -> None:
