@@ -165,7 +165,8 @@ async def until_exit(world: World) -> None:
         world.sandbox.synchronise()
         await world.agents.act(world.clock.now())
         main = (await world.job()).main
-        said = main and parse_heartbeat(await world.blobs.get(heartbeat_key(main.job_id or "", main.id)) or b"")
+        place = heartbeat_key(main.job_id or "", main.id) if main else ""
+        said = parse_heartbeat(await world.blobs.get(place) or b"") if place else None
         if said is not None and said.exit is not None:
             return
         await world.tick()
