@@ -39,6 +39,8 @@ class Reason(StrEnum):
     OUTBID = "outbid"
     DISPLACED = "displaced"
     HOST_LOST = "host_lost"
+    PERMIT = "permit"
+    CONSOLE = "console"
     OUT_OF_CREDIT = "out_of_credit"
     PAID_IN = "paid_in"
     STUCK_LOADING = "stuck_loading"

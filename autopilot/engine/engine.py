@@ -46,7 +46,7 @@ from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
 from autopilot.engine.history import History, Retention
 from autopilot.engine.hosts import Hosts, take_failed_boots
-from autopilot.engine.lost_bids import LostBids
+from autopilot.engine.lost_bids import LOST_BIDS, LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch, join_offers
@@ -543,7 +543,7 @@ class Engine:
                         self._avoid.add(before[lease_id], now, span, of=job.array_id)
                     is_beside_ours = (before[lease_id].provider, before[lease_id].machine_id) in market.ours
                     # Where others of ours go on, what it lost to may be ours.
-                    if before[lease_id].observed.pause_cause is Reason.OUTBID and not is_beside_ours:
+                    if before[lease_id].observed.pause_cause in LOST_BIDS and not is_beside_ours:
                         self._lost_bids.add(before[lease_id], before[lease_id].bid, now)
                 case _:
                     pass
