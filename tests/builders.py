@@ -117,6 +117,7 @@ def a_paused_lease(id: str = "lease-1", **changes: Any) -> Lease:
         "running_since": None,
         "paused_at": START,
         "pause_cause": Reason.OUTBID,
+        "price_to_win": changes.get("bid", D("0.300")) + D("0.001"),
     }
     return a_lease(id, **(values | changes))
 

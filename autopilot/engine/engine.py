@@ -33,6 +33,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.engine.accounts import Accounts
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.arrays import Arrays
@@ -183,6 +184,7 @@ class Engine:
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
         self.unrecorded_cancels = UnrecordedCancels()
         self._regained = Regained(config.limits)
+        self._accounts = Accounts()
         self._code = CodeRetention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
         self._with_room: frozenset[str] = frozenset()
@@ -351,6 +353,7 @@ class Engine:
             is_unchanged = self._store.revision == revision
             jobs = self._known_jobs if is_unchanged else await uow.jobs.list_open()
             event_logs = [EventLog(job) for job in jobs]
+            readings = await self._accounts.compare(uow, readings)
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
                 self.unrecorded_cancels.apply(event_log, now)
@@ -385,6 +388,7 @@ class Engine:
             await uow.events.add([record for event_log in event_logs for record in event_log.records])
             await self._conditions.note(uow, readings, [event_log.job for event_log in event_logs], orphans, now)
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
+            await self._accounts.keep(uow, readings, leases)
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, {**watched, **offers}, leases, now)
             await self._history.record_readings(uow, (event_log.job for event_log in event_logs))

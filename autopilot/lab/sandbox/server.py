@@ -139,6 +139,7 @@ class Sandbox:
             self._market,
             self._containers,
             RowQuota(config.search_quota_rows),
+            account_id=config.account_id,
             log_polls=config.log_polls,
             list_lag_s=config.list_lag_s,
             private_images=config.private_images,

@@ -73,6 +73,7 @@ CHECKERS = {
     "S35": "a notice is obeyed for as long as it stands: what was there is saved in time, and nothing stops after it",
     "S36": "what a market keeps for a machine beside it is gone once the lease is, or is looked for and found",
     "S37": "where nobody else bids, each price paid stays within one markup of its market's least",
+    "S38": "the bid of a stopped machine is raised only where somebody else has bid more for it",
     "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",

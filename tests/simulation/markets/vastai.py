@@ -128,7 +128,7 @@ class Vastai:
                 },
             }
             for box in self.market.visible()
-            if box.is_spot and box.state is State.STOPPED and box.host.is_rival_told and not self.market.is_dry
+            if box.is_spot and box.state is State.STOPPED and box.host.is_rival_told and box.rate < box.host.to_win
         ]
         return raw(200, {"success": True, "notifications": rows})
 

@@ -11,7 +11,7 @@ from autopilot.domain.params import BidRules, Params
 from autopilot.pricing.rule.bidding import ceiling, first_bid, raised_bid
 from tests.builders import START, D, a_lease, a_spec, an_offer
 
-P = Params(bids=BidRules(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3))
+P = Params(bids=BidRules(markup=D("1.15"), over_winning=D("1.20"), max_rebids=3))
 
 
 def dollars(text: str | None) -> Decimal | None:
@@ -101,7 +101,7 @@ def test_what_the_market_says_to_win_is_no_raise_in_the_dark() -> None:
     [
         ("bids", {"markup": D("0.99")}),
         ("bids", {"markup": D(11)}),
-        ("bids", {"rebid_step": D(1)}),
+        ("bids", {"over_winning": D("0.9")}),
         ("bids", {"ceiling_of_on_demand": D(1)}),
         ("bids", {"ceiling_of_on_demand": D(0)}),
         ("bids", {"max_rebids": -1}),

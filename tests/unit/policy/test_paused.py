@@ -34,7 +34,7 @@ from tests.builders import (
 )
 
 P = Params(
-    bids=BidRules(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90),
+    bids=BidRules(max_rebids=2, rebid_settle_s=90),
     waiting=Waiting(longest_pause_s=900),
     deadline=Deadline(least_stretch=1.0),
 )
