@@ -20,7 +20,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import parse_duration
-from autopilot.domain.token import PROXIED, Token, parse_allowance, parse_amount
+from autopilot.domain.token import MOST_MADE, PROXIED, Token, parse_allowance, parse_amount
 from autopilot.engine.event_log import EventLog
 from autopilot.ids import new_secret
 from autopilot.ports.clock import Clock
@@ -99,6 +99,8 @@ class TokenService:
             delegation = Delegation([*known, token], self._settled)
             if not delegation.limit(token).is_in_force(now):
                 raise token_unknown()  # its maker has ended while it asked
+            if delegation.most_made(caller.owner, now) > MOST_MADE:
+                raise _too_many()
             makers = delegation.makers(token)
             token = inherit(token, makers)
             wider = find_wider(token, makers)
@@ -160,6 +162,11 @@ async def _stop(uow: UnitOfWork, job: Job | None, now: datetime) -> None:
     event_log.apply(e.StatusSet(JobStatus.STOPPING, Reason.USER_STOPPED, now))
     await uow.jobs.save(event_log.job)
     await uow.events.add(event_log.records)
+
+
+def _too_many() -> NotAllowed:
+    hint = "revoke one of them (autopilot token ls); a user of the socket makes any number"
+    return NotAllowed(f"a token may have made {MOST_MADE} others that are in force, and no more", hint=hint)
 
 
 def _too_wide(wider: Wider) -> NotAllowed:

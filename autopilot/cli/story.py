@@ -103,13 +103,22 @@ def _tell_login(fields: Fields) -> str:
     return f"{server} refused {who}: {text.plain(fields.get('message'))} ({mend}, then resume the job)"
 
 
+STOPS = {
+    "permit": "the machine stopped itself: its permit had run out",
+    "console": "its user stopped the machine in the market's console",
+    "displaced": "an on-demand customer has the machine",
+    "unknown": "the machine stopped, and nothing shows why",
+}
+"""Causes of a stop that were not an outbid."""
+
+
 def _tell_paused(fields: Fields) -> str:
     if fields.get("cause") == "outbid":
         bid, to_win = fields.get("bid"), fields.get("price_to_win")
         if bid is not None and to_win is not None and Decimal(to_win) < Decimal(bid):
             return f"displaced at {text.per_hour(bid)}"
         return f"outbid at {text.per_hour(fields.get('bid'))}"
-    return f"the market stopped the machine{_because(fields, 'cause')}"
+    return STOPS.get(str(fields.get("cause")), f"the market stopped the machine{_because(fields, 'cause')}")
 
 
 def _tell_bid(fields: Fields) -> str:

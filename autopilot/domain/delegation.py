@@ -161,6 +161,14 @@ class Delegation:
         tokens = (owner, *(each for each in above if is_of_token(each)))
         return max(sum(jobs[each] for each in self.family(each_token)) for each_token in tokens)
 
+    def most_made(self, owner: int, now: datetime) -> int:
+        """How many tokens in force this one has made, or the one of its makers that has made the most."""
+        token = self._tokens.get(owner)
+        above = () if token is None else self.owners_above(token)
+        tokens = (each for each in (owner, *above) if is_of_token(each))
+        made = (sum(each.is_in_force(now) for each in self.made_by(each_token)) for each_token in tokens)
+        return max(made, default=0)
+
     def _line(self, token: Token) -> tuple[list[Token], int | None]:
         """The token and its makers, each as bounded as it is; and the owner of the first, whom nothing bounds.
 

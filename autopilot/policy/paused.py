@@ -64,8 +64,7 @@ class _Paused:
             return parked if self._has_waited_out else ()
         if self._is_lost_for_good:
             return (Release(lease.id, self._cause),)
-        since = self._since_change
-        if since is not None and since < timedelta(seconds=self.situation.params.bids.rebid_settle_s):
+        if self._is_settling:
             return ()
         # After the longest wait even a raise that is refused, or vetoed, at every turn has had its chances.
         if not self._has_waited_out:
@@ -107,6 +106,14 @@ class _Paused:
         changed_at = self.lease.bidding.changed_at
         since = None if changed_at is None else self.situation.now - changed_at
         return None if since is None or since > self._paused_for else since
+
+    @property
+    def _is_settling(self) -> bool:
+        """A raise or a start has its time. Twice as long where its bid wins as far as is known: some hold rounds."""
+        since, settle = self._since_change, timedelta(seconds=self.situation.params.bids.rebid_settle_s)
+        is_told = self.lease.observed.price_to_win is not None and self._cause is Reason.OUTBID
+        patience = 2 * settle if is_told and not is_beaten(self.lease) else settle
+        return since is not None and since < patience
 
     @property
     def _other(self) -> Candidate | None:

@@ -174,7 +174,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     parse = _parser(settings)
     code = CodeService(store, blobs, unpacker, clock, ids)
     jobs = JobService(engine, store, blobs, clock, ids, parse, change_spec, wake.set, code)
-    certify = CertifyService(engine, store, clock, ids, wake.set)
+    certify = CertifyService(engine, store, clock, ids, wake.set, jobs.plans)
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
     tell = partial(tell_tokens, place) if settings.http.listen else None
     tokens = TokenService(store, clock, wake.set, tell, settled)
