@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}", re.ASCII)
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}", re.ASCII)
 
 
+NAMED_NOTE = "named_by."
+"""With a daemon's id behind it: the makers whom its settings named when it began last."""
+
 Announce = Callable[[Collection[str]], Awaitable[None]]
 """Takes the hashes of all tokens that are not revoked."""
 
@@ -58,15 +62,31 @@ class TokenService:
         self._announce = announce
         self._settled = settled
 
-    async def open(self) -> None:
-        """End for good what was made by somebody whom the settings name no more: nobody comes back with them."""
+    async def open(self, daemon: str = "") -> None:
+        """End for good what was made by somebody whom the settings name no more: nobody comes back with them.
+
+        ``daemon``: which of those that share the ledger this is. One that never named a maker itself ends nothing of
+        theirs for good: the settings of the daemon before may, and its tokens are in force there again. Here they are
+        not.
+        """
         async with self._store.transaction() as uow:
             known = await uow.tokens.list_all()
+            proxied = (f"{each.owner} {each.name}" for each in known if each.is_proxied and each.revoked_at is None)
+            named = self._settled.names() | frozenset(proxied)
+            note = NAMED_NOTE + daemon
+            before = frozenset(json.loads(await uow.notes.get(note) or "[]"))
             delegation = Delegation(known, self._settled)
             for token in known:
-                if token.revoked_at is None and delegation.limit(token).revoked_at is not None:
-                    await uow.tokens.save(replace(token, revoked_at=self._clock.now()))
-                    log.warning("token.ended", name=token.name, number=token.number, reason="its maker has ended")
+                if token.revoked_at is not None or delegation.limit(token).revoked_at is None:
+                    continue
+                maker = delegation.bound_by(token)
+                if daemon and maker and maker not in before:
+                    log.warning("token.suspended", name=token.name, reason="other daemons' settings name its maker")
+                    continue
+                await uow.tokens.save(replace(token, revoked_at=self._clock.now()))
+                log.warning("token.ended", name=token.name, number=token.number, reason="its maker has ended")
+            if daemon and named != before:
+                await uow.notes.set(note, json.dumps(sorted(named)))
 
     async def announce(self) -> None:
         """Tell which tokens there are, as of now."""

@@ -28,6 +28,10 @@ class Settled(NamedTuple):
     proxied: tuple[Token, ...] = ()
     """Whom a proxy vouches for, and whose jobs are those of a user of this machine."""
 
+    def names(self) -> frozenset[str]:
+        """Of all of them, as ``Delegation.bound_by`` names a maker."""
+        return frozenset(f"{each.owner} {made_under(each)}" for each in (*self.users, *self.proxied))
+
     def user(self, uid: int) -> Token | None:
         """None: nothing limits them."""
         return next((user for user in self.users if user.owner == uid), None)
@@ -134,6 +138,14 @@ class Delegation:
         line, last = self._line(token)
         owners = {maker.owner for maker in line[1:]}
         return frozenset(owners if last is None else {*owners, last})
+
+    def bound_by(self, token: Token) -> str:
+        """Whom the settings bound of its makers, so as ``Settled.names`` has them; empty: nobody."""
+        while token.made_by is not None and (maker := self._tokens.get(token.made_by)) is not None:
+            if maker.is_proxied:
+                return f"{maker.owner} {maker.name}"
+            token = maker
+        return f"{token.made_by} {token.made_under}" if token.made_under else ""
 
     def made_by(self, owner: int) -> tuple[Token, ...]:
         """All tokens that this owner has made, and that those have made."""

@@ -178,7 +178,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
     tell = partial(tell_tokens, place) if settings.http.listen else None
     tokens = TokenService(store, clock, wake.set, tell, settled)
-    await tokens.open()
+    await tokens.open(install_id(settings.state_dir) if shared is not None else "")
     own_store = blobs.base_url if isinstance(blobs, LocalBlobStore) and not settings.blobs.public_url else ""
     metrics = Metrics(engine, store, clock)
     sessions = PageSessions(settings.state_dir / "page-logins.json", clock, partial(tell_page_sessions, place))

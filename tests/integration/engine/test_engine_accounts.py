@@ -19,20 +19,20 @@ TICKS = int(SETTLE.total_seconds() / 15) + 20
 
 
 class TwoAccounts(World):
-    """``others``: the market as another account sees it."""
+    """``elsewhere``: the market as another account sees it."""
 
-    others: Sandbox
+    elsewhere: Sandbox
     has_other_key = False
 
     def connect(self) -> Provider:
-        return connect_in_process(self.others, self.api_key, self.clock) if self.has_other_key else super().connect()
+        return connect_in_process(self.elsewhere, self.api_key, self.clock) if self.has_other_key else super().connect()
 
     async def change_key(self, *, is_other: bool) -> None:
         self.has_other_key = is_other
         await self.restart()
 
     def made_there(self) -> int:
-        return len(self.others.market.live())
+        return len(self.elsewhere.market.live())
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def world(tmp_path: Path) -> AsyncIterator[TwoAccounts]:
         assert isinstance(made, TwoAccounts)
         config = SandboxConfig(state_dir=tmp_path / "others", real_processes=False, account_id=124)
         async with running_sandbox(config, made.clock) as others:
-            made.others = others
+            made.elsewhere = others
             await made.tick()
             yield made
 

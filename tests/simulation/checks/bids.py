@@ -130,12 +130,13 @@ class Bids:
         return max((*floors, *(bid + self._params.bids.unit for bid in beaten)), default=None)
 
     def _check_raise(self, before: Lease, after: Lease) -> None:
+        """The stop may be seen, and answered, in one and the same tick."""
         # A raise that was asked for before the credit ran out may take effect after that.
         is_raised = after.bid > before.bid and after.bidding.raises > before.bidding.raises
-        if before.state is not LeaseState.PAUSED or not is_raised:
+        if after.state is not LeaseState.PAUSED or not is_raised:
             return
         cause = before.observed.pause_cause
-        if cause in STOPPED_BY_CREDIT:
+        if before.state is LeaseState.PAUSED and cause in STOPPED_BY_CREDIT:
             self._add_violation("S18", f"lease {after.id}, paused as {cause}, bids {after.bid} after {before.bid}")
         self._check_rival(before, after)
 

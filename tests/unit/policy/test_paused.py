@@ -201,10 +201,10 @@ def test_once_the_user_has_paid_in_the_machine_is_started_at_its_old_bid() -> No
 @pytest.mark.parametrize(
     ("to_win", "others", "expected"),
     [
-        (D("0.290"), (), Start("lease-1", Reason.UNKNOWN)),
-        (D("0.300"), (), Start("lease-1", Reason.UNKNOWN)),
+        (D("0.290"), (), Start("lease-1", Reason.FLOOR_MOVED)),
+        (D("0.300"), (), Start("lease-1", Reason.FLOOR_MOVED)),
         (D("0.310"), (), ChangeBid("lease-1", D("0.341"), Reason.OUTBID)),
-        (D("0.290"), (an_offer("elsewhere", floor=D("0.010")),), Release("lease-1", Reason.UNKNOWN)),
+        (D("0.290"), (an_offer("elsewhere", floor=D("0.010")),), Release("lease-1", Reason.DISPLACED)),
     ],
 )
 def test_a_machine_that_nobody_wakes_is_started_once_its_bid_would_win(
