@@ -135,8 +135,9 @@ class Bids:
         is_raised = after.bid > before.bid and after.bidding.raises > before.bidding.raises
         if after.state is not LeaseState.PAUSED or not is_raised:
             return
-        cause = before.observed.pause_cause
-        if before.state is LeaseState.PAUSED and cause in STOPPED_BY_CREDIT:
+        cause, host = before.observed.pause_cause, self._markets[after.provider].hosts.get(after.machine_id)
+        is_beaten = host is not None and before.bid < host.to_win
+        if before.state is LeaseState.PAUSED and cause in STOPPED_BY_CREDIT and not is_beaten:
             self._add_violation("S18", f"lease {after.id}, paused as {cause}, bids {after.bid} after {before.bid}")
         self._check_rival(before, after)
 

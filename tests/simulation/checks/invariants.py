@@ -53,7 +53,7 @@ CHECKERS = {
     "S15": "no machine is kept for hours at one stage of getting ready, without ever beginning the command",
     "S16": "no bid is made on a machine within an hour of losing there at that height",
     "S17": "no bid stands on a floor that echoes our own",
-    "S18": "a machine that an empty account has stopped is not bid up before it was started at its old bid",
+    "S18": "a machine that an empty account has stopped is not bid up before it was started, unless against somebody",
     "S19": "no job waits for hours beside a machine that it may have",
     "S20": "no permit of a wanted machine runs out while daemon, store and machine do their part",
     "S21": "a machine that was told to save and stop gets no newer permit",
