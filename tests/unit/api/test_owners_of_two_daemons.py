@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from autopilot.answers.models.account import TokenBody
 from autopilot.api.access import ApiCaller, Unauthorised, recognise
 from autopilot.api.bearer import hash_token
-from autopilot.api.models.account import TokenBody
 from autopilot.api.tokens import TokenService
 from autopilot.clock import ManualClock
 from autopilot.domain.delegation import NOBODY, Settled
