@@ -64,7 +64,7 @@ class Instance:
     market says it. None: it does not, or it was not outbid."""
     stopped_by: Stopper | None = None
     """Of a stopped machine, in the market's own word. None: it has none, which is no sign of anything."""
-    stop_told_at: datetime | None = None
+    stop_said_at: datetime | None = None
     """When that was said. None: it is what the market says now."""
 
     floor_shown: Decimal | None = None

@@ -66,5 +66,5 @@ def is_beaten(lease: Lease) -> bool:
 def _said(lease: Lease, instance: Instance) -> Stopper | None:
     """The market's word, unless it is of an earlier stop: the machine was seen to run since."""
     ran = [span.started_at for span in lease.spans if span.status is InstanceStatus.RUNNING]
-    told_at = instance.stop_told_at
+    told_at = instance.stop_said_at
     return None if told_at is not None and ran and told_at < ran[-1] else instance.stopped_by

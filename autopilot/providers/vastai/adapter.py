@@ -90,12 +90,12 @@ class VastaiProvider:
         out = {each.instance_id for each in listed if _is_out(each)}
         self._out_since_s = {each: self._out_since_s.get(each, now_s) for each in out}
         outbids = await self._inbox.outbids(is_anybody_out=bool(out))
-        return tuple(self._told(each, outbids.get(each.instance_id)) if _is_out(each) else each for each in listed)
+        return tuple(self._add_said(each, outbids.get(each.instance_id)) if _is_out(each) else each for each in listed)
 
-    def _told(self, out: Instance, outbid: Outbid | None) -> Instance:
+    def _add_said(self, out: Instance, outbid: Outbid | None) -> Instance:
         if outbid is not None:
             to_win, at = outbid.price_to_win, outbid.at
-            return replace(out, price_to_win=to_win, stopped_by=Stopper.BIDDER, stop_told_at=at)
+            return replace(out, price_to_win=to_win, stopped_by=Stopper.BIDDER, stop_said_at=at)
         floor = self._echoes.floor_since(out.machine_id, self._out_since_s[out.instance_id])
         return out if floor is None else replace(out, price_to_win=floor * max(out.num_gpus, 1))
 

@@ -32,7 +32,7 @@ async def test_an_outbid_machine_says_what_would_bring_it_back(bench: Bench) -> 
     assert listed.price_to_win is not None
     assert Decimal("0.05") < listed.price_to_win - listed.bid <= Decimal("0.052")
     assert listed.stopped_by is Stopper.BIDDER
-    assert listed.stop_told_at is not None, "a later stop is not told by it"
+    assert listed.stop_said_at is not None, "a later stop is not told by it"
 
 
 async def test_a_machine_that_its_user_stops_says_nothing(bench: Bench) -> None:

@@ -60,7 +60,7 @@ def test_from_the_intent_to_work() -> None:
         ({"price_to_win": D("0.301"), "capacity_type": CapacityType.ON_DEMAND}, False, Reason.UNKNOWN),
         ({"stopped_by": Stopper.BIDDER}, False, Reason.OUTBID),
         ({"stopped_by": Stopper.BIDDER, "price_to_win": D("0.300")}, False, Reason.DISPLACED),
-        ({"stopped_by": Stopper.BIDDER, "stop_told_at": at(-1)}, False, Reason.UNKNOWN),
+        ({"stopped_by": Stopper.BIDDER, "stop_said_at": at(-1)}, False, Reason.UNKNOWN),
         ({"stopped_by": Stopper.USER}, False, Reason.CONSOLE),
         ({"stopped_by": Stopper.USER, "price_to_win": D("0.301")}, False, Reason.CONSOLE),
         ({"stopped_by": Stopper.HOST}, False, Reason.HOST_LOST),
