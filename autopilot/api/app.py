@@ -216,6 +216,7 @@ class _Routes:
                 "failing_since": render.plain(self._engine.failing_since),
                 "failure": self._engine.failure if caller.sees_all else "",
                 "jobs_open": len(jobs),
+                "behind_store": [job.spec.name for job in jobs if job.id in self._engine.from_store.behind],
                 "unsettled_leases": len(unsettled),
                 "unbilled_leases": sum(lease.billing.waits_for is not BillWait.SECOND_LOOK for lease in unsettled),
                 "providers": self._markets(caller),
@@ -316,7 +317,15 @@ class _Routes:
 
     async def resume(self, request: web.Request) -> web.Response:
         chosen = await read_body_if_any(request, ResumeBody)
+        if chosen.from_store and chosen.from_checkpoint:
+            raise UserError("from_store and from_checkpoint exclude each other", hint="name one of them")
+        if chosen.dry_run and not chosen.from_store:
+            raise UserError("dry_run goes with from_store alone", hint="autopilot show lists what the ledger knows")
+        if chosen.dry_run:
+            return web.json_response(await self._jobs.look_into_store(job_ref(request)))
         resume = partial(self._jobs.resume, job_ref(request), chosen.from_checkpoint)
+        if chosen.from_store:
+            resume = partial(self._jobs.resume_from_store, job_ref(request))
         return await self.once.answer(request, caller_of(request).owner, 200, lambda once: resume(once=once))
 
     async def retry(self, request: web.Request) -> web.Response:

@@ -47,9 +47,11 @@ class Orphans:
         event_logs: Sequence[EventLog],
         busy: Collection[str],
         now: datetime,
+        spared: Collection[str] = (),
     ) -> tuple[Lease, ...]:
         """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
-        that are over now: their last cost is yet to be posted."""
+        that are over now: their last cost is yet to be posted. ``spared``: labels of machines that a job may take back.
+        """
         await self._recall(uow, now)
         orphans: dict[str, Lease] = {}
         for lease in await uow.leases.list_orphans():
@@ -60,7 +62,8 @@ class Orphans:
             await uow.leases.save(lease)
             orphans[lease.id] = lease
         for reading in readings.values():
-            for found, holder in await self._sweep(uow, reading, event_logs, now):
+            swept = await self._sweep(uow, reading, event_logs, now)
+            for found, holder in (pair for pair in swept if pair[0].label not in spared):
                 log.warning(
                     "sweep.found",
                     provider=found.provider,

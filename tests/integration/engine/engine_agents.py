@@ -82,6 +82,9 @@ class Agent:
 
     async def _obey(self, orders: dict[str, Any], agents: Agents, now: datetime) -> None:
         role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
+        if self.is_at_work and role == "run" and self.run_epoch < orders["run_epoch"]:
+            # Told to begin anew: what it did since its last checkpoint is not known to be of the new run.
+            self.state, self.saved_step = AgentState.WAITING, 0
         if self.is_at_work and self.acted_at is not None:
             self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
         if role == "run" and self.state == "waiting":
