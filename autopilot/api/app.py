@@ -23,6 +23,7 @@ from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import SentCode
 from autopilot.api.drift import drift
 from autopilot.api.event_feed import EventFeed
+from autopilot.api.from_store import check_wish
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobService
 from autopilot.api.large_bodies import bound_bodies
@@ -317,10 +318,7 @@ class _Routes:
 
     async def resume(self, request: web.Request) -> web.Response:
         chosen = await read_body_if_any(request, ResumeBody)
-        if chosen.from_store and chosen.from_checkpoint:
-            raise UserError("from_store and from_checkpoint exclude each other", hint="name one of them")
-        if chosen.dry_run and not chosen.from_store:
-            raise UserError("dry_run goes with from_store alone", hint="autopilot show lists what the ledger knows")
+        check_wish(chosen)
         if chosen.dry_run:
             return web.json_response(await self._jobs.look_into_store(job_ref(request)))
         resume = partial(self._jobs.resume, job_ref(request), chosen.from_checkpoint)

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from autopilot.api import render
 from autopilot.api.finding import find_job, refuse_array
+from autopilot.api.models.jobs import ResumeBody
 from autopilot.api.tasks import refuse_task
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
@@ -37,6 +38,14 @@ class StoreReturns:
             hint = "autopilot doctor tries the store out; nothing was changed"
             raise UserError(f"the store of {job.spec.name} cannot be read now: {problem}", hint=hint) from None
         return None if found is None else _render(found, now)
+
+
+def check_wish(wish: ResumeBody) -> None:
+    """Raises ``UserError`` for what excludes each other."""
+    if wish.from_store and wish.from_checkpoint:
+        raise UserError("from_store and from_checkpoint exclude each other", hint="name one of them")
+    if wish.dry_run and not wish.from_store:
+        raise UserError("dry_run goes with from_store alone", hint="autopilot show lists what the ledger knows")
 
 
 def refuse_return(job: Job) -> None:

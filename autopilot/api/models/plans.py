@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from autopilot.api.models.base import Answer, Asked, Instant, Money, Number, Seconds
 
 
