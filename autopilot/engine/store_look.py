@@ -15,6 +15,7 @@ from typing import TypeVar
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.labels import label_for
 from autopilot.domain.lease import Lease
+from autopilot.engine.checkpoint_retention import list_dropped
 from autopilot.engine.mailbox import MOST_REJECTED, readable_bytes
 from autopilot.engine.rental_notes import find_note
 from autopilot.mailbox.checkpoints import (
@@ -34,7 +35,6 @@ from autopilot.ports.unpacking import Unpacker
 MOST_NOTES = 500
 """Of one job, those of the newest machines."""
 MOST_MANIFESTS = 500
-MOST_DROPPED = 1000
 READS_AT_ONCE = 8
 
 T = TypeVar("T")
@@ -58,16 +58,6 @@ class Known:
     async def read(cls, uow: UnitOfWork, job_id: str) -> Known:
         leases = {lease.id: lease for lease in await uow.leases.list_by_job(job_id)}
         return cls(leases, await uow.checkpoints.list_by_job(job_id), await list_dropped(uow, job_id))
-
-
-async def list_dropped(uow: UnitOfWork, job_id: str) -> frozenset[tuple[str, int]]:
-    """Checkpoints of the job, by lease and number, that it was told not to go on from, or that were harmed."""
-    told = [
-        record
-        for name in ("checkpoint.set_aside", "checkpoint.lost")
-        for record in await uow.events.list_named(name, [job_id], limit=MOST_DROPPED)
-    ]
-    return frozenset((record.lease_id or "", int(str(dict(record.fields)["number"]))) for record in told)
 
 
 @dataclass(frozen=True, slots=True)

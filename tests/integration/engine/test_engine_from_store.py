@@ -21,7 +21,7 @@ from autopilot.engine.sweep import QUARANTINE_LASTS
 from autopilot.mailbox.keys import manifest_key, orders_key, part_key, rental_key, verified_key
 from autopilot.mailbox.report_shapes import Manifest
 from tests.checkpoint_data import a_part, an_index
-from tests.integration.engine.engine_world import World
+from tests.integration.engine.engine_world import D, World
 
 
 @pytest.fixture
