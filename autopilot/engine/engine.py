@@ -44,7 +44,7 @@ from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
-from autopilot.engine.from_store import FromStore, Return, labels_watched
+from autopilot.engine.from_store import FromStore, Return, spared_by
 from autopilot.engine.history import History, Retention
 from autopilot.engine.hosts import Hosts, take_failed_boots
 from autopilot.engine.lost_bids import LostBids
@@ -374,8 +374,8 @@ class Engine:
                     await uow.checkpoints.add(newest)
             await judge_waiting(uow, event_logs, now, left)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
-            spared = labels_watched(returns.values())
-            orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now, spared)
+            is_spared = spared_by(tuple(returns.values()))
+            orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now, is_spared)
             exposure = await self._accrue(uow, event_logs, orphans, held, now)
             begun, exposure = await self._arrays.advance(
                 uow,

@@ -29,6 +29,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import sum_unposted
 from autopilot.engine.event_log import EventLog, checkpoint_lost, checkpoint_passed_over, store_read
+from autopilot.engine.invoices import LATEST_BILL
 from autopilot.engine.observe import Reading
 from autopilot.engine.reconcile import lease_events
 from autopilot.engine.rental_notes import find_note
@@ -63,8 +64,8 @@ class Watched:
 class Return:
     """What is known of one job that is to go on from the store. ``store`` None: it is not read yet."""
 
-    machines: tuple[Lease, ...] = ()
-    """Those that the ledger does not know and that may still be there."""
+    machines: tuple[Lease, ...] | None = ()
+    """Those that the ledger does not know and that may still be there; None: nobody can say which these are."""
     is_contested: bool = False
     adopted: Lease | None = None
     store: InStore | None = None
@@ -98,19 +99,23 @@ class FromStore:
 
         Raises ``BlobUnavailable``.
         """
-        read = self._reads.get(job.id)
+        return await self._read_on(f"look {job.id}", job, now)
+
+    async def _read_on(self, key: str, job: Job, now: datetime) -> InStore | None:
+        """A look of its own for each that asks: one that is to be acted upon must not have begun before."""
+        read = self._reads.get(key)
         if read is None:
-            read = self._reads[job.id] = asyncio.create_task(self._read(job, now))
+            read = self._reads[key] = asyncio.create_task(self._read(job, now))
         await asyncio.wait({read}, timeout=READ_WAIT_REAL_S)
         if not read.done():
             return None
-        del self._reads[job.id]
+        del self._reads[key]
         return read.result()
 
     async def find_returns(
         self, jobs: Iterable[Job], readings: Mapping[str, Reading], now: datetime
     ) -> dict[str, Return]:
-        """Of each job that is to go on from the store, by id. What cannot be said now is left out."""
+        """Of each job that is to go on from the store, by id."""
         returns: dict[str, Return] = {}
         asked = [job for job in jobs if is_asked(job)]
         self._machines = {job.id: self._machines[job.id] for job in asked if job.id in self._machines}
@@ -119,12 +124,15 @@ class FromStore:
                 returns[job.id] = await self._find(job, readings, now)
             except BlobUnavailable as problem:
                 log.warning("store.unread", job=job.id, reason=str(problem))
+                known = self._machines.get(job.id)
+                returns[job.id] = Return(None if known is None else tuple(known.values()))
         return returns
 
     async def compare(self, jobs: Iterable[Job]) -> None:
         """See of a few jobs whether the store knows machines of theirs that the ledger does not; of each job once."""
         jobs = [job for job in jobs if not job.is_array and job.array_id is None]
         self.behind = {job.id: self.behind[job.id] for job in jobs if job.id in self.behind}
+        self._compared &= {job.id for job in jobs}
         for job in [job for job in jobs if job.id not in self._compared][:JOBS_AT_ONCE]:
             try:
                 unknown = await self._list_unknown(job)
@@ -159,6 +167,7 @@ class FromStore:
         if not is_asked(job):
             return
         if found.is_contested:
+            self._watched.clear()  # whoever asks again is to see for as long again
             event_log.apply(e.StatusSet(JobStatus.PARKED, Reason.OTHER_DAEMON, now))
         if found.is_contested or found.store is None:
             return
@@ -197,7 +206,7 @@ class FromStore:
         """As its ledger had it, and what was seen since. One that nobody wants is destroyed, wherever it hides."""
         is_adopted = adopted is not None and adopted.id == lease.id
         lease = adopted if is_adopted and adopted is not None else lease
-        event_log.apply(e.LeaseRegained(lease, now))
+        event_log.apply(e.LeaseRegained(_without_late_bill(lease, now), now))
         reading = readings.get(lease.provider)
         for event in lease_events(lease, reading, busy, now) if reading else ():
             event_log.apply(event)
@@ -220,8 +229,8 @@ class FromStore:
             return Return(tuple(unknown), is_contested=True)
         if any(now - since < QUARANTINE_LASTS for _, since in watched if since is not None):
             return Return(tuple(unknown))
-        store = await self.look(job, now)
-        adopted = await self._choose(job, [lease for lease, _ in present]) if store is not None else None
+        store = await self._read_on(f"return {job.id}", job, now)
+        adopted = await self._choose(job, [lease for lease, _ in present], now) if store is not None else None
         return Return(tuple(unknown), adopted=adopted, store=store)
 
     async def _watch(self, job: Job, lease: Lease, now: datetime) -> datetime | None:
@@ -231,14 +240,16 @@ class FromStore:
         seen = self._watched.setdefault(lease.id, Watched(sha256, now))
         return seen.since if seen.sha256 == sha256 else None
 
-    async def _choose(self, job: Job, present: Sequence[Lease]) -> Lease | None:
+    async def _choose(self, job: Job, present: Sequence[Lease], now: datetime) -> Lease | None:
         """Of the machines that are there, the one that was last to run the command; none that had to leave."""
         fit = [lease for lease in present if lease.is_wanted and lease.orders.role in (Role.RUN, Role.WAIT)]
         fit = [lease for lease in fit if lease.held_until is None and lease.instance_id is not None]
         for lease in sorted(fit, key=lambda lease: (lease.orders.run_epoch, lease.id), reverse=True):
             seq = read_seq(await self._blobs.get(orders_key(job.id, lease.id)) or b"", job.id, lease)
             if seq is not None:
-                return replace(lease, permit=Permit(max(seq, lease.permit.seq)))
+                # Nobody has listened meanwhile: its silence counts from now on.
+                agent = replace(lease.agent, seen_at=now)
+                return replace(lease, permit=Permit(max(seq, lease.permit.seq)), agent=agent)
         return None
 
     async def _read(self, job: Job, now: datetime) -> InStore:
@@ -263,14 +274,25 @@ def is_asked(job: Job) -> bool:
     return job.status is JobStatus.PARKED and job.reason is Reason.FROM_STORE
 
 
-def labels_watched(returns: Iterable[Return]) -> frozenset[str]:
-    """Machines that are watched, or taken in by this tick: the sweep leaves them alone."""
-    return frozenset(lease.label for found in returns if not found.is_contested for lease in found.machines)
+def spared_by(returns: Collection[Return]) -> Callable[[str], bool]:
+    """Whether the sweep leaves the machine with that label alone: it is watched, or taken in by this very tick."""
+    if any(found.machines is None for found in returns):
+        return lambda _: True
+    labels = {lease.label for found in returns if not found.is_contested for lease in found.machines or ()}
+    return labels.__contains__
 
 
 def _shown(lease: Lease, reading: Reading | None) -> Instance | None:
     shown = reading.instances if reading is not None and reading.instances is not None else ()
-    return next((each for each in shown if each.label == lease.label and lease.instance_id == each.instance_id), None)
+    ours = (each for each in shown if each.label == lease.label)
+    return next((each for each in ours if lease.instance_id in (None, each.instance_id)), None)
+
+
+def _without_late_bill(lease: Lease, now: datetime) -> Lease:
+    """Of one that is gone for longer than bills are asked for, what the clock of its daemon said stands."""
+    if lease.ending.gone_at is None or now - lease.ending.gone_at < LATEST_BILL:
+        return lease
+    return replace(lease, billing=replace(lease.billing, settled_at=now))
 
 
 def _put_to_work(event_log: EventLog, lease_id: str, regained: Sequence[Lease], params: Params, now: datetime) -> None:

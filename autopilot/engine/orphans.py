@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -47,10 +47,11 @@ class Orphans:
         event_logs: Sequence[EventLog],
         busy: Collection[str],
         now: datetime,
-        spared: Collection[str] = (),
+        is_spared: Callable[[str], bool] = lambda _: False,
     ) -> tuple[Lease, ...]:
         """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
-        that are over now: their last cost is yet to be posted. ``spared``: labels of machines that a job may take back.
+        that are over now: their last cost is yet to be posted. ``is_spared``: by label, whether a job may take the
+        machine back.
         """
         await self._recall(uow, now)
         orphans: dict[str, Lease] = {}
@@ -63,7 +64,7 @@ class Orphans:
             orphans[lease.id] = lease
         for reading in readings.values():
             swept = await self._sweep(uow, reading, event_logs, now)
-            for found, holder in (pair for pair in swept if pair[0].label not in spared):
+            for found, holder in (pair for pair in swept if not is_spared(pair[0].label)):
                 log.warning(
                     "sweep.found",
                     provider=found.provider,
