@@ -149,15 +149,21 @@ async def _unpacks(store: BlobStore, unpacker: Unpacker, part: Part) -> bool:
 
 
 async def keep_verified(
-    store: BlobStore, job_id: str, lease_id: str, manifest: Manifest, verified_at: datetime, work_done: timedelta
+    store: BlobStore,
+    job_id: str,
+    lease_id: str,
+    manifest: Manifest,
+    verified_at: datetime | None = None,
+    work_done: timedelta | None = None,
 ) -> None:
     """Write the daemon's own copy, with keys that name their lease, and what only the ledger knows beside.
 
     Raises ``BlobUnavailable``.
     """
     own = json.loads(_with_whole_keys(manifest, job_id, lease_id).to_json())
-    known = {"verified_at": verified_at.isoformat(), "work_done_s": work_done.total_seconds()}
-    await store.put(verified_key(job_id, lease_id, manifest.number), json.dumps(own | known).encode())
+    if verified_at is not None and work_done is not None:
+        own |= {"verified_at": verified_at.isoformat(), "work_done_s": work_done.total_seconds()}
+    await store.put(verified_key(job_id, lease_id, manifest.number), json.dumps(own).encode())
 
 
 def _with_whole_keys(manifest: Manifest, job_id: str, lease_id: str) -> Manifest:

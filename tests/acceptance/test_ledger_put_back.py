@@ -28,7 +28,7 @@ from tests.acceptance.stage import (
 
 pytestmark = pytest.mark.slow
 
-STEPS = 12_000
+STEPS = 6_000
 
 
 @pytest.fixture
