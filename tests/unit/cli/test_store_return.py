@@ -53,7 +53,7 @@ def test_each_thing_that_was_found_has_a_line_and_nothing_of_a_machine_moves_the
         f"checkpoint: {LEASE}.7, step 4100, 1.5 GB, verified 2 h 10 min ago",
         f"machine: {LEASE}, vastai 47848147, since 2026-01-30 08:15 UTC, $0.31/h, its last word was that it is active",
         f"passed over: {LEASE}.8: not whole",
-        "passed over: x [2J: none of ours",
+        "passed over: x[2J: none of ours",
     ]
     assert list(tell({"checkpoint": None, "machines": [], "passed_over": []})) == [
         "checkpoint: the store has none that is newer than the ledger's"
