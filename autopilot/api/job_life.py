@@ -7,11 +7,12 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.outstanding import Moment, Outstanding, money
+from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.job import Job
 from autopilot.domain.job_forecast import GOES_ON
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
-from autopilot.domain.spend import COLUMNS, report
+from autopilot.domain.spend import report
 from autopilot.ports.store import UnitOfWork
 
 LEASES_DRAWN = 200
@@ -53,7 +54,7 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
         "events": [render.event(record) for record in await uow.events.list_by_job(job.id)],
         "spend": {
             "posted": render.plain(ZERO if spend is None else spend.posted),
-            **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
+            **{name: render.plain(ZERO if spend is None else spend.costs[name]) for name in COST_NAMES},
             "on_demand_equivalent": render.plain(equivalent),
         },
         "forecast": render.forecast(forecasts.get(job.id)),

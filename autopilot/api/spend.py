@@ -171,10 +171,7 @@ def spend_row(row: SpendRow) -> render.Json:
     return {
         "key": row.key,
         "name": row.name,
-        "compute": render.plain(row.compute),
-        "storage": render.plain(row.storage),
-        "bandwidth": render.plain(row.bandwidth),
-        "fees": render.plain(row.fees),
+        **{name: render.plain(amount) for name, amount in row.costs.items()},
         "posted": render.plain(row.posted),
         "accrued": render.plain(row.accrued),
         "held": render.plain(row.held),

@@ -47,7 +47,7 @@ COMMANDS = (
     Command("offers", "autopilot.cli.market:offers", "Show what can be rented now"),
     Command("prices", "autopilot.cli.prices:prices", "Plot what a GPU has cost"),
     Command("spend", "autopilot.cli.spend:spend", "Show what was spent, from the ledger"),
-    Command("web", "autopilot.web.command:web", "Show jobs and money as a page, from the ledger"),
+    Command("web", "autopilot.cli.web:web", "Show jobs and money as a page, from the ledger"),
     Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments and how long the money lasts"),
     Command("reconcile", "autopilot.cli.reconcile:reconcile", "Compare the ledger with the markets' bills"),
     Command("drift", "autopilot.cli.drift:drift", "List how the markets' answers have changed"),

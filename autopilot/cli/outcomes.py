@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autopilot.cli import text
 from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.words import text
 
 POLL_S = 2.0
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import outcomes, plan, text
+from autopilot.cli import outcomes, plan
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
@@ -20,6 +20,7 @@ from autopilot.cli.new import name_of
 from autopilot.config.client_file import read_client_file
 from autopilot.config.draft import DEFAULT_GPU, DEFAULT_IMAGE, Draft
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 KEPT = "outputs"
 """What is brought back beside the checkpoint."""

@@ -51,3 +51,12 @@ class Problem(Answer):
     """With ``same_job_open``: the id of that job."""
     plan: str | None = None
     """With ``confirm_first``: the id of the plan that a person is to confirm."""
+
+
+class Costs(Answer):
+    """What was posted, by what it was for: a member for each of ``COST_COLUMNS``. Their sum is ``posted``."""
+
+    compute: Money
+    storage: Money
+    bandwidth: Money
+    fees: Money

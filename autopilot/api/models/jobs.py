@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, RootModel
 
-from autopilot.api.models.base import Answer, Asked, Instant, Money, Number, Query, Scalar, Seconds, Share
+from autopilot.api.models.base import Answer, Asked, Costs, Instant, Money, Number, Query, Scalar, Seconds, Share
 from autopilot.api.models.plans import Forecast, Plan
 from autopilot.domain.after import On
 from autopilot.domain.array import MOST_TABLE_BYTES
@@ -415,12 +415,8 @@ class Event(Answer):
     fields: dict[str, Scalar]
 
 
-class JobSpend(Answer):
+class JobSpend(Costs):
     posted: Money
-    compute: Money
-    storage: Money
-    bandwidth: Money
-    fees: Money
     on_demand_equivalent: Money | None
 
 

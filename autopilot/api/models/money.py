@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autopilot.api.models.base import Answer, Instant, Money, Number, Query, Seconds
+from autopilot.api.models.base import Answer, Costs, Instant, Money, Number, Query, Seconds
 from autopilot.api.models.jobs import Bid, Event, PaidLease
 from autopilot.domain.spend import SpendKey
 
@@ -28,14 +28,10 @@ class SpendQuery(Query):
     zone: str = "UTC"
 
 
-class SpendRow(Answer):
+class SpendRow(Costs):
     key: str
     name: str | None
     """The job's or the owner's, where lines are such."""
-    compute: Money
-    storage: Money
-    bandwidth: Money
-    fees: Money
     posted: Money
     accrued: Money
     held: Money

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autopilot.cli.array_views import brief
+from autopilot.words.arrays import brief
 
 NONE = dict.fromkeys(("succeeded", "running", "waiting", "failed"), 0)
 

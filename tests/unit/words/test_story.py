@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from autopilot.api import submissions
-from autopilot.cli import story, text
 from autopilot.domain.job import JobStatus
 from autopilot.engine import event_log, firings, invoices
+from autopilot.words import story, text
 
 FIELDS = {
     "bid": "0.306",

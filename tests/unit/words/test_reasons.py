@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.cli import reasons
 from autopilot.policy import eligibility, wait
+from autopilot.words import reasons
 
 
 def removed(condition: str, has: Any = None, wanted: Any = None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from autopilot.cli import text
+from autopilot.words import text
 
 Row = Mapping[str, Any]
 

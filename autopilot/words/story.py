@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from autopilot.cli import text
 from autopilot.domain.time import show_duration
+from autopilot.words import text
 
 Fields = Mapping[str, Any]
 """As the API answers them."""

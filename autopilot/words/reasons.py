@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from autopilot.cli import array_views, story, text
-from autopilot.cli.certify_views import LACKS
-from autopilot.cli.plan_views import OPTION
 from autopilot.domain.after import ENDS, On
 from autopilot.domain.certificate import Lack, tell_command
 from autopilot.domain.time import show_duration
+from autopilot.words import arrays, story, text
+from autopilot.words.certificates import LACKS
+from autopilot.words.options import OPTION
 
 Row = Mapping[str, Any]
 Numbers = Mapping[str, Any]
@@ -89,6 +89,19 @@ def tell_answer(event: Row, bid: str | None) -> str:
         said = f": {message}" if message != text.NONE else ""
         return f"the market refused {text.per_hour(bid)}{said} ({text.words(fields.get('reason'))})"
     return story.tell(event)
+
+
+def list_reasons(decision: Row, tell_time: Callable[[str | None], str] = text.clock_time) -> Iterator[tuple[str, str]]:
+    """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
+    actions = decision.get("actions") or []
+    bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
+    yield from (("did", tell(action)) for action in actions)
+    for answer in decision.get("answers") or []:
+        yield "answer", f"{tell_time(answer['at'])} {tell_answer(answer, bid)}"
+    for tried in decision.get("bids") or []:
+        yield "answer", f"the bid of {text.per_hour(tried['bid'])}: {text.words(tried['outcome'])}"
+    yield from (("vetoed", tell_veto(veto)) for veto in decision.get("vetoes") or [])
+    yield from (("saw", tell(note)) for note in decision.get("notes") or [] if note["topic"] != OPTION)
 
 
 def _tell_search(numbers: Numbers) -> str:
@@ -305,7 +318,7 @@ def _tell_markups(numbers: Numbers) -> str:
 
 
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
-    "width": array_views.tell_width,
+    "width": arrays.tell_width,
     "after": _tell_after,
     "search": _tell_search,
     "removed": _tell_removed,

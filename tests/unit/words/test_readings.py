@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.cli import readings
+from autopilot.words import readings
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GIB = 1 << 30
