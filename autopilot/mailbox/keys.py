@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_LEASE = "[0-9A-Za-z]{1,64}"
+_LEASE = "[0-9A-Za-z_-]{1,64}"
 
 
 def lease_prefix(job_id: str, lease_id: str) -> str:

@@ -8,20 +8,24 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.labels import label_for
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
+from autopilot.engine.rental_notes import to_note
 from autopilot.engine.sweep import QUARANTINE_LASTS
 from autopilot.mailbox.keys import manifest_key, orders_key, part_key, rental_key, verified_key
 from autopilot.mailbox.report_shapes import Manifest
+from autopilot.ports.blobs import BlobUnavailable
 from tests.checkpoint_data import a_part, an_index
-from tests.integration.engine.engine_world import D, World
+from tests.integration.engine.engine_world import INSTALL_ID, D, World
 
 
 @pytest.fixture
@@ -161,6 +165,54 @@ async def test_a_machine_that_is_still_there_is_watched_and_becomes_the_job_s_ow
     async with world.store.snapshot() as uow:
         names = {record.name for record in await uow.events.list_by_job(world.job_id)}
     assert {"lease.regained", "run.ordered", "store.read"} <= names
+
+
+async def test_of_two_machines_the_newest_run_s_goes_on_and_the_other_is_given_back(world: World) -> None:
+    copy, second, _ = await begin(world)
+    other_id = "01KDVDNRY4R11887CN5CG1S8J6"
+    other = await world.rent_by_hand(label_for(INSTALL_ID, other_id))
+    orders = replace(second.orders, run_epoch=second.orders.run_epoch - 1)
+    noted = replace(second, id=other_id, label=other.label or "", instance_id=str(other.id), orders=orders)
+    await world.blobs.put(rental_key(world.job_id, other_id), to_note(world.job_id, noted))
+    await put_back(world, copy)
+    await parked(world)
+    await world.jobs.resume_from_store("train")
+    await world.tick(2)
+    await world.restart()  # the watch begins anew, and the sweep leaves both alone
+    world.clock.advance(QUARANTINE_LASTS.total_seconds() - 60)
+    await world.tick(8)
+    assert (other.destroyed_at, world.instance(second).destroyed_at) == (None, None)
+    world.clock.advance(QUARANTINE_LASTS.total_seconds())
+    await world.tick(8)
+    job = await world.job()
+    assert job.main is not None
+    assert job.main.id == second.id
+    assert other.destroyed_at is not None
+    world.agents.total_steps = 10
+    await world.until_over()
+
+
+async def test_a_machine_that_is_watched_outlives_a_store_that_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, second, _ = await begin(world)
+    await put_back(world, copy)
+    await parked(world)
+    await world.jobs.resume_from_store("train")
+    world.clock.advance(QUARANTINE_LASTS.total_seconds())
+
+    async def unreadable(*_: object) -> None:
+        raise BlobUnavailable("the bucket does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.blobs, "get", unreadable)
+        await world.tick(8)
+    assert world.instance(second).destroyed_at is None
+    world.clock.advance(QUARANTINE_LASTS.total_seconds())
+    await world.tick(4)
+    job = await world.job()
+    assert job.main is not None
+    assert job.main.id == second.id
 
 
 async def test_nothing_is_taken_while_another_daemon_writes_the_machine_s_orders(world: World) -> None:
