@@ -190,7 +190,7 @@ class Look:
         for each in candidates:
             number, lease_id = each.manifest.number, each.lease.id
             if ours is not None and (each.manifest.run_epoch, number) <= ours.order:
-                self._pass(lease_id, number, f"no newer than checkpoint {ours.number}, which the ledger knows")
+                self._pass(lease_id, number, _older_than(ours, each.manifest))
             elif tries >= MOST_REJECTED:
                 self._pass(lease_id, number, f"not read: {MOST_REJECTED} newer ones were not whole")
             elif await self._is_whole(each, now):
@@ -227,6 +227,12 @@ class Look:
 
     def _pass(self, lease_id: str, number: int | None, why: str) -> None:
         self._passed.append(PassedOver(lease_id, number, why))
+
+
+def _older_than(ours: Checkpoint, manifest: Manifest) -> str:
+    """Two machines may have had one epoch, where a job went on before its store was asked: the steps tell more."""
+    known = f"checkpoint {ours.number} of run epoch {ours.run_epoch} at step {ours.step}"
+    return f"no newer than {known}, which the ledger knows: epoch {manifest.run_epoch}, step {manifest.step or 0}"
 
 
 async def _gather(reads: Iterable[Awaitable[T]]) -> list[T]:

@@ -11,7 +11,7 @@ from autopilot.cli.exits import CommandError
 from autopilot.cli.store_return import tell
 from autopilot.cli.trouble import tell as tell_trouble
 from autopilot.domain.errors import UserError
-from tests.unit.cli.conftest import Daemon, sample
+from tests.unit.cli.sample_daemon import Daemon, sample
 
 LEASE = "01KDVDNS7G6S7TBT0FY0SCN6QT"
 STORE: dict[str, Any] = {
