@@ -23,7 +23,7 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.instance import Instance
 from autopilot.domain.job import Checkpoint, Job, JobStatus
-from autopilot.domain.lease import Lease, Permit, Role
+from autopilot.domain.lease import Lease, LeaseState, Permit, Role
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
@@ -126,6 +126,9 @@ class FromStore:
                 log.warning("store.unread", job=job.id, reason=str(problem))
                 known = self._machines.get(job.id)
                 returns[job.id] = Return(None if known is None else tuple(known.values()))
+            except Exception:
+                # One job's trouble is that job's alone, and its machines end as any that nobody wants.
+                log.exception("store.reading_failed", job=job.id)
         return returns
 
     async def compare(self, jobs: Iterable[Job]) -> None:
@@ -175,7 +178,11 @@ class FromStore:
         event_log.apply(e.EpochRaised(store.run_epoch, now))
         regained = [lease for lease in store.leases if await uow.leases.get(lease.id) is None]
         for lease in regained:
-            self._regain(event_log, lease, found.adopted, readings, busy, now)
+            if found.adopted is not None and lease.id == found.adopted.id:
+                _regain(event_log, found.adopted, readings, busy, now)
+            else:
+                _regain(event_log, lease, readings, busy, now)
+                _end(event_log, lease.id, readings, now)
         event_log.records += _tell(job.id, store, len(regained), now)
         if store.chosen is not None:
             event_log.apply(e.CheckpointVerified(store.chosen, now))
@@ -193,25 +200,6 @@ class FromStore:
             await uow.leases.save(lease)
         for checkpoint in missing:
             await uow.checkpoints.remove(checkpoint)
-
-    def _regain(
-        self,
-        event_log: EventLog,
-        lease: Lease,
-        adopted: Lease | None,
-        readings: Mapping[str, Reading],
-        busy: Collection[str],
-        now: datetime,
-    ) -> None:
-        """As its ledger had it, and what was seen since. One that nobody wants is destroyed, wherever it hides."""
-        is_adopted = adopted is not None and adopted.id == lease.id
-        lease = adopted if is_adopted and adopted is not None else lease
-        event_log.apply(e.LeaseRegained(_without_late_bill(lease, now), now))
-        reading = readings.get(lease.provider)
-        for event in lease_events(lease, reading, busy, now) if reading else ():
-            event_log.apply(event)
-        if not is_adopted:
-            event_log.apply(e.ReleaseRequested(lease.id, Reason.ORPHAN, now))
 
     async def _find(self, job: Job, readings: Mapping[str, Reading], now: datetime) -> Return:
         known = await self._known(job)
@@ -293,6 +281,31 @@ def _without_late_bill(lease: Lease, now: datetime) -> Lease:
     if lease.ending.gone_at is None or now - lease.ending.gone_at < LATEST_BILL:
         return lease
     return replace(lease, billing=replace(lease.billing, settled_at=now))
+
+
+def _regain(
+    event_log: EventLog, lease: Lease, readings: Mapping[str, Reading], busy: Collection[str], now: datetime
+) -> None:
+    """As its ledger had it last, and what its market shows of it now."""
+    event_log.apply(e.LeaseRegained(_without_late_bill(lease, now), now))
+    reading = readings.get(lease.provider)
+    for event in lease_events(lease, reading, busy, now) if reading else ():
+        event_log.apply(event)
+
+
+def _end(event_log: EventLog, lease_id: str, readings: Mapping[str, Reading], now: datetime) -> None:
+    """Nobody wants it. It is destroyed wherever it hides, unless its user has given it another label."""
+    lease = next(each for each in event_log.job.leases if each.id == lease_id)
+    reading = readings.get(lease.provider)
+    shown = reading.instances if reading is not None and reading.instances is not None else ()
+    if any(each.instance_id == lease.instance_id and not lease.is_of(each) for each in shown) and not lease.is_over:
+        event_log.apply(e.LeaseGone(lease_id, now, taken_over=True))
+    elif lease.state is LeaseState.INTENT:
+        # No list shows a machine of it. Should one come up, or stand on a bill, it is known.
+        event_log.apply(e.LeaseMissed(lease_id, now))
+        event_log.apply(e.LeaseAbandoned(lease_id, Reason.NEVER_APPEARED, now))
+    else:
+        event_log.apply(e.ReleaseRequested(lease_id, Reason.ORPHAN, now))
 
 
 def _put_to_work(event_log: EventLog, lease_id: str, regained: Sequence[Lease], params: Params, now: datetime) -> None:

@@ -16,7 +16,7 @@ import pytest
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.labels import label_for
-from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.lease import Lease, LeaseState, Observed
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine.rental_notes import to_note
@@ -190,6 +190,26 @@ async def test_of_two_machines_the_newest_run_s_goes_on_and_the_other_is_given_b
     assert other.destroyed_at is not None
     world.agents.total_steps = 10
     await world.until_over()
+
+
+async def test_a_create_that_nobody_saw_and_a_machine_that_its_user_took_over_are_no_trouble(world: World) -> None:
+    copy, second, _ = await begin(world)
+    for last in "67":  # two of them: no two may hold one place
+        asked = f"01KDVDNRY4R11887CN5CG1S8J{last}"
+        noted = replace(second, id=asked, label=label_for(INSTALL_ID, asked), instance_id=None, acquired_at=None)
+        noted = replace(noted, state=LeaseState.INTENT, spans=(), observed=Observed())
+        await world.blobs.put(rental_key(world.job_id, asked), to_note(world.job_id, noted))
+    await put_back(world, copy)
+    await parked(world)
+    world.market.relabel(int(second.instance_id or 0), "rescued by hand")
+    await world.jobs.resume_from_store("train")
+    job = await at_work_again(world)
+    assert job.main is not None
+    assert job.main.id != second.id
+    states = {lease.id[-1]: lease.state for lease in await world.leases()}
+    assert (states["6"], states["7"]) == (LeaseState.ABANDONED, LeaseState.ABANDONED)
+    assert (await world.lease(second.id)).reason is Reason.TAKEN_OVER
+    assert world.instance(second).destroyed_at is None
 
 
 async def test_a_machine_that_is_watched_outlives_a_store_that_cannot_be_read(
