@@ -224,9 +224,11 @@ async def test_a_machine_that_is_watched_outlives_a_store_that_cannot_be_read(
     async def unreadable(*_: object) -> None:
         raise BlobUnavailable("the bucket does not answer")
 
+    world.agents.deaf.add(second.id)
     with monkeypatch.context() as broken:
         broken.setattr(world.blobs, "get", unreadable)
         await world.tick(8)
+    world.agents.deaf.clear()
     assert world.instance(second).destroyed_at is None
     world.clock.advance(QUARANTINE_LASTS.total_seconds())
     await world.tick(4)
