@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from autopilot.api import render
-from autopilot.api.finding import find_job, refuse_array
-from autopilot.api.models.jobs import ResumeBody
+from autopilot.answers import render
+from autopilot.answers.models.jobs import ResumeBody
 from autopilot.api.tasks import refuse_task
+from autopilot.books.finding import find_job, refuse_array
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease

@@ -47,6 +47,7 @@ COMMANDS = (
     Command("offers", "autopilot.cli.market:offers", "Show what can be rented now"),
     Command("prices", "autopilot.cli.prices:prices", "Plot what a GPU has cost"),
     Command("spend", "autopilot.cli.spend:spend", "Show what was spent, from the ledger"),
+    Command("receipt", "autopilot.cli.receipt:receipt", "Itemize what a job cost, beside the markets' bills"),
     Command("web", "autopilot.cli.web:web", "Show jobs and money as a page, from the ledger"),
     Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments and how long the money lasts"),
     Command("reconcile", "autopilot.cli.reconcile:reconcile", "Compare the ledger with the markets' bills"),

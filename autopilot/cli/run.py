@@ -195,11 +195,12 @@ def _follow(client: Client, job: Json) -> int:
     from autopilot.cli.logs import logs
 
     logs(job["id"], follow=True)
-    ended = client.get(job_path(job["id"]))["job"]
+    body = client.get(job_path(job["id"]))
+    ended = body["job"]
     if ended["status"] not in outcomes.EXITS:
         print(f"\n{text.plain(job['name'])} goes on: autopilot logs {text.plain(job['name'])} -f, or autopilot cancel")
         return 130
-    print(outcomes.sentence(ended), file=sys.stderr)
+    print(*outcomes.tell(body), sep="\n", file=sys.stderr)
     if ended["status"] == "succeeded":
         _fetch(job)
     return outcomes.exit_of(ended)

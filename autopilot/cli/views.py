@@ -10,7 +10,7 @@ from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import options_weighed
 from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.time import show_duration
-from autopilot.words import arrays, readings, reasons, story, text
+from autopilot.words import arrays, readings, reasons, receipts, story, text
 from autopilot.words.options import OPTION
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 *_money_lines(job, spend),
                 ("budget", text.money(job.get("budget")) if job.get("budget") is not None else "none"),
                 *_savings(spend),
+                *([("receipt", receipts.tell(body["receipt"]))] if body.get("receipt") else []),
             ]
         )
     ]

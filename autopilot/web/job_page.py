@@ -28,7 +28,7 @@ from autopilot.web.shapes import (
 )
 from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
-from autopilot.words import reasons, story, text
+from autopilot.words import reasons, receipts, story, text
 from autopilot.words.options import OPTION, tell_option
 
 PERIODS: Mapping[str, timedelta | None] = {"all": None, "6h": timedelta(hours=6), "2h": timedelta(hours=2)}
@@ -114,7 +114,7 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
         source.newest_at,
         job,
         status_of(job),
-        _tell_why(job, now),
+        [*_tell_why(job, now), *([receipts.tell(body["receipt"])] if body.get("receipt") else [])],
         _list_figures(job, body["spend"], now),
         deadline_of(job, now),
         draw_hero(body, machines, drop_doubles(prices), axis, decision["id"] if decision else None),

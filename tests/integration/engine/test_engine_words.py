@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.models.jobs import ListQuery
+from autopilot.answers.models.jobs import ListQuery
 from autopilot.policy.wait import REMOVED
 from autopilot.words import reasons
 from tests.integration.engine.engine_world import JOB, D, World

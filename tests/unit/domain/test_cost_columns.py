@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from autopilot.api.models.base import Costs
+from autopilot.answers.models.base import Costs
 from autopilot.cli import money_views, views
 from autopilot.cli import spend as command
 from autopilot.domain.cost_columns import COLUMN_OF, COST_COLUMNS, COST_NAMES, list_shown
