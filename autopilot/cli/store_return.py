@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,15 +12,13 @@ from autopilot.words import text
 
 Row = dict[str, Any]
 
-LOOKS_APART_S = 1.0
 OVER = ("gone", "abandoned")
 
 
 def resume(client: Client, job: str, *, dry_run: bool, yes: bool) -> int:
     where = job_path(job, "resume")
     answer = client.post(where, {"from_store": True, "dry_run": True})
-    while answer["store"] is None:  # all of a checkpoint is read to verify it
-        time.sleep(LOOKS_APART_S)
+    while answer["store"] is None:  # all of a checkpoint is read to verify it, and each answer waits for that a while
         answer = client.post(where, {"from_store": True, "dry_run": True})
     for line in tell(answer["store"]):
         print(line)
