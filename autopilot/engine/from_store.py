@@ -87,7 +87,10 @@ class FromStore:
         self._install_id = install_id
         self._is_own_mailbox = is_own_mailbox
         self._watched: dict[str, Watched] = {}
+        self._looks: dict[str, asyncio.Task[InStore]] = {}
+        """By job, for whoever asks what the store holds."""
         self._reads: dict[str, asyncio.Task[InStore]] = {}
+        """The same, to be acted upon."""
         self._compared: set[str] = set()
         self._machines: dict[str, dict[str, Lease]] = {}
         """By job, of those that are to go on from the store: its machines as they are noted there."""
@@ -99,17 +102,16 @@ class FromStore:
 
         Raises ``BlobUnavailable``.
         """
-        return await self._read_on(f"look {job.id}", job, now)
+        return await self._read_on(self._looks, job, now)
 
-    async def _read_on(self, key: str, job: Job, now: datetime) -> InStore | None:
-        """A look of its own for each that asks: one that is to be acted upon must not have begun before."""
-        read = self._reads.get(key)
+    async def _read_on(self, reads: dict[str, asyncio.Task[InStore]], job: Job, now: datetime) -> InStore | None:
+        read = reads.get(job.id)
         if read is None:
-            read = self._reads[key] = asyncio.create_task(self._read(job, now))
+            read = reads[job.id] = asyncio.create_task(self._read(job, now))
         await asyncio.wait({read}, timeout=READ_WAIT_REAL_S)
         if not read.done():
             return None
-        del self._reads[key]
+        reads.pop(job.id, None)
         return read.result()
 
     async def find_returns(
@@ -117,9 +119,12 @@ class FromStore:
     ) -> dict[str, Return]:
         """Of each job that is to go on from the store, by id."""
         returns: dict[str, Return] = {}
-        asked = [job for job in jobs if is_asked(job)]
-        self._machines = {job.id: self._machines[job.id] for job in asked if job.id in self._machines}
-        for job in asked:
+        asked = {job.id: job for job in jobs if is_asked(job)}
+        for job_id in self._machines.keys() - asked.keys():
+            del self._machines[job_id]
+        for job_id in self._reads.keys() - asked.keys():
+            self._reads.pop(job_id).cancel()  # what it has read is of another time
+        for job in asked.values():
             try:
                 returns[job.id] = await self._find(job, readings, now)
             except BlobUnavailable as problem:
@@ -217,7 +222,7 @@ class FromStore:
             return Return(tuple(unknown), is_contested=True)
         if any(now - since < QUARANTINE_LASTS for _, since in watched if since is not None):
             return Return(tuple(unknown))
-        store = await self._read_on(f"return {job.id}", job, now)
+        store = await self._read_on(self._reads, job, now)
         adopted = await self._choose(job, [lease for lease, _ in present], now) if store is not None else None
         return Return(tuple(unknown), adopted=adopted, store=store)
 
