@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine.rental_notes import to_note
 from autopilot.engine.sweep import QUARANTINE_LASTS
-from autopilot.mailbox.keys import manifest_key, orders_key, part_key, rental_key, verified_key
+from autopilot.mailbox.keys import manifest_key, part_key, rental_key, verified_key
 from autopilot.mailbox.report_shapes import Manifest
 from autopilot.ports.blobs import BlobUnavailable
 from tests.checkpoint_data import a_part, an_index
@@ -237,21 +238,32 @@ async def test_a_machine_that_is_watched_outlives_a_store_that_cannot_be_read(
     assert job.main.id == second.id
 
 
-async def test_nothing_is_taken_while_another_daemon_writes_the_machine_s_orders(world: World) -> None:
+@asynccontextmanager
+async def a_daemon_on(world: World, copy: Path) -> AsyncIterator[World]:
+    """A second daemon on the copy, beside the first one: the same account, the same store."""
+    twin = World(world.root, world.clock, world.sandbox, world.http, world.wrap)
+    twin.blobs, twin.agents, twin.job_id, twin.ledger_url = world.blobs, world.agents, world.job_id, str(copy)
+    await twin.start()
+    try:
+        yield twin
+    finally:
+        await twin.stop()
+
+
+async def test_nothing_is_taken_while_another_daemon_leads_the_machine(world: World) -> None:
     copy, second, _ = await begin(world)
-    await put_back(world, copy)
-    older = await parked(world)
-    await world.jobs.resume_from_store("train")
-    await world.tick(4)
-    key = orders_key(world.job_id, second.id)
-    orders = json.loads(await world.blobs.get(key) or b"")
-    await world.blobs.put(key, json.dumps(orders | {"seq": orders["seq"] + 1}).encode())
-    await world.tick(4)
-    job = await world.job()
-    assert (job.status, job.reason) == (JobStatus.PARKED, Reason.OTHER_DAEMON)
-    assert (job.checkpoint, job.run_epoch) == (older.checkpoint, older.run_epoch)
-    assert [lease.id for lease in await world.leases() if lease.id == second.id] == []
+    async with a_daemon_on(world, copy) as twin:
+        older = await parked(twin)
+        await twin.jobs.resume_from_store("train")
+        for _ in range(8):
+            await world.tick()
+            await twin.tick()
+        job = await twin.job()
+        assert (job.status, job.reason) == (JobStatus.PARKED, Reason.OTHER_DAEMON)
+        assert (job.checkpoint, job.run_epoch) == (older.checkpoint, older.run_epoch)
+        assert second.id not in [lease.id for lease in await twin.leases()]
     assert world.instance(second).destroyed_at is None
+    assert (await world.job()).status is JobStatus.RUNNING
 
 
 async def test_nothing_is_taken_where_the_mailbox_names_another_daemon(world: World) -> None:
