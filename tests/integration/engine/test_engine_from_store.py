@@ -230,6 +230,7 @@ async def test_a_machine_that_is_watched_outlives_a_store_that_cannot_be_read(
         broken.setattr(world.blobs, "get", unreadable)
         await world.tick(8)
     world.agents.deaf.clear()
+    await world.tick()  # the watch begins
     assert world.instance(second).destroyed_at is None
     world.clock.advance(QUARANTINE_LASTS.total_seconds())
     await world.tick(4)
