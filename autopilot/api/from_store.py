@@ -61,8 +61,8 @@ def refuse_return(job: Job) -> None:
         raise UserError(f"job {job.spec.name} is {job.status} and cannot go on from the store", hint=hint)
 
 
-def _render(found: InStore, now: datetime) -> render.Json:
-    chosen = found.chosen
+def _render(store: InStore, now: datetime) -> render.Json:
+    chosen = store.chosen
     return {
         "checkpoint": None
         if chosen is None
@@ -72,11 +72,11 @@ def _render(found: InStore, now: datetime) -> render.Json:
             "step": chosen.step,
             "run_epoch": chosen.run_epoch,
             "size_bytes": chosen.size_bytes,
-            "age_s": None if found.verified_before is None else (now - found.verified_before).total_seconds(),
+            "age_s": None if store.verified_before is None else (now - store.verified_before).total_seconds(),
         },
-        "machines": [_machine(lease) for lease in found.leases],
+        "machines": [_machine(lease) for lease in store.leases],
         "passed_over": [
-            {"lease_id": each.lease_id, "number": each.number, "why": each.why} for each in found.passed_over
+            {"lease_id": each.lease_id, "number": each.number, "why": each.why} for each in store.passed_over
         ],
     }
 

@@ -53,7 +53,7 @@ READ_WAIT_REAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class OrdersSeen:
     """The orders of one machine, as they have been ``since`` then."""
 
     sha256: str
@@ -86,7 +86,7 @@ class FromStore:
         self._unpacker = unpacker
         self._install_id = install_id
         self._is_own_mailbox = is_own_mailbox
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, OrdersSeen] = {}
         self._looks: dict[str, asyncio.Task[InStore]] = {}
         """By job, for whoever asks what the store holds."""
         self._reads: dict[str, asyncio.Task[InStore]] = {}
@@ -164,7 +164,7 @@ class FromStore:
         self,
         uow: UnitOfWork,
         event_log: EventLog,
-        found: Return,
+        seen: Return,
         readings: Mapping[str, Reading],
         busy: Collection[str],
         params: Params,
@@ -174,17 +174,17 @@ class FromStore:
         job = event_log.job
         if not is_asked(job):
             return
-        if found.is_contested:
+        if seen.is_contested:
             self._watched.clear()  # whoever asks again is to see for as long again
             event_log.apply(e.StatusSet(JobStatus.PARKED, Reason.OTHER_DAEMON, now))
-        if found.is_contested or found.store is None:
+        if seen.is_contested or seen.store is None:
             return
-        store = found.store
+        store = seen.store
         event_log.apply(e.EpochRaised(store.run_epoch, now))
         regained = [lease for lease in store.leases if await uow.leases.get(lease.id) is None]
         for lease in regained:
-            if found.adopted is not None and lease.id == found.adopted.id:
-                _regain(event_log, found.adopted, readings, busy, now)
+            if seen.adopted is not None and lease.id == seen.adopted.id:
+                _regain(event_log, seen.adopted, readings, busy, now)
             else:
                 _regain(event_log, lease, readings, busy, now)
                 _end(event_log, lease.id, readings, now)
@@ -192,12 +192,12 @@ class FromStore:
         if store.chosen is not None:
             event_log.apply(e.CheckpointVerified(store.chosen, now))
         event_log.apply(e.StatusSet(JobStatus.PENDING, Reason.FROM_STORE, now))
-        if found.adopted is not None:
-            _put_to_work(event_log, found.adopted.id, regained, params, now)
+        if seen.adopted is not None:
+            _put_to_work(event_log, seen.adopted.id, regained, params, now)
         ids = {lease.id for lease in regained}
         await self._save(uow, [lease for lease in event_log.job.leases if lease.id in ids], store.missing)
         self.behind.pop(job.id, None)
-        self._watched = {lease_id: seen for lease_id, seen in self._watched.items() if lease_id not in ids}
+        self._watched = {name: at for name, at in self._watched.items() if name not in ids}
 
     async def _save(self, uow: UnitOfWork, regained: Iterable[Lease], missing: Iterable[Checkpoint]) -> None:
         """Rows that others refer to: the checkpoint of a machine, and what it has cost."""
@@ -207,7 +207,7 @@ class FromStore:
             await uow.checkpoints.remove(checkpoint)
 
     async def _find(self, job: Job, readings: Mapping[str, Reading], now: datetime) -> Return:
-        known = await self._known(job)
+        known = await self._read_known(job)
         if job.id not in self._machines:
             self._machines[job.id] = await self._look_at(job, known).read_machines()
         noted = self._machines[job.id].values()
@@ -216,7 +216,7 @@ class FromStore:
         of_markets = [asked[lease.provider] for lease in unknown if lease.provider in asked]
         if any(reading.instances is None or not reading.is_fresh for reading in of_markets):
             return Return(tuple(unknown))
-        present = [(lease, shown) for lease in unknown if (shown := _shown(lease, asked.get(lease.provider)))]
+        present = [(lease, shown) for lease in unknown if (shown := _find_shown(lease, asked.get(lease.provider)))]
         watched = [(lease, await self._watch(job, lease, now)) for lease, _ in present]
         if not self._is_own_mailbox() or any(since is None for _, since in watched):
             return Return(tuple(unknown), is_contested=True)
@@ -230,7 +230,7 @@ class FromStore:
         """Since when its orders are as they are; None: they have changed since they were first seen."""
         orders = await self._blobs.get(orders_key(job.id, lease.id)) or b""
         sha256 = hashlib.sha256(orders).hexdigest()
-        seen = self._watched.setdefault(lease.id, Watched(sha256, now))
+        seen = self._watched.setdefault(lease.id, OrdersSeen(sha256, now))
         return seen.since if seen.sha256 == sha256 else None
 
     async def _choose(self, job: Job, present: Sequence[Lease], now: datetime) -> Lease | None:
@@ -246,12 +246,12 @@ class FromStore:
         return None
 
     async def _read(self, job: Job, now: datetime) -> InStore:
-        return await self._look_at(job, await self._known(job)).read_all(now)
+        return await self._look_at(job, await self._read_known(job)).read_all(now)
 
     def _look_at(self, job: Job, known: Known) -> Look:
         return Look(self._blobs, self._unpacker, self._install_id, job, known)
 
-    async def _known(self, job: Job) -> Known:
+    async def _read_known(self, job: Job) -> Known:
         async with self._store.snapshot() as uow:
             return await Known.read(uow, job.id)
 
@@ -275,7 +275,7 @@ def spared_by(returns: Collection[Return]) -> Callable[[str], bool]:
     return labels.__contains__
 
 
-def _shown(lease: Lease, reading: Reading | None) -> Instance | None:
+def _find_shown(lease: Lease, reading: Reading | None) -> Instance | None:
     shown = reading.instances if reading is not None and reading.instances is not None else ()
     ours = (each for each in shown if each.label == lease.label)
     return next((each for each in ours if lease.instance_id in (None, each.instance_id)), None)

@@ -134,14 +134,14 @@ def read_note(data: bytes, job_id: str, lease_id: str) -> Lease | None:
 
 
 def _lease_of(said: Mapping[str, Any]) -> Lease:
-    spans = tuple(_made(Span, span) for span in said["spans"])
-    groups = {name: _made(kind, said[name]) for name, kind in _GROUPS.items() if name in said}
+    spans = tuple(_make(Span, span) for span in said["spans"])
+    groups = {name: _make(kind, said[name]) for name, kind in _GROUPS.items() if name in said}
     plain = {name: body for name, body in said.items() if name not in _NOT_NOTED}
-    lease: Lease = _made(Lease, plain, spans=spans, **groups)
+    lease: Lease = _make(Lease, plain, spans=spans, **groups)
     return lease
 
 
-def _made(kind: Any, said: Mapping[str, Any], **more: Any) -> Any:
+def _make(kind: Any, said: Mapping[str, Any], **more: Any) -> Any:
     known = {field.name for field in dataclasses.fields(kind)}
     return kind(**{name: _VALUES.decode(value) for name, value in said.items() if name in known}, **more)
 
