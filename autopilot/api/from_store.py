@@ -6,7 +6,6 @@ from datetime import datetime
 
 from autopilot.answers import render
 from autopilot.answers.models.jobs import ResumeBody
-from autopilot.api.tasks import refuse_task
 from autopilot.books.finding import find_job, refuse_array
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
@@ -51,7 +50,8 @@ def check_wish(wish: ResumeBody) -> None:
 def refuse_return(job: Job) -> None:
     """Raises ``UserError`` for a job that cannot go on from the store as it stands."""
     refuse_array(job, "a store of its own")
-    refuse_task(job)
+    if job.array_id is not None:
+        raise UserError("a task of an array does not go on from the store", hint="autopilot retry lets it begin anew")
     if job.certifies:
         raise UserError(f"job {job.spec.name} certifies a market", hint="begin that anew: autopilot certify")
     if job.status not in MAY_RETURN or any(lease.is_wanted for lease in job.leases):
