@@ -20,6 +20,8 @@ from autopilot.domain.errors import UserError
 
 MAILBOX, API, PAGE, PROXY = "mailbox", "api", "page", "proxy"
 """What the listener has ports for."""
+STARTED = "started"
+"""What a listener that is a child of the daemon prints before it opens its ports."""
 IDENTITY = "/identity"
 """Where a port of the page says whose it is."""
 _KEY_BYTES = 32

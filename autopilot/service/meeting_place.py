@@ -12,7 +12,7 @@ import structlog
 
 from autopilot.api.bearer import hash_token
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import API, MAILBOX, PROXY, MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, PROXY, STARTED, MailboxPlace
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.listener.known_tokens import write_known_tokens
@@ -21,6 +21,9 @@ from autopilot.service.listener import ListenerChild
 log = structlog.get_logger(__name__)
 
 LISTENER_WITHIN_S = 15.0
+"""For a port, once the process that opens it is up."""
+LISTENER_STARTS_WITHIN_S = 75.0
+"""A busy machine takes long to start a process, and that is no fault of the address."""
 
 
 async def prepare_place(
@@ -96,6 +99,12 @@ async def _tell(path: Path, sha256s: Collection[str], place: MailboxPlace) -> No
 async def _await_port(child: ListenerChild | None, what: str, trouble: str, hint: str) -> None:
     if child is None:
         return
+    try:
+        async with asyncio.timeout(LISTENER_STARTS_WITHIN_S):
+            await child.serves(STARTED)
+    except TimeoutError:
+        hint = "the log has its output; on a busy machine, start the daemon again"
+        raise UserError(f"the listener has not started within {LISTENER_STARTS_WITHIN_S:.0f} s", hint=hint) from None
     try:
         async with asyncio.timeout(LISTENER_WITHIN_S):
             await child.serves(what)
