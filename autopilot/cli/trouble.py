@@ -16,7 +16,19 @@ LATE_AFTER_REAL = timedelta(minutes=5)
 def tell(status: Row) -> list[str]:
     """A sentence for each; none where all is well. ``status``: the daemon's."""
     now = text.now_of(status)
-    return [*_tell_ticks(status, now), *(_tell_market(each, now) for each in status["providers"] if _is_unread(each))]
+    behind = [_tell_behind(text.plain(name)) for name in status.get("behind_store", ())]
+    return [
+        *_tell_ticks(status, now),
+        *behind,
+        *(_tell_market(each, now) for each in status["providers"] if _is_unread(each)),
+    ]
+
+
+def _tell_behind(name: str) -> str:
+    return (
+        f"The store has machines of {name} that the ledger does not know: it was put back from an older copy."
+        f" autopilot resume {name} --from-store --dry-run says what it holds. A job that works on is stopped first."
+    )
 
 
 def _tell_ticks(status: Row, now: datetime) -> list[str]:

@@ -262,6 +262,23 @@ class LeaseInherited:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseRegained:
+    """The store tells of a machine of the job that the ledger does not know: it was put back from an older copy."""
+
+    lease: Lease
+    """As the ledger that was lost had it."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRaised:
+    """The store tells of runs that the ledger does not know: the next one is fenced from all of them."""
+
+    run_epoch: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class HoldBegun:
     """The job has failed, and the machine stays for its owner to look into it."""
 
@@ -394,6 +411,8 @@ Event = (
     | RunOrdered
     | LeaseHandedOver
     | LeaseInherited
+    | LeaseRegained
+    | EpochRaised
     | HoldBegun
     | HeartbeatSeen
     | CheckpointVerified

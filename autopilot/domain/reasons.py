@@ -27,6 +27,8 @@ class Reason(StrEnum):
     RETRIED = "retried"
     USER_CANCELLED = "user_cancelled"
     USER_STOPPED = "user_stopped"
+    FROM_STORE = "from_store"
+    OTHER_DAEMON = "other_daemon"
     BUDGET_EXHAUSTED = "budget_exhausted"
     ROOM_AGAIN = "room_again"
     IMAGE_LOGIN_REFUSED = "image_login_refused"

@@ -45,6 +45,7 @@ from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
+from autopilot.engine.from_store import FromStore, Return, spared_by
 from autopilot.engine.history import History, Retention
 from autopilot.engine.hosts import Hosts, take_failed_boots
 from autopilot.engine.lost_bids import LOST_BIDS, LostBids
@@ -59,6 +60,7 @@ from autopilot.engine.purses import read_array_purses, read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
+from autopilot.engine.rental_notes import RentalNotes
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
 from autopilot.engine.unwatched import end_bound
 from autopilot.engine.waits import Waits
@@ -143,8 +145,10 @@ class Engine:
         secret: Callable[[str], str] = _no_secret,
         recorder: Recorder | None = None,
         registry: RegistryAccess = _NO_REGISTRY,
+        is_own_mailbox: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none."""
+        """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none.
+        ``is_own_mailbox``: whether the mailbox still names this daemon as the one that leads."""
         self.config = config
         self._recorder = recorder
         self.watches = {
@@ -182,6 +186,8 @@ class Engine:
         self._history = History(store, clock, config.retention)
         self._past_prices = PastPrices(store)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
+        self._rentals = RentalNotes(blobs)
+        self.from_store = FromStore(store, blobs, unpacker, config.install_id, is_own_mailbox)
         self.unrecorded_cancels = UnrecordedCancels()
         self._regained = Regained(config.limits)
         self._accounts = Accounts()
@@ -223,7 +229,8 @@ class Engine:
             self._past_prices.fill(
                 [watch.provider for watch in self.watches.values()], [*offers, *watched], self._clock.now()
             )
-            jobs, outbox, orphans = await self._commit(readings, mail, left, offers, watched, revision)
+            returns = await self.from_store.find_returns(self._known_jobs, readings, self._clock.now())
+            jobs, outbox, orphans = await self._commit(readings, mail, left, returns, offers, watched, revision)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.
             self._destroy_due(self.unrecorded_cancels.let_go(self._known_jobs, self._clock.now()), ())
@@ -231,7 +238,9 @@ class Engine:
             raise
         self._known_jobs = jobs
         self.unrecorded_cancels.forget_recorded(jobs)
-        await self._mailbox.admit(jobs)
+        await self.from_store.compare(jobs)
+        await self._rentals.keep(jobs)
+        await self._mailbox.admit(jobs, self.from_store.behind)
         await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
@@ -336,6 +345,7 @@ class Engine:
         readings: Mapping[str, Reading],
         mail: Mapping[str, Mail],
         left: Mapping[str, bool],
+        returns: Mapping[str, Return],
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
         watched: Mapping[OfferQuery, tuple[Offer, ...]],
         revision: int,
@@ -359,12 +369,16 @@ class Engine:
                 self.unrecorded_cancels.apply(event_log, now)
                 with contain(event_log):
                     self._evolve(event_log, readings, mail, now)
+                    if (found := returns.get(event_log.job.id)) is not None:
+                        seen = readings, self.calls.busy, self.config.params, now
+                        await self.from_store.apply(uow, event_log, found, *seen)
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
                     await uow.checkpoints.add(newest)
             await judge_waiting(uow, event_logs, now, left)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
-            orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
+            is_spared = spared_by(tuple(returns.values()))
+            orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now, is_spared)
             exposure = await self._accrue(uow, event_logs, orphans, held, now)
             begun, exposure = await self._arrays.advance(
                 uow,

@@ -26,8 +26,10 @@ from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
 from autopilot.domain.money import show
+from autopilot.engine.store_look import list_noted
 from autopilot.planning.card import advise, judge_card
 from autopilot.planning.market_notes import tell_market
+from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.certificates import examine_certificates
@@ -45,6 +47,8 @@ LOW_CREDIT = 5
 DRIFT_LASTS = timedelta(days=7)
 """What no answer has shown for so long is over."""
 MOST_NAMED = 3
+MOST_COMPARED = 100
+"""Of the open jobs, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,29 @@ def run(config: Path | None) -> list[Check]:
     checks += [_state_dir(settings), *_other_state(settings)]
     checks += [_ledger(settings), asyncio.run(check_mailbox(settings)), _daemon()]
     checks += asyncio.run(_markets(settings)) + asyncio.run(_certificates(settings))
-    return checks + asyncio.run(check_watched(settings))
+    return checks + asyncio.run(check_watched(settings)) + asyncio.run(check_behind(settings))
+
+
+async def check_behind(settings: Settings) -> list[Check]:
+    """Whether the store has machines that the ledger does not know; nothing where it has not, or cannot be asked."""
+    place = MailboxPlace(settings.mailbox_dir)
+    try:
+        blobs = bucket(settings) if settings.blobs.url else LocalBlobStore(place.objects, b"", "")
+        async with ledger_as_it_is(settings.ledger_url) as uow:
+            jobs = [job for job in await uow.jobs.list_open() if not job.is_array and job.array_id is None]
+        # The store is listed before the ledger is read again: a lease is committed before it is noted.
+        noted = {job.id: await list_noted(blobs, job.id) for job in jobs[-MOST_COMPARED:]}
+        async with ledger_as_it_is(settings.ledger_url) as uow:
+            known = {lease.id for lease in await uow.leases.list_by_jobs(list(noted))}
+    except (UserError, StoreUnavailable, BlobUnavailable):
+        return []  # the checks of ledger and mailbox have said it
+    behind = [job.spec.name for job in jobs if noted.get(job.id, set()) - known]
+    if not behind:
+        return []
+    more = f" and {len(behind) - MOST_NAMED} more" if len(behind) > MOST_NAMED else ""
+    detail = f"it has machines of {', '.join(behind[:MOST_NAMED])}{more} that the ledger does not know"
+    hint = f"the ledger was put back from an older copy: autopilot resume {behind[0]} --from-store"
+    return [Check("store", False, detail, hint)]
 
 
 async def _certificates(settings: Settings) -> list[Check]:

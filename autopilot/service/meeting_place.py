@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -25,8 +26,12 @@ LISTENER_STARTS_WITHIN_S = 75.0
 """A busy machine takes long to start a process, and that is no fault of the address."""
 
 
-async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExitStack) -> MailboxPlace:
-    """A listener serves it, a process of its own, under the ports that it had before.
+async def prepare_place(
+    settings: Settings, *, is_shared: bool, stack: AsyncExitStack
+) -> tuple[MailboxPlace, Callable[[], bool]]:
+    """The place, and how to see whether it still names this daemon as the one that leads.
+
+    A listener serves it, a process of its own, under the ports that it had before.
 
     A ledger of our own waits until the listener has its ports, so that a wrong address is an error at once. On a shared
     one the daemon that led before may still hold them: ticks do not wait for that.
@@ -37,7 +42,7 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
         _check_moved(MailboxPlace(settings.state_dir), place)
         place.read_or_make_key()
     if not has_listener(settings):
-        return place
+        return place, lambda: True
     token = place.announce()
     child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
     if child is not None:
@@ -56,7 +61,7 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
         await _await_port(waits_for, PROXY, f"the proxy's listener cannot listen on {proxy.listen}", hint)
     if has_mailbox:
         await _await_number(settings, place)
-    return place
+    return place, partial(place.is_served_for, token)
 
 
 def has_listener(settings: Settings) -> bool:

@@ -156,7 +156,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
         providers = {
             name: FencedProvider(provider, store, hold_creates_real_s=hold_s) for name, provider in providers.items()
         }
-    place = await prepare_place(settings, is_shared=shared is not None, stack=stack)
+    place, is_own_mailbox = await prepare_place(settings, is_shared=shared is not None, stack=stack)
     blobs = bucket(settings) if settings.blobs.url else local_mailbox(settings, place)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs, clock.speed)
     recorder = None
@@ -170,7 +170,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     config = replace(engine_config(settings, own_id, rules), settled=settled)
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
-    engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
+    outside = providers, store, blobs, bootstrap, unpacker, clock, ids
+    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox)
     wake = asyncio.Event()
     parse = _parser(settings)
     code = CodeService(store, blobs, unpacker, clock, ids)

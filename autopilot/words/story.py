@@ -142,6 +142,24 @@ def _tell_written_off(fields: Fields) -> str:
     return f"no bill names a machine of it; {text.money(fields.get('held'))} held for it are free again"
 
 
+def _tell_passed_over(fields: Fields) -> str:
+    number = "" if fields.get("number") is None else f".{fields['number']}"
+    return f"the store has {text.plain(fields.get('lease'))}{number}, passed over: {text.plain(fields.get('why'))}"
+
+
+def _tell_store(fields: Fields) -> str:
+    machines = f"machines that the ledger did not know: {text.plain(fields.get('machines'))}"
+    if fields.get("number") is None:
+        return f"the store has no checkpoint newer than the ledger's; {machines}"
+    return f"goes on from checkpoint {fields['number']} at step {fields.get('step')} of the store; {machines}"
+
+
+def _tell_regained(fields: Fields) -> str:
+    since = text.minute(fields.get("intended_at"))
+    machine = f"{text.plain(fields.get('gpu'))} on {text.place(fields)}, rented {since} UTC"
+    return f"taken back from the store: {machine}, then {text.words(fields.get('state'))}"
+
+
 def _tell_destroy(fields: Fields) -> str:
     sent = "asked the market to destroy the machine"
     return sent if fields.get("accepted") == "true" else f"{sent}; it did not say yes"
@@ -273,6 +291,9 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "checkpoint.verified": _checkpoint_that("is safe"),
     "checkpoint.lost": _checkpoint_that("was harmed in the store"),
     "checkpoint.set_aside": _checkpoint_that("was set aside"),
+    "checkpoint.passed_over": _tell_passed_over,
+    "store.read": _tell_store,
+    "lease.regained": _tell_regained,
     "work.lost": _tell_loss,
     "invoice.drifted": lambda fields: f"the market's bill differs from the ledger: {text.numbers(fields)}",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from autopilot.answers.models.base import Answer, Asked, Instant, Money, Number, Seconds
 
 
@@ -152,6 +154,8 @@ class Status(Answer):
     failure: str
     """Why the newest tick failed; empty where it did not."""
     jobs_open: int
+    behind_store: list[str] = Field(default_factory=list)
+    """Jobs of whose machines the store knows more than the ledger, which was put back from an older copy."""
     unsettled_leases: int
     unbilled_leases: int
     providers: list[Market]

@@ -82,6 +82,7 @@ class Agent:
 
     async def _obey(self, orders: dict[str, Any], agents: Agents, now: datetime) -> None:
         role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
+        self._begin_anew_if_told(orders)
         if self.is_at_work and self.acted_at is not None:
             self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
         if role == "run" and self.state == "waiting":
@@ -108,6 +109,11 @@ class Agent:
             self.state = AgentState.FINISHED
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
             await self._checkpoint(now)
+
+    def _begin_anew_if_told(self, orders: dict[str, Any]) -> None:
+        """Promoted anew while it works: it goes on from the newest checkpoint that its orders name."""
+        if self.is_at_work and orders["role"] == "run" and self.run_epoch < orders["run_epoch"]:
+            self.state, self.saved_step = AgentState.WAITING, 0
 
     async def _restored_step(self, orders: dict[str, Any]) -> int:
         if orders["restore"] is None:

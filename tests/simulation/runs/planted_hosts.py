@@ -97,9 +97,11 @@ def _junk_ends_the_tick() -> Patches:
 
 @bug("a lease that is over may go on writing")
 def _writes_after_the_end() -> Patches:
-    async def admit(self: Any, jobs: Sequence[Any]) -> None:
+    async def admit(self: Any, jobs: Sequence[Any], _: object = ()) -> None:
         known = self.__dict__.setdefault("_ever_admitted", {})
-        known |= {f"jobs/{job.id}/{lease.id}": 10 * mailbox._most_bytes(lease) for job in jobs for lease in job.leases}
+        known |= {
+            f"jobs/{job.id}/{lease.id}": 10 * mailbox.readable_bytes(lease) for job in jobs for lease in job.leases
+        }
         await self._blobs.admit(known)
 
     return [(mailbox.Mailbox, "admit", admit)]
@@ -107,7 +109,7 @@ def _writes_after_the_end() -> Patches:
 
 @bug("a lease may fill the store without bound")
 def _no_share_of_the_store() -> Patches:
-    return [(mailbox, "_most_bytes", lambda lease: 10**15)]
+    return [(mailbox, "readable_bytes", lambda lease: 10**15)]
 
 
 @bug("a part of a checkpoint is trusted by its key instead of its hash")
