@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -29,7 +30,10 @@ LINK_GOOD_FOR = timedelta(minutes=5)
 SESSION_GOOD_FOR = timedelta(hours=12)
 """Both as people count time, however fast the daemon's clock goes."""
 MOST_SESSIONS = 200
-"""Links included. The oldest ends for one more."""
+"""Of all owners, links included."""
+LINKS_OF_AN_OWNER = 20
+SESSIONS_OF_AN_OWNER = 20
+"""The oldest of either ends for one more of its owner's. No link ends a session."""
 _PREFIX = "appg_"
 
 Announce = Callable[[Collection[str]], Awaitable[None]]
@@ -83,11 +87,28 @@ class PageSessions:
         expires_at = self._clock.now() + good_for * self._clock.speed
         session = PageSession(hash_token(secret), owner, token_sha256, expires_at, is_link, is_limited)
         self._forget_ended()
-        while len(self._known) >= MOST_SESSIONS:
-            del self._known[next(iter(self._known))]
+        self._make_room(session)
         self._known[session.sha256] = session
         await self._keep()
         return secret
+
+    def _make_room(self, new: PageSession) -> None:
+        """In its owner's share, then among all. Raises ``UserError`` for a link where nothing but sessions is left."""
+        most = LINKS_OF_AN_OWNER if new.is_link else SESSIONS_OF_AN_OWNER
+        like = [each for each in self._known.values() if (each.owner, each.is_link) == (new.owner, new.is_link)]
+        for each in like[: max(len(like) - most + 1, 0)]:
+            del self._known[each.sha256]
+        if len(self._known) < MOST_SESSIONS:
+            return
+        link = next((each for each in self._known.values() if each.is_link), None)
+        if link is None and new.is_link:
+            raise UserError(f"{MOST_SESSIONS} browsers have the page open", hint="leave it in one of them")
+        del self._known[self._oldest_of_most().sha256 if link is None else link.sha256]
+
+    def _oldest_of_most(self) -> PageSession:
+        """A session of whoever has the most."""
+        counts = Counter(each.owner for each in self._known.values())
+        return max(self._known.values(), key=lambda each: counts[each.owner])
 
     async def _keep(self) -> None:
         try:

@@ -22,8 +22,8 @@ from autopilot.listener.known_tokens import KnownTokens
 from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
-from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, PageSite, add_headers
 from autopilot.web.session_path import forget_secret, keep_secret, make_path, read_base, read_page_path, read_secret
+from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, PageSite, add_headers
 from autopilot.web.source import Visitor
 
 PULSE_S = 5.0
@@ -217,7 +217,7 @@ class DaemonPages:
             return (await self._open(request, is_pulse=True)).source
 
         return await self._send(
-            request, (name, visitor.key, zone.name(), *shown), Reader(opened.login.key, ask), build, render
+            request, (name, visitor.key, zone.name(), *shown), Reader(opened.source.me["owner"], ask), build, render
         )
 
     async def _send(

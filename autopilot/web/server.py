@@ -16,8 +16,8 @@ from autopilot.listener.hosts import check_hosts
 from autopilot.listener.pages import ADDRESSES, HOST, OF_SESSION
 from autopilot.ports.store import StoreUnavailable
 from autopilot.web import zone
-from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, Handler, PageSite, add_headers
 from autopilot.web.session_path import keep_secret, make_path, read_secret
+from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, Handler, PageSite, add_headers
 from autopilot.web.source import READER
 
 OPEN_TO_ALL = ("/enter/", "/static/")

@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from autopilot.blobs.place import PAGE, MailboxPlace
 from autopilot.listener.pages import ADDRESSES, SERVED_BY
@@ -54,7 +55,7 @@ class Browser:
         async with self._http.post(
             self.base + path, data=data, headers={"Cookie": self.cookie, **headers}, allow_redirects=False
         ) as answer:
-            led_to = answer.headers.get("Location", "").removeprefix(self.base)
+            led_to = answer.headers.get("Location", "").removeprefix(URL(self.base).path)
             return answer.status, led_to or await answer.text()
 
     async def enter(self, link: str) -> None:
@@ -123,7 +124,7 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
         for path in (f"/jobs/{job_id}", "/money", "/decisions", "/market?gpu=RTX+4090", "/new", f"/jobs/{job_id}/log"):
             status, text = await browser.get(path)
             assert status == 200, (path, text)
-        assert await browser.post("/zone", {"zone": "Asia/Tokyo", "back": "/money"}) == (303, "/money")
+        assert await browser.post("/zone", {"zone": "Asia/Tokyo", "back": "/money"}) == (303, "/money"), "beneath its path"
         status, page = await browser.get(f"/jobs/{job_id}", Cookie=f"{browser.cookie}; autopilot-zone=Asia/Tokyo")
         assert "Asia/Tokyo; $ per GPU" in page
         status, page = await browser.get(f"/jobs/{job_id}/do/cancel")

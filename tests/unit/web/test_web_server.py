@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-
 from yarl import URL
 
 from autopilot.api.ledger_view import LedgerReader
