@@ -30,10 +30,9 @@ LINK_GOOD_FOR = timedelta(minutes=5)
 SESSION_GOOD_FOR = timedelta(hours=12)
 """Both as people count time, however fast the daemon's clock goes."""
 MOST_SESSIONS = 200
-"""Of all owners, links included."""
-LINKS_OF_AN_OWNER = 20
-SESSIONS_OF_AN_OWNER = 20
-"""The oldest of either ends for one more of its owner's. No link ends a session."""
+"""And as many links. No link ends a session."""
+MOST_OF_AN_OWNER = 20
+"""Of each: the oldest ends for one more."""
 _PREFIX = "appg_"
 
 Announce = Callable[[Collection[str]], Awaitable[None]]
@@ -93,22 +92,13 @@ class PageSessions:
         return secret
 
     def _make_room(self, new: PageSession) -> None:
-        """In its owner's share, then among all. Raises ``UserError`` for a link where nothing but sessions is left."""
-        most = LINKS_OF_AN_OWNER if new.is_link else SESSIONS_OF_AN_OWNER
-        like = [each for each in self._known.values() if (each.owner, each.is_link) == (new.owner, new.is_link)]
-        for each in like[: max(len(like) - most + 1, 0)]:
-            del self._known[each.sha256]
-        if len(self._known) < MOST_SESSIONS:
-            return
-        link = next((each for each in self._known.values() if each.is_link), None)
-        if link is None and new.is_link:
-            raise UserError(f"{MOST_SESSIONS} browsers have the page open", hint="leave it in one of them")
-        del self._known[self._oldest_of_most().sha256 if link is None else link.sha256]
-
-    def _oldest_of_most(self) -> PageSession:
-        """A session of whoever has the most."""
-        counts = Counter(each.owner for each in self._known.values())
-        return max(self._known.values(), key=lambda each: counts[each.owner])
+        """Links in the place of links, and sessions in that of sessions: of its owner, or of whoever has the most."""
+        alike = [each for each in self._known.values() if each.is_link == new.is_link]
+        counts = Counter(each.owner for each in alike)
+        if counts[new.owner] >= MOST_OF_AN_OWNER:
+            del self._known[next(each.sha256 for each in alike if each.owner == new.owner)]
+        elif len(alike) >= MOST_SESSIONS:
+            del self._known[max(alike, key=lambda each: counts[each.owner]).sha256]
 
     async def _keep(self) -> None:
         try:

@@ -10,8 +10,8 @@ from aiohttp import web
 from autopilot.api.access import NotAllowed, Unauthorised
 from autopilot.api.code import SendAgain
 from autopilot.api.confirmations import ConfirmFirst
-from autopilot.api.followers import TooManyFollow
 from autopilot.api.finding import JobNotFound
+from autopilot.api.followers import TooManyFollow
 from autopilot.api.once import CallerGone, KeyReused
 from autopilot.api.plan import OverBudget
 from autopilot.api.problem_documents import (

@@ -56,7 +56,7 @@ def _holding_file(database: Path) -> Iterator[None]:
             # missing, and with it what was rented last.
             raise UserError(
                 f"the ledger {database} has {names} names (hard links), so what was written last may be beside another",
-                hint=f"find the others with: find -L / -samefile {database}; keep the name with the newest -wal beside it",
+                hint=f"find / -samefile {database} finds the others; keep the one with the newest -wal beside it",
             )
         _lock_byte(descriptor, database)
         yield

@@ -124,7 +124,9 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
         for path in (f"/jobs/{job_id}", "/money", "/decisions", "/market?gpu=RTX+4090", "/new", f"/jobs/{job_id}/log"):
             status, text = await browser.get(path)
             assert status == 200, (path, text)
-        assert await browser.post("/zone", {"zone": "Asia/Tokyo", "back": "/money"}) == (303, "/money"), "beneath its path"
+        assert await browser.post("/zone", {"zone": "Asia/Tokyo", "back": "/money"}) == (303, "/money"), (
+            "beneath its path"
+        )
         status, page = await browser.get(f"/jobs/{job_id}", Cookie=f"{browser.cookie}; autopilot-zone=Asia/Tokyo")
         assert "Asia/Tokyo; $ per GPU" in page
         status, page = await browser.get(f"/jobs/{job_id}/do/cancel")

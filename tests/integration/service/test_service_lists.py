@@ -196,6 +196,21 @@ async def test_so_many_follow_output_and_no_more(served: Served, monkeypatch: py
         assert (await served.call("GET", path))[0] == 200, "pages are there all the same"
 
 
+async def test_one_owner_takes_not_the_room_of_all_who_follow(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    printing = await a_printing_job(served)
+    monkeypatch.setattr(log_feed, "FOLLOWERS_OF_AN_OWNER", 1)
+    path, wanted = f"/v1/jobs/{printing}/logs", {"Accept": "text/event-stream"}
+    status, made = await served.call("POST", "/v1/tokens", {"name": "reads", "scope": "read", "sees_all": True})
+    assert status == 201
+    login = {"Authorization": f"Bearer {made['secret']}"}
+    async with aclosing(stream(served, path, **login)) as theirs:
+        await take(theirs, 1)
+        async with served.http.get(f"http://localhost{path}", headers=wanted | login) as refused:
+            assert (refused.status, (await refused.json(content_type=None))["reason"]) == (429, "too_many_follow")
+        async with aclosing(stream(served, path)) as ours:
+            await take(ours, 1)
+
+
 @pytest.mark.parametrize("what", ["logs", "events"])
 async def test_a_token_that_is_revoked_follows_nothing_any_more(
     shared: Served, printing: str, monkeypatch: pytest.MonkeyPatch, what: str

@@ -121,7 +121,9 @@ async def test_a_ledger_that_got_another_name_is_still_held_and_says_by_whom(tmp
     ledger, renamed = tmp_path / "ledger.db", tmp_path / "renamed.db"
     with a_daemon(ledger) as daemon:
         ledger.rename(renamed)
-        with pytest.raises(UserError, match=rf"autopilot .*:{daemon.pid}:[0-9a-f]+, under another name of the file, holds"):
+        with pytest.raises(
+            UserError, match=rf"autopilot .*:{daemon.pid}:[0-9a-f]+, under another name of the file, holds"
+        ):
             await lead_too(renamed)
 
 

@@ -44,14 +44,14 @@ def follow(
     live: LiveFragments,
     daemon: Daemon,
     *,
-    session: str = "a",
+    owner: int = 1,
     known: str = "",
     key: str = "now",
     ask: Callable[[], Awaitable[DaemonSource]] | None = None,
     within_s: float = LONG_S,
 ) -> AsyncGenerator[Fragment | None]:
     return live.follow(
-        (key,), Reader(session, ask or daemon.ask), daemon.build, lambda page: f"<p>{page}</p>", known, within_s
+        (key,), Reader(owner, ask or daemon.ask), daemon.build, lambda page: f"<p>{page}</p>", known, within_s
     )
 
 
