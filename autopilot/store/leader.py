@@ -1,9 +1,10 @@
 """Who leads: of all daemons on one ledger a single one acts, and another takes over when it dies or falls silent.
 
 A file is held by locks that a second daemon meets and gives up at; the row of ``leader`` tells it whom it met. On a
-PostgreSQL server the leader holds an advisory lock on a connection of its own, which is free the moment that it dies, and says every few seconds that it is alive in
-the row of ``leader``; a standby ends the sessions of one that has been silent for too long (stopped, swapped out, cut
-off). Whoever takes over raises the row's epoch, and ``Fence`` keeps all that the one before may still try out.
+PostgreSQL server the leader holds an advisory lock on a connection of its own, which is free the moment that it dies,
+and says every few seconds that it is alive in the row of ``leader``; a standby ends the sessions of one that has been
+silent for too long (stopped, swapped out, cut off). Whoever takes over raises the row's epoch, and ``Fence`` keeps all
+that the one before may still try out.
 """
 
 from __future__ import annotations
