@@ -151,6 +151,9 @@ class Status(Answer):
     """Since then no tick has ended well; null: the last one did."""
     failure: str
     """Why the newest tick failed; empty where it did not."""
+    clock_behind_s: int | None
+    """By how much the daemon's clock is slow by the markets' answers, negative where it is fast; nothing is rented then.
+    Null: it is right by them, or none has told the time."""
     jobs_open: int
     unsettled_leases: int
     unbilled_leases: int
