@@ -18,6 +18,7 @@ from autopilot.api.exec import ExecService
 from autopilot.api.finding import find_job, no_such_job, refuse_array
 from autopilot.api.job_life import read_decisions, read_life
 from autopilot.api.logs import LogReader
+from autopilot.api.masking import ReadSecrets
 from autopilot.api.models import jobs as models
 from autopilot.api.models.jobs import ListQuery
 from autopilot.api.once import Once
@@ -69,9 +70,11 @@ class JobService:
         change_spec: ChangeSpec,
         wake: Callable[[], None],
         code: CodeService,
+        read_secrets: ReadSecrets = lambda _: ([], []),
     ) -> None:
+        """``read_secrets``: what is masked in the output of a job."""
         self.code = code
-        self.logs = LogReader(store, blobs)
+        self.logs = LogReader(store, blobs, read_secrets)
         self.plans = PlanBook(clock, ids)
         self.submissions = Submissions(engine, store, clock, ids, parse, wake, code, self.plans)
         self.schedules = ScheduleService(self.submissions, store, clock, self.plans, wake)

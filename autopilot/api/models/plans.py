@@ -152,7 +152,7 @@ class Status(Answer):
     failure: str
     """Why the newest tick failed; empty where it did not."""
     clock_behind_s: int | None
-    """By how much the daemon's clock is slow by the markets' answers, negative where it is fast; nothing is rented then.
+    """By how much its clock is slow by the markets' answers, negative where it is fast. Nothing is rented then.
     Null: it is right by them, or none has told the time."""
     jobs_open: int
     unsettled_leases: int
