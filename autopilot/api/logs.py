@@ -67,11 +67,11 @@ class LogReader:
         chunks = await self._show(job, found) if found else []
         return {"chunks": chunks, "earlier": earlier, "finished": job.status.is_final}
 
-    async def _show(self, job: Job, found: Sequence[_Chunk]) -> list[render.Json]:
+    async def _show(self, job: Job, chunks: Sequence[_Chunk]) -> list[render.Json]:
         """As anybody may see it. A secret may have begun in a chunk before the first of these."""
         mask, shown, before = await mask_for(job.spec, self._read_secrets), [], None
         last: _Chunk | None = None
-        for chunk in found:
+        for chunk in chunks:
             if last is None or not chunk.follows(last):
                 before = await self._read_before(job.id, chunk, mask.reach)
             text = chunk.cut_line + mask.hide(before, chunk.data).decode(errors="replace")

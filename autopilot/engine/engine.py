@@ -33,7 +33,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.domain.told_time import find_clock_error
+from autopilot.domain.reported_time import find_clock_error
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.arrays import Arrays
@@ -270,7 +270,7 @@ class Engine:
     @property
     def clock_error(self) -> timedelta | None:
         """By how much all markets that tell the time are ahead of our clock. While there is any, nothing is rented."""
-        return find_clock_error((watch.provider.told_time() for watch in self.watches.values()), self._clock.now())
+        return find_clock_error((watch.provider.reported_time() for watch in self.watches.values()), self._clock.now())
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
         """The market as a decision sees it now, with these offers."""

@@ -19,7 +19,7 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.remark import Remark
-from autopilot.domain.told_time import ToldTime
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 
 T = TypeVar("T")
@@ -201,7 +201,7 @@ class Provider(Protocol):
         """
         ...
 
-    def told_time(self) -> ToldTime | None:
+    def reported_time(self) -> ReportedTime | None:
         """The time by the newest answer that has told it; None where none has."""
         ...
 

@@ -28,8 +28,8 @@ from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
 from autopilot.domain.money import show
+from autopilot.domain.reported_time import CLOCK_TOLERANCE, ReportedTime, find_clock_error
 from autopilot.domain.time import show_duration
-from autopilot.domain.told_time import CLOCK_TOLERANCE, ToldTime, find_clock_error
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.certificates import examine_certificates
@@ -252,17 +252,17 @@ def _daemon() -> Check:
 
 
 async def _markets(settings: Settings) -> list[Check]:
-    told: list[ToldTime | None] = []
-    checks = [check async for check in _each_market(settings, told)]
+    reported: list[ReportedTime | None] = []
+    checks = [check async for check in _each_market(settings, reported)]
     if not checks:
         return [Check("markets", False, "no market is configured", "autopilot init stores a key")]
     # A clock that goes faster is compared with none: markets keep another time than it.
-    return [*checks, check_clock(told, SystemClock().now())] if settings.clock.speed == 1 else checks
+    return [*checks, check_clock(reported, SystemClock().now())] if settings.clock.speed == 1 else checks
 
 
-def check_clock(told: Sequence[ToldTime | None], now: datetime) -> Check:
+def check_clock(reported: Sequence[ReportedTime | None], now: datetime) -> Check:
     """By what the markets' answers said of the time just now."""
-    known = [each for each in told if each is not None]
+    known = [each for each in reported if each is not None]
     if not known:
         return Check("clock", None, "no market has told the time", "see that it is kept right: timedatectl")
     error = find_clock_error(known, now)
@@ -280,7 +280,7 @@ def check_clock(told: Sequence[ToldTime | None], now: datetime) -> Check:
     return Check("clock", True, "right to within a minute, as the markets say")
 
 
-async def _each_market(settings: Settings, told: list[ToldTime | None]) -> AsyncIterator[Check]:
+async def _each_market(settings: Settings, reported: list[ReportedTime | None]) -> AsyncIterator[Check]:
     for name in settings.markets:
         try:
             provider = connect_markets(settings.only(name), SystemClock())[name]
@@ -295,7 +295,7 @@ async def _each_market(settings: Settings, told: list[ToldTime | None]) -> Async
             if market.ok is not False and settings.markets[name].is_real:
                 yield await check_card(name, provider, settings)
             yield await _answers(name, provider, settings)
-            told.append(provider.told_time())
+            reported.append(provider.reported_time())
         finally:
             await provider.close()
 

@@ -15,7 +15,7 @@ from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark
-from autopilot.domain.told_time import ToldTime
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.provider import (
     Created,
     CreateRequest,
@@ -89,8 +89,8 @@ class Delegate:
     def drifts(self) -> tuple[Drift, ...]:
         return self._inner.drifts()
 
-    def told_time(self) -> ToldTime | None:
-        return self._inner.told_time()
+    def reported_time(self) -> ReportedTime | None:
+        return self._inner.reported_time()
 
     def remarks(self) -> tuple[Remark, ...]:
         return self._inner.remarks()

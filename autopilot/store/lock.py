@@ -37,7 +37,7 @@ def _holding_name(database: Path) -> Iterator[None]:
     """The lock file holds the pid for people and is never removed: removing it would let two daemons lock two files of
     one name."""
     path = database.with_name(database.name + ".lock")
-    with _opened(path, os.O_RDWR) as descriptor:
+    with _open(path, os.O_RDWR) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,7 +50,7 @@ def _holding_name(database: Path) -> Iterator[None]:
 
 @contextmanager
 def _holding_file(database: Path) -> Iterator[None]:
-    with _opened(database, os.O_RDWR) as descriptor:
+    with _open(database, os.O_RDWR) as descriptor:
         if (names := os.fstat(descriptor).st_nlink) > 1:
             # SQLite keeps what was committed last beside the name by which it was opened: under another name that is
             # missing, and with it what was rented last.
@@ -74,7 +74,7 @@ def _lock_byte(descriptor: int, database: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _open(path: Path, flags: int) -> Iterator[int]:
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:

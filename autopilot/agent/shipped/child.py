@@ -134,7 +134,7 @@ class Child:
                 left.append(pid)
         return left
 
-    def list_spared(self, kind: str, processes: dict[int, offspring.Process]) -> set[int]:
+    def list_spared(self, kind: str, processes: dict[int, offspring.SeenProcess]) -> set[int]:
         """What is beside a run: commands of the user's, logins, and what the setup has left."""
         beside = offspring.list_started(tuple(each for each in KINDS if each != kind), processes)
         known = {pid for pid, started in self.before if pid in processes and processes[pid].started == started}

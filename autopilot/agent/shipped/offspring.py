@@ -17,7 +17,7 @@ PR_SET_CHILD_SUBREAPER = 36
 GONE = ("Z", "X")
 
 
-class Process(NamedTuple):
+class SeenProcess(NamedTuple):
     parent: int
     group: int
     session: int
@@ -64,20 +64,20 @@ def reap() -> None:
             os.waitpid(ended.si_pid, os.WNOHANG)
 
 
-def list_processes() -> dict[int, Process]:
+def list_processes() -> dict[int, SeenProcess]:
     """All that can be seen here, by pid."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, ValueError, IndexError):  # gone meanwhile
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-            found[int(pid)] = Process(
+            found[int(pid)] = SeenProcess(
                 int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode(), int(fields[19])
             )
     return found
 
 
-def list_beneath(root: int, processes: dict[int, Process]) -> list[int]:
+def list_beneath(root: int, processes: dict[int, SeenProcess]) -> list[int]:
     """Pids of what came of it, children before theirs."""
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
@@ -91,7 +91,7 @@ def list_beneath(root: int, processes: dict[int, Process]) -> list[int]:
     return beneath
 
 
-def list_offspring(processes: dict[int, Process]) -> set[int]:
+def list_offspring(processes: dict[int, SeenProcess]) -> set[int]:
     """Pids of those that live beneath this process, but for what it runs for itself."""
     own = os.getsid(0)
     return {
@@ -101,7 +101,7 @@ def list_offspring(processes: dict[int, Process]) -> set[int]:
     }
 
 
-def list_started(kinds: tuple[str, ...], processes: dict[int, Process]) -> set[int]:
+def list_started(kinds: tuple[str, ...], processes: dict[int, SeenProcess]) -> set[int]:
     """Pids of what the agent has made of these kinds, and of what came of them and still has its parents."""
     with _starting:
         roots = [pid for pid, kind in _started.items() if kind in kinds]

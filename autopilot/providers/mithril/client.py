@@ -20,7 +20,7 @@ from autopilot.providers.mithril.transport import Transport
 from autopilot.providers.pacing import Lane, Quiet
 from autopilot.providers.reading import FIRST_BACKOFF_S, READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
-from autopilot.providers.told_time import ToldTimes
+from autopilot.providers.reported_time import ReportedTimes
 
 PAGE_ROWS = 100
 """Asked for; more than that may come."""
@@ -51,7 +51,7 @@ class MithrilClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.drift = DriftCounter(mapping.PROVIDER, clock)
         self.remarks = RemarkLog(clock)
-        self.times = ToldTimes(clock)
+        self.times = ReportedTimes(clock)
         self._transport = transport
         self._clock = clock
         self._quiet = Quiet(clock, INTERVAL_S)

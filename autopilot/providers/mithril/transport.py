@@ -10,7 +10,7 @@ import aiohttp
 from autopilot import __version__
 from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.reading import NoReply, Reply
-from autopilot.providers.told_time import date_of
+from autopilot.providers.reported_time import date_of
 
 LARGEST_BODY_BYTES = 8 * 2**20
 USER_AGENT = f"gpu-autopilot/{__version__}"

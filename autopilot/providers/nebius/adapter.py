@@ -26,7 +26,7 @@ from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
-from autopilot.domain.told_time import ToldTime
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.nebius import mapping, names, outcomes, wire
@@ -381,7 +381,7 @@ class NebiusProvider:
         """None: answers are read by the vendor's own descriptors, in which what is new is left out."""
         return ()
 
-    def told_time(self) -> ToldTime | None:
+    def reported_time(self) -> ReportedTime | None:
         """Its answers over gRPC are not known to tell it."""
         return None
 

@@ -19,7 +19,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark
-from autopilot.domain.told_time import ToldTime
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import (
     Created,
@@ -201,8 +201,8 @@ class PaperProvider:
         """Of the real market, under its own name."""
         return self._inner.drifts()
 
-    def told_time(self) -> ToldTime | None:
-        return self._inner.told_time()
+    def reported_time(self) -> ReportedTime | None:
+        return self._inner.reported_time()
 
     def remarks(self) -> tuple[Remark, ...]:
         """None of a real market count for what is rented on paper."""

@@ -13,12 +13,12 @@ from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane, Quiet
 from autopilot.providers.reading import READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
+from autopilot.providers.reported_time import ReportedTimes
 from autopilot.providers.runpod import mapping, outcomes, shapes
 from autopilot.providers.runpod.pacing import INTERVAL_S, Family, lanes
 from autopilot.providers.runpod.reply import Answer, Fault, understand
 from autopilot.providers.runpod.sdk import SdkRefused
 from autopilot.providers.runpod.transport import Transport
-from autopilot.providers.told_time import ToldTimes
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class RunpodClient:
         self.transport = transport
         self.drift = DriftCounter(mapping.PROVIDER, clock)
         self.remarks = RemarkLog(clock)
-        self.times = ToldTimes(clock)
+        self.times = ReportedTimes(clock)
         self._clock = clock
         self._quiet = Quiet(clock, INTERVAL_S)
         self._lanes = lanes(clock, self._quiet)

@@ -14,9 +14,9 @@ import aiohttp
 
 from autopilot import __version__
 from autopilot.providers.reading import NoReply, Reply
+from autopilot.providers.reported_time import date_of
 from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.runpod.sdk import Sdk
-from autopilot.providers.told_time import date_of
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane, Quiet
 from autopilot.providers.reading import READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
-from autopilot.providers.told_time import ToldTimes
+from autopilot.providers.reported_time import ReportedTimes
 from autopilot.providers.vastai import mapping, outcomes, shapes
 from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
 from autopilot.providers.vastai.reply import Answer, understand
@@ -23,7 +23,7 @@ class VastaiClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.drift = DriftCounter(mapping.PROVIDER, clock)
         self.remarks = RemarkLog(clock)
-        self.times = ToldTimes(clock)
+        self.times = ReportedTimes(clock)
         self._transport = transport
         self._clock = clock
         # The market counts each endpoint by itself.

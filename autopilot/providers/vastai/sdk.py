@@ -12,7 +12,7 @@ from vastai.api.instances import build_create_instance_payload
 
 from autopilot.providers import guarded_requests
 from autopilot.providers.reading import NoReply, Reply
-from autopilot.providers.told_time import date_of
+from autopilot.providers.reported_time import date_of
 
 
 class OneShotClient(VastClient):  # type: ignore[misc]

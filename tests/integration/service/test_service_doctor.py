@@ -17,7 +17,7 @@ from autopilot.clock import SystemClock
 from autopilot.config import paths
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import AccountQuota
-from autopilot.domain.told_time import ToldTime
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.service import doctor
 from autopilot.service.doctor import Check, run
@@ -153,7 +153,7 @@ class Refusing:
     def drifts(self) -> tuple[Drift, ...]:
         return ()
 
-    def told_time(self) -> ToldTime | None:
+    def reported_time(self) -> ReportedTime | None:
         return None
 
     async def close(self) -> None:
@@ -224,7 +224,7 @@ async def test_quotas_that_cannot_be_read_are_no_failure() -> None:
 
 def clock_check(*ahead: timedelta) -> tuple[bool | None, str]:
     now = SystemClock().now()
-    check = doctor.check_clock([None, *(ToldTime(each, now) for each in ahead)], now)
+    check = doctor.check_clock([None, *(ReportedTime(each, now) for each in ahead)], now)
     return check.ok, check.detail
 
 

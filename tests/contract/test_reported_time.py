@@ -29,11 +29,11 @@ async def test_the_time_of_a_markets_answers_is_compared_with_ours(tmp_path: Pat
         settings: dict[str, Any] = {"base_url": sandbox.url, "api_key": key, "timeout_s": PATIENCE_S}
         provider = plugin.connect(settings, clock)
         try:
-            assert provider.told_time() is None, "nobody was asked"
+            assert provider.reported_time() is None, "nobody was asked"
             for ahead in (timedelta(0), timedelta(hours=2), timedelta(hours=-2)):
                 sandbox.time_ahead = ahead
                 await provider.instances()
-                told = provider.told_time()
+                told = provider.reported_time()
                 assert told is not None
                 assert abs(told.ahead - ahead) <= timedelta(seconds=1)
         finally:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from autopilot.domain.told_time import ToldTime
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.providers.reading import Reply
 
@@ -14,19 +14,19 @@ _STEP = timedelta(seconds=1)
 """In which the header counts."""
 
 
-class ToldTimes:
+class ReportedTimes:
     """Keeps the newest."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.newest: ToldTime | None = None
+        self.newest: ReportedTime | None = None
 
     def note(self, reply: Reply, asked_at: datetime) -> Reply:
         """``reply`` as it came. Its date may be any instant since the question: nobody knows how long its way was."""
         now, told = self._clock.now(), _read(reply.date)
         if told is not None:
             ahead = max(told - now, timedelta(0)) or min(told + _STEP - asked_at, timedelta(0))
-            self.newest = ToldTime(ahead, now)
+            self.newest = ReportedTime(ahead, now)
         return reply
 
 

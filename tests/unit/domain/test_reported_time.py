@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from autopilot.domain.told_time import CLOCK_TOLERANCE, TOLD_FOR, ToldTime, find_clock_error
+from autopilot.domain.reported_time import CLOCK_TOLERANCE, REPORTED_FOR, ReportedTime, find_clock_error
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def told(*ahead: timedelta, age: timedelta = timedelta(0)) -> list[ToldTime | None]:
-    return [ToldTime(each, NOW - age) for each in ahead]
+def told(*ahead: timedelta, age: timedelta = timedelta(0)) -> list[ReportedTime | None]:
+    return [ReportedTime(each, NOW - age) for each in ahead]
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_only_markets_that_agree_speak_against_our_clock(ahead: tuple[timedelta,
 
 def test_a_market_that_tells_no_time_and_one_that_told_it_long_ago_do_not_count() -> None:
     assert find_clock_error([None, *told(HOUR)], NOW) == HOUR
-    assert find_clock_error(told(HOUR, age=TOLD_FOR + timedelta(seconds=1)), NOW) is None
+    assert find_clock_error(told(HOUR, age=REPORTED_FOR + timedelta(seconds=1)), NOW) is None
