@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autopilot.api import render
-from autopilot.api.finding import find_job, refuse_array
+from autopilot.answers import render
 from autopilot.api.masking import MOST_CHUNKS_BACK, ReadSecrets, mask_for
+from autopilot.books.finding import find_job, refuse_array
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.mailbox.keys import log_key, log_prefix, parse_log_key

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from autopilot.cli import text
 from autopilot.domain.time import show_duration
+from autopilot.words import text
 
 Row = dict[str, Any]
 
