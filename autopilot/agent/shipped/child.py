@@ -14,8 +14,18 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-from . import offspring
 from .job_user import RUN, as_user, uid_of
+from .offspring import (
+    GONE,
+    SeenProcess,
+    forget_process,
+    list_beneath,
+    list_offspring,
+    list_processes,
+    list_started,
+    reap,
+    start_process,
+)
 
 MARK = "AUTOPILOT_PROCESS"
 KINDS = SETUP, RUN_KIND, EXEC, SSH = "setup", "run", "exec", "ssh"
@@ -39,10 +49,10 @@ class Child:
         """``uid``: the user; None: the agent's own. Raises ``OSError``, ``ValueError``."""
         shell = ["/bin/sh", "-c", command]
         self.is_ending = False
-        processes = offspring.list_processes()
-        found = offspring.list_offspring(processes) - {*self.left} if kind == RUN_KIND else ()
+        processes = list_processes()
+        found = list_offspring(processes) - {*self.left} if kind == RUN_KIND else ()
         self.before = {(pid, processes[pid].started) for pid in found}
-        self.process = offspring.start(
+        self.process = start_process(
             kind,
             shell if uid is None else as_user(uid, RUN, *shell),
             cwd=workdir,
@@ -81,7 +91,7 @@ class Child:
         if code is None or (self.is_ending and self.has_company()):
             return None
         if self.process is not None:
-            offspring.forget(self.process)
+            forget_process(self.process)
         self.process = None
         return code
 
@@ -89,9 +99,7 @@ class Child:
         """Whether others of the process's group live."""
         assert self.process is not None
         group = self.process.pid
-        return any(
-            each.group == group and each.state not in offspring.GONE for each in offspring.list_processes().values()
-        )
+        return any(each.group == group and each.state not in GONE for each in list_processes().values())
 
     def drain(self) -> None:
         """Wait until all that it wrote has arrived. What it has left running may hold the pipe open, and write on."""
@@ -112,7 +120,7 @@ class Child:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
-            offspring.reap()
+            reap()
             left = self.find_left(kind)
         if kind == RUN_KIND:
             self.left = left
@@ -121,24 +129,24 @@ class Child:
     def find_left(self, kind: str) -> list[int]:
         """Those with the mark of that kind. Of a run, or a setup that has failed, all that came of it besides; of a run
         all of the job's user, too."""
-        processes = offspring.list_processes()
+        processes = list_processes()
         unmarked: set[int] = set()
         if kind in (SETUP, RUN_KIND):
-            unmarked = offspring.list_offspring(processes) - self.list_spared(kind, processes)
+            unmarked = list_offspring(processes) - self.list_spared(kind, processes)
         left = []
         for pid, process in processes.items():
             told = self.read_kind(pid)
-            if process.state in offspring.GONE:
+            if process.state in GONE:
                 continue
             if told == kind or (not told and (pid in unmarked or (kind == RUN_KIND and self.is_users(pid)))):
                 left.append(pid)
         return left
 
-    def list_spared(self, kind: str, processes: dict[int, offspring.SeenProcess]) -> set[int]:
+    def list_spared(self, kind: str, processes: dict[int, SeenProcess]) -> set[int]:
         """What is beside a run: commands of the user's, logins, and what the setup has left."""
-        beside = offspring.list_started(tuple(each for each in KINDS if each != kind), processes)
+        beside = list_started(tuple(each for each in KINDS if each != kind), processes)
         known = {pid for pid, started in self.before if pid in processes and processes[pid].started == started}
-        return beside | {each for pid in known for each in (pid, *offspring.list_beneath(pid, processes))}
+        return beside | {each for pid in known for each in (pid, *list_beneath(pid, processes))}
 
     def read_kind(self, pid: int) -> str:
         """By its mark. Empty where it has none, or nobody may see: not even root, in most containers."""

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
-from . import offspring
 from .child import EXEC, MARK
 from .job_user import RUN, as_user
 from .log import Log
 from .memory import Memory
+from .offspring import forget_process, start_process
 from .web import Web
 
 LASTS_S = 120.0
@@ -123,7 +123,7 @@ class Execs:
         """Raises ``OSError``, ``ValueError``."""
         workdir, env, uid = self.surroundings()
         shell = ["/bin/sh", "-c", command]
-        process = offspring.start(
+        process = start_process(
             EXEC,
             shell if uid is None else as_user(uid, RUN, *shell),
             cwd=workdir,
@@ -146,7 +146,7 @@ class Execs:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the group is still its own
         code = process.wait()
-        offspring.forget(process)
+        forget_process(process)
         pump.join(1)
         code = {"timed_out": TIMED_OUT_CODE, "stopped": KILLED_CODE}.get(ended, code if code >= 0 else 128 - code)
         output = bytes(kept)

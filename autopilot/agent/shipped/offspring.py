@@ -40,7 +40,7 @@ def adopt_orphans() -> bool:
         return False
 
 
-def start(kind: str, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+def start_process(kind: str, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """In a session of its own. Raises ``OSError``, ``ValueError``."""
     with _starting:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options)
@@ -48,7 +48,7 @@ def start(kind: str, command: list[str], **options: Any) -> subprocess.Popen[byt
     return process
 
 
-def forget(process: subprocess.Popen[bytes]) -> None:
+def forget_process(process: subprocess.Popen[bytes]) -> None:
     """It was waited for: another one may get its pid."""
     with _starting:
         _started.pop(process.pid, None)

@@ -19,11 +19,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from . import offspring
 from .child import MARK, SSH, Child
 from .execs import Surroundings
 from .log import Log
 from .markets import public_address
+from .offspring import forget_process, list_beneath, list_processes, start_process
 
 KEY_VARIABLE = "AUTOPILOT_SSH_KEY"
 AGAIN_S = 30.0
@@ -123,7 +123,7 @@ class Ssh:
             os.makedirs("/run/sshd", 0o755, exist_ok=True)  # where it locks itself in before anybody is known
         log = os.path.join(self.home, "log")
         with open(log, "wb") as file:
-            server = offspring.start(
+            server = start_process(
                 SSH,
                 [program, "-D", "-e", "-f", os.path.join(self.home, "config")],
                 env={"PATH": env.get("PATH", os.defpath), MARK: self.mark},
@@ -135,7 +135,7 @@ class Ssh:
         except subprocess.TimeoutExpired:
             self.server = server
             return
-        offspring.forget(server)
+        forget_process(server)
         with open(log, errors="replace") as file:
             raise OSError(f"sshd does not start: {file.read(2000).strip()[-200:]}")
 
@@ -169,11 +169,11 @@ class Ssh:
         server, self.server = self.server, None
         if server is None:
             return
-        for pid in [*offspring.list_beneath(server.pid, offspring.list_processes()), server.pid]:
+        for pid in [*list_beneath(server.pid, list_processes()), server.pid]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         server.wait()
-        offspring.forget(server)
+        forget_process(server)
         self.child.sweep(SSH)
 
 
