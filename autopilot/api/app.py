@@ -203,7 +203,7 @@ class _Routes:
         return web.json_response(await asyncio.to_thread(openapi))
 
     async def status(self, request: web.Request) -> web.Response:
-        caller = caller_of(request)
+        caller, error = caller_of(request), self._engine.clock_error
         async with self._store.snapshot() as uow:
             jobs = [job for job in await uow.jobs.list_open() if caller.sees_all or job.owner == caller.owner]
             unsettled = await uow.leases.list_unsettled() if caller.sees_all else ()
@@ -217,6 +217,7 @@ class _Routes:
                 "last_tick_at": render.plain(self._engine.last_tick_at),
                 "failing_since": render.plain(self._engine.failing_since),
                 "failure": self._engine.failure if caller.sees_all else "",
+                "clock_behind_s": None if error is None else round(error.total_seconds()),
                 "jobs_open": len(jobs),
                 "behind_store": [job.spec.name for job in jobs if job.id in self._engine.from_store.behind],
                 "unsettled_leases": len(unsettled),

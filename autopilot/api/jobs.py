@@ -18,6 +18,7 @@ from autopilot.api.confirmations import PlanBook
 from autopilot.api.exec import ExecService
 from autopilot.api.from_store import StoreReturns, refuse_return
 from autopilot.api.logs import LogReader
+from autopilot.api.masking import ReadSecrets
 from autopilot.api.once import Once
 from autopilot.api.pages import select_fields
 from autopilot.api.schedules import ScheduleService
@@ -71,9 +72,11 @@ class JobService:
         change_spec: ChangeSpec,
         wake: Callable[[], None],
         code: CodeService,
+        read_secrets: ReadSecrets = lambda _: ([], []),
     ) -> None:
+        """``read_secrets``: what is masked in the output of a job."""
         self.code = code
-        self.logs = LogReader(store, blobs)
+        self.logs = LogReader(store, blobs, read_secrets)
         self.plans = PlanBook(clock, ids)
         self.submissions = Submissions(engine, store, clock, ids, parse, wake, code, self.plans)
         self.schedules = ScheduleService(self.submissions, store, clock, self.plans, wake)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from autopilot.domain.time import show_duration
 from autopilot.words import text
 
 Row = dict[str, Any]
@@ -19,6 +20,7 @@ def tell(status: Row) -> list[str]:
     behind = [_tell_behind(text.plain(name)) for name in status.get("behind_store", ())]
     return [
         *_tell_ticks(status, now),
+        *_tell_clock(status),
         *behind,
         *(_tell_market(each, now) for each in status["providers"] if _is_unread(each)),
     ]
@@ -40,6 +42,17 @@ def _tell_ticks(status: Row, now: datetime) -> list[str]:
     if last is not None and now - last > LATE_AFTER_REAL * status["speed"]:
         return [f"The last tick ended {text.when(status['last_tick_at'], now)}, and the next has not. {rest}"]
     return []
+
+
+def _tell_clock(status: Row) -> list[str]:
+    behind_s = status.get("clock_behind_s")
+    if behind_s is None:
+        return []
+    wrong = f"{show_duration(timedelta(seconds=abs(behind_s)))} {'slow' if behind_s > 0 else 'fast'}"
+    return [
+        f"The daemon's clock is {wrong}, as the markets say. Nothing is rented until it is right: set it, then restart"
+        " the daemon."
+    ]
 
 
 def _is_unread(market: Row) -> bool:

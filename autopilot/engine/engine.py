@@ -33,6 +33,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.reported_time import find_clock_error
 from autopilot.engine.accounts import Accounts
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
@@ -90,6 +91,9 @@ OBSERVATION_LASTS = timedelta(minutes=30)
 """A machine on a market that could not be read for so long gets no new permit: what nobody sees must end by itself."""
 CALLS_WAIT_REAL_S = 10.0
 """How long a tick waits for its calls before it goes on without them."""
+
+
+CLOCK_IS_WRONG = "the clock here is wrong by what the markets say; autopilot doctor says by how much"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,15 +278,21 @@ class Engine:
         """Whether the newest tick knew what every market lists."""
         return all(watch.last.known for watch in self.watches.values())
 
+    @property
+    def clock_error(self) -> timedelta | None:
+        """By how much all markets that tell the time are ahead of our clock. While there is any, nothing is rented."""
+        return find_clock_error((watch.provider.reported_time() for watch in self.watches.values()), self._clock.now())
+
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
         """The market as a decision sees it now, with these offers."""
+        error = self.clock_error
         views = {
             name: ProviderView(
                 watch.provider.capabilities,
-                known=watch.last.known and not self._orphans.is_quarantined(name, now),
+                known=watch.last.known and error is None and not self._orphans.is_quarantined(name, now),
                 credit=watch.last.credit,
                 lack=self.certification.lack_of(name, now),
-                search_problem=watch.search_problem,
+                search_problem=watch.search_problem if error is None else CLOCK_IS_WRONG,
             )
             for name, watch in self.watches.items()
         }
@@ -400,7 +410,9 @@ class Engine:
             changed = [replace(each.job, spent=each.original.spent) for each in event_logs if each.changed]
             await uow.jobs.save_all(changed)
             await uow.events.add([record for event_log in event_logs for record in event_log.records])
-            await self._conditions.note(uow, readings, [event_log.job for event_log in event_logs], orphans, now)
+            await self._conditions.note(
+                uow, readings, [event_log.job for event_log in event_logs], orphans, self.clock_error, now
+            )
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
             await self._accounts.keep(uow, readings, leases)
             await hold_reserves(uow, leases, self.config.params, now)

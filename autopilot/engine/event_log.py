@@ -193,6 +193,11 @@ def market_quarantined(provider: str, at: datetime) -> EventRecord:
     return EventRecord(at, "market.quarantined", None, None, (("provider", provider),))
 
 
+def clock_doubted(ahead_s: int, at: datetime) -> EventRecord:
+    """All markets that tell the time are ahead of our clock by that; behind it where it is negative."""
+    return EventRecord(at, "clock.doubted", None, None, (("ahead_s", ahead_s),))
+
+
 def card_pays(provider: str, credit: Decimal | None, below: Decimal | None, at: datetime) -> EventRecord:
     """By the account's answer a card tops it up by itself."""
     fields: Fields = (("provider", provider), ("credit", credit), ("below", below))

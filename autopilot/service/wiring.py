@@ -82,6 +82,7 @@ from autopilot.service.meeting_place import (
     tell_tokens,
 )
 from autopilot.service.notices import ON_PAPER, check_named, scrub_of, sinks_of, subscriptions_of, switch_of
+from autopilot.service.output_secrets import read_market_key, read_output_secrets
 from autopilot.service.page_address import PageAddress
 from autopilot.service.recording import FileRecorder
 from autopilot.service.sockets import serve_listener, serve_users
@@ -175,7 +176,9 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     wake = asyncio.Event()
     parse = _parser(settings)
     code = CodeService(store, blobs, unpacker, clock, ids)
-    jobs = JobService(engine, store, blobs, clock, ids, parse, change_spec, wake.set, code)
+    jobs = JobService(
+        engine, store, blobs, clock, ids, parse, change_spec, wake.set, code, partial(read_output_secrets, settings)
+    )
     certify = CertifyService(engine, store, clock, ids, wake.set, jobs.plans)
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
     tell = partial(tell_tokens, place) if settings.http.listen else None
@@ -269,11 +272,10 @@ def _open_market(settings: Settings, market: str, name: str, clock: Clock) -> Pr
     if settings.markets[name].api_key_file is None:
         return registry.connect(market, options, clock)
 
-    def read() -> str:
-        key = settings.key_for(name)
-        return key.get_secret_value() if key else ""
-
-    return KeyedProvider(read, lambda key: registry.connect(market, options | {"api_key": key}, clock))
+    return KeyedProvider(
+        partial(read_market_key, settings, name),
+        lambda key: registry.connect(market, options | {"api_key": key}, clock),
+    )
 
 
 def limits_of(settings: Settings) -> Limits:

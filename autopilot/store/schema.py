@@ -363,7 +363,8 @@ notices = Table("notices", metadata, *columns_of(PendingNotice, key=("id", "sink
 
 notes = Table("notes", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 
-# One row: who leads on a server that several daemons share. Not part of what a ledger holds, so never copied.
+# One row: who leads, on a server that several daemons share, or in a file for people. Not part of what a ledger holds,
+# so never copied.
 leader = Table(
     "leader",
     metadata,

@@ -14,6 +14,7 @@ from autopilot.domain.instance import Account, AccountQuota, Charge, Instance, I
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
@@ -264,6 +265,9 @@ class VastaiProvider:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()
+
+    def reported_time(self) -> ReportedTime | None:
+        return self._client.times.newest
 
     def remarks(self) -> tuple[Remark, ...]:
         return self._client.remarks.list()
