@@ -22,6 +22,7 @@ from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import StopEvidence
 from autopilot.engine.actions import action_events
 from autopilot.engine.hosts import Hosts
 from autopilot.engine.observe import Reading
@@ -116,6 +117,7 @@ def a_paused_lease(id: str = "lease-1", **changes: Any) -> Lease:
         "running_since": None,
         "paused_at": START,
         "pause_cause": Reason.OUTBID,
+        "price_to_win": changes.get("bid", D("0.300")) + D("0.001"),
     }
     return a_lease(id, **(values | changes))
 
@@ -152,7 +154,7 @@ def seen(
     lease: Lease, status: InstanceStatus, when: datetime, *, out_of_credit: bool = False, **changes: Any
 ) -> e.Event:
     """The market shows the lease's instance in that status."""
-    return e.LeaseObserved(lease.id, an_instance(lease, status=status, **changes), when, out_of_credit)
+    return e.LeaseObserved(lease.id, an_instance(lease, status=status, **changes), when, StopEvidence(out_of_credit))
 
 
 def heartbeat(lease: Lease, when: datetime, state: str = "running", **changes: Any) -> e.HeartbeatSeen:

@@ -35,6 +35,7 @@ from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import SentCode
 from autopilot.api.drift import drift
 from autopilot.api.event_feed import EventFeed
+from autopilot.api.from_store import check_wish
 from autopilot.api.jobs import JobService
 from autopilot.api.large_bodies import bound_bodies
 from autopilot.api.lives import LifeRoutes
@@ -202,7 +203,7 @@ class _Routes:
         return web.json_response(await asyncio.to_thread(openapi))
 
     async def status(self, request: web.Request) -> web.Response:
-        caller = caller_of(request)
+        caller, error = caller_of(request), self._engine.clock_error
         async with self._store.snapshot() as uow:
             jobs = [job for job in await uow.jobs.list_open() if caller.sees_all or job.owner == caller.owner]
             unsettled = await uow.leases.list_unsettled() if caller.sees_all else ()
@@ -216,7 +217,9 @@ class _Routes:
                 "last_tick_at": render.plain(self._engine.last_tick_at),
                 "failing_since": render.plain(self._engine.failing_since),
                 "failure": self._engine.failure if caller.sees_all else "",
+                "clock_behind_s": None if error is None else round(error.total_seconds()),
                 "jobs_open": len(jobs),
+                "behind_store": [job.spec.name for job in jobs if job.id in self._engine.from_store.behind],
                 "unsettled_leases": len(unsettled),
                 "unbilled_leases": sum(lease.billing.waits_for is not BillWait.SECOND_LOOK for lease in unsettled),
                 "providers": self._markets(caller),
@@ -320,7 +323,12 @@ class _Routes:
 
     async def resume(self, request: web.Request) -> web.Response:
         chosen = await read_body_if_any(request, ResumeBody)
+        check_wish(chosen)
+        if chosen.dry_run:
+            return web.json_response(await self._jobs.look_into_store(job_ref(request)))
         resume = partial(self._jobs.resume, job_ref(request), chosen.from_checkpoint)
+        if chosen.from_store:
+            resume = partial(self._jobs.resume_from_store, job_ref(request))
         return await self.once.answer(request, caller_of(request).owner, 200, lambda once: resume(once=once))
 
     async def retry(self, request: web.Request) -> web.Response:

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.answers import render
+from autopilot.api.confirmations import PlanBook
 from autopilot.certify.claim import HOW, MarketClaim
 from autopilot.certify.claims import claims_of
 from autopilot.certify.job import spec_for
@@ -18,6 +19,7 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
+from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import claim_accepted
 from autopilot.engine.outstanding import Money
@@ -28,28 +30,37 @@ from autopilot.ports.store import EventRecord, Store, UnitOfWork
 
 
 class CertifyService:
-    def __init__(self, engine: Engine, store: Store, clock: Clock, ids: Ids, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, clock: Clock, ids: Ids, wake: Callable[[], None], plans: PlanBook
+    ) -> None:
         self._engine = engine
         self._store = store
         self._clock = clock
         self._ids = ids
         self._wake = wake
+        self._plans = plans
 
-    async def begin(self, market: str, budget: Decimal, gpus: tuple[str, ...], *, owner: int) -> render.Json:
-        """Raises ``UserError``: no such market or GPU, a budget out of bounds, one under way already."""
+    async def begin(
+        self, market: str, budget: Decimal, gpus: tuple[str, ...], *, owner: int, token: Token | None, plan_id: str = ""
+    ) -> render.Json:
+        """``token``, ``plan_id``: as for a submit. It costs money like any job, and a person is asked alike.
+
+        Raises ``UserError``: no such market or GPU, a budget out of bounds, one under way already; ``ConfirmFirst``.
+        """
         self._check(market)
         now = self._clock.now()
         spec = spec_for(market, budget, gpus, now)
         if gpus:
             spec = await check_gpus(spec, self._engine)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner, certifies=market)
-        async with self._store.transaction() as uow:
-            under_way = next((each for each in await uow.jobs.list_open() if each.certifies == market), None)
-            if under_way is not None:
-                hint = f"autopilot certify {market} --resume shows it, autopilot cancel {under_way.id} ends it"
-                raise UserError(f"{market} is being certified already", hint=hint)
-            await uow.jobs.save(job)
-            await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", spec.name),))])
+        with self._plans.asking(token, f"certify {market}", spec, [market, str(budget), list(gpus)], plan_id):
+            async with self._store.transaction() as uow:
+                under_way = next((each for each in await uow.jobs.list_open() if each.certifies == market), None)
+                if under_way is not None:
+                    hint = f"autopilot certify {market} --resume shows it, autopilot cancel {under_way.id} ends it"
+                    raise UserError(f"{market} is being certified already", hint=hint)
+                await uow.jobs.save(job)
+                await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", spec.name),))])
         self._wake()
         return {"job": render.job(job, now, self._engine.config.params, Money())}
 

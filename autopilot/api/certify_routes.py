@@ -25,8 +25,10 @@ class CertifyRoutes:
         body = await read_body(request, CertifyBody)
         if len(body.gpus) > MOST_GPUS:
             raise UserError(f"gpus must be a list of at most {MOST_GPUS} names")
-        market, budget = request.match_info["market"], usd(body.budget)
-        answer = await self._certify.begin(market, budget, body.gpus, owner=caller_of(request).owner)
+        market, budget, caller = request.match_info["market"], usd(body.budget), caller_of(request)
+        answer = await self._certify.begin(
+            market, budget, body.gpus, owner=caller.owner, token=caller.token, plan_id=body.plan
+        )
         return web.json_response(answer, status=201)
 
     async def accept(self, request: web.Request) -> web.Response:

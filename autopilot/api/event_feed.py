@@ -19,11 +19,11 @@ from autopilot.answers import render
 from autopilot.answers.models.jobs import Event, EventsQuery
 from autopilot.api.access import ApiCaller, Unauthorised
 from autopilot.api.callers import StillAllowed, caller_of
+from autopilot.api.followers import Followers
 from autopilot.api.pages import select_fields
 from autopilot.api.requests import has_hung_up, read_query, whole
 from autopilot.api.streams import KEEP_ALIVE, KEEP_ALIVE_S, begin_stream, frame, wants_stream
 from autopilot.books.periods import instant
-from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import EventRecord, Store, StoreUnavailable
 
@@ -31,13 +31,10 @@ LOOK_EVERY_S = 1.0
 LONGEST_WAIT_S = 60
 FOLLOWERS = 256
 """At once."""
+FOLLOWERS_OF_AN_OWNER = 64
 MOST_PAGES = 50
 """Read for one answer, where a token's own events are few among many."""
 _OWNERS_KNOWN = 4096
-
-
-class TooManyFollow(UserError):
-    """There is no room for one more who follows."""
 
 
 class Page(NamedTuple):
@@ -69,6 +66,7 @@ class EventFeed:
         self._clock = clock
         self._owners: OrderedDict[str, int | None] = OrderedDict()
         self._followers: set[_Follower] = set()
+        self._counted = Followers("the events")
         self._looking: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -147,19 +145,18 @@ class EventFeed:
     @contextlib.contextmanager
     def _following(self, request: web.Request, after: int) -> Iterator[_Follower]:
         """Raises ``TooManyFollow``."""
-        if len(self._followers) >= FOLLOWERS:
-            raise TooManyFollow(f"{FOLLOWERS} follow the events already", hint="ask for pages, with after")
-        follower = _Follower(after, lambda: has_hung_up(request))
-        self._followers.add(follower)
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look(), name="events")
-        try:
-            yield follower
-        finally:
-            self._followers.discard(follower)
-            if not self._followers and self._looking is not None:
-                self._looking.cancel()
-                self._looking = None
+        with self._counted.count(caller_of(request).owner, FOLLOWERS, FOLLOWERS_OF_AN_OWNER):
+            follower = _Follower(after, lambda: has_hung_up(request))
+            self._followers.add(follower)
+            if self._looking is None:
+                self._looking = asyncio.create_task(self._look(), name="events")
+            try:
+                yield follower
+            finally:
+                self._followers.discard(follower)
+                if not self._followers and self._looking is not None:
+                    self._looking.cancel()
+                    self._looking = None
 
     async def _look(self) -> None:
         while True:

@@ -16,7 +16,9 @@ from autopilot.api.access import check_total
 from autopilot.api.code import CodeService
 from autopilot.api.confirmations import PlanBook
 from autopilot.api.exec import ExecService
+from autopilot.api.from_store import StoreReturns, refuse_return
 from autopilot.api.logs import LogReader
+from autopilot.api.masking import ReadSecrets
 from autopilot.api.once import Once
 from autopilot.api.pages import select_fields
 from autopilot.api.schedules import ScheduleService
@@ -70,15 +72,18 @@ class JobService:
         change_spec: ChangeSpec,
         wake: Callable[[], None],
         code: CodeService,
+        read_secrets: ReadSecrets = lambda _: ([], []),
     ) -> None:
+        """``read_secrets``: what is masked in the output of a job."""
         self.code = code
-        self.logs = LogReader(store, blobs)
+        self.logs = LogReader(store, blobs, read_secrets)
         self.plans = PlanBook(clock, ids)
         self.submissions = Submissions(engine, store, clock, ids, parse, wake, code, self.plans)
         self.schedules = ScheduleService(self.submissions, store, clock, self.plans, wake)
         self.tasks = TaskService(store, clock, ids, wake, self.render, self._read_moment)
         self.execs = ExecService(engine, store, clock, ids, find_job)
         self.ssh = SshService(engine, store, find_job)
+        self.returns = StoreReturns(engine, store, clock)
         self._engine = engine
         self._store = store
         self._blobs = blobs
@@ -268,6 +273,27 @@ class JobService:
             self._wake()
             log.warning("cancel.unrecorded", job=job.id, reason=str(problem))
             return answer, str(problem)
+
+    async def resume_from_store(self, reference: str, once: Once | None = None) -> render.Json:
+        """Let a job go on from what the store holds of it, in one of the next ticks. ``once`` as for a submit.
+
+        Raises ``UserError``."""
+        async with self._store.transaction() as uow:
+            job = await find_job(uow, reference)
+            refuse_return(job)
+            event = e.StatusSet(JobStatus.PARKED, Reason.FROM_STORE, self._clock.now())
+            answer = {"job": await self._apply(uow, job, event)}
+            if once is not None:
+                await once.keep(uow, 200, answer)
+        self._wake()
+        return answer
+
+    async def look_into_store(self, reference: str) -> render.Json:
+        """What ``resume_from_store`` would take, null while it is read. Changes nothing. Raises ``UserError``."""
+        found = await self.returns.look(reference)
+        async with self._store.snapshot() as uow:
+            job = await find_job(uow, reference)
+            return {"job": self.render(job, await self._read_moment(uow, job)), "store": found}
 
     async def resume(self, reference: str, from_checkpoint: str = "", once: Once | None = None) -> render.Json:
         """Let a parked job go on. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer

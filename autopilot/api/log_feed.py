@@ -9,8 +9,8 @@ from aiohttp import web
 
 from autopilot.answers import render
 from autopilot.answers.models.jobs import LogsQuery
-from autopilot.api.callers import StillAllowed, job_ref
-from autopilot.api.event_feed import TooManyFollow
+from autopilot.api.callers import StillAllowed, caller_of, job_ref
+from autopilot.api.followers import Followers
 from autopilot.api.jobs import JobService
 from autopilot.api.requests import has_hung_up, read_query
 from autopilot.api.streams import KEEP_ALIVE, KEEP_ALIVE_S, begin_stream, frame, wants_stream
@@ -21,12 +21,13 @@ from autopilot.ports.store import StoreUnavailable
 LOOK_EVERY_S = 2.0
 FOLLOWERS = 64
 """At once: each look at a job's output is one at the mailbox."""
+FOLLOWERS_OF_AN_OWNER = 16
 
 
 class LogFeed:
     def __init__(self, jobs: JobService) -> None:
         self._jobs = jobs
-        self._followers = 0
+        self._followers = Followers("the output of jobs")
         self._closing = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -36,16 +37,11 @@ class LogFeed:
         page = await self._jobs.logs.read(job_ref(request), after, tail=query.tail)
         if not wants_stream(request):
             return web.json_response(page)
-        if self._followers >= FOLLOWERS:
-            raise TooManyFollow(f"{FOLLOWERS} follow the output of jobs already", hint="ask for pages, with after")
-        self._followers += 1
-        try:
+        with self._followers.count(caller_of(request).owner, FOLLOWERS, FOLLOWERS_OF_AN_OWNER):
             answer = await begin_stream(request)
             with contextlib.suppress(ConnectionError, UserError):  # whoever followed has gone, or may not any more
                 await self._send(request, answer, page, after)
             return answer
-        finally:
-            self._followers -= 1
 
     async def close(self, _: web.Application) -> None:
         """Nobody who follows keeps the daemon from ending."""

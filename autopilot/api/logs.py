@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from autopilot.answers import render
+from autopilot.api.masking import MOST_CHUNKS_BACK, ReadSecrets, mask_for
 from autopilot.books.finding import find_job, refuse_array
+from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.mailbox.keys import log_key, log_prefix, parse_log_key
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, read_log_note
@@ -18,10 +21,34 @@ BOOTS_SHOWN = 1000
 """Restarts of one machine whose output is looked for: their number is the machine's own claim."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    lease: Lease
+    at: LogPosition
+    cut_line: str
+    data: bytes
+    """As the machine sent it."""
+
+    def follows(self, other: _Chunk) -> bool:
+        return self.lease.id == other.lease.id and self.at == LogPosition(other.at.boot, other.at.number + 1)
+
+    def render(self, job_id: str, text: str) -> render.Json:
+        lease = self.lease
+        return {
+            "key": log_key(job_id, lease.id, *self.at),
+            "lease_id": lease.id,
+            "boot": self.at.boot,
+            "where": f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}",
+            "text": text,
+        }
+
+
 class LogReader:
-    def __init__(self, store: Store, blobs: BlobStore) -> None:
+    def __init__(self, store: Store, blobs: BlobStore, read_secrets: ReadSecrets = lambda _: ([], [])) -> None:
+        """``read_secrets``: what is masked in the output of a job."""
         self._store = store
         self._blobs = blobs
+        self._read_secrets = read_secrets
 
     async def read(self, reference: str, after: str, *, tail: bool = False) -> render.Json:
         """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``.
@@ -34,13 +61,39 @@ class LogReader:
             refuse_array(job, "output")
             leases = await uow.leases.list_by_job(job.id)
         if tail and not after:
-            chunks, earlier = await self._newest_chunks(job.id, leases)
+            found, earlier = await self._newest_chunks(job.id, leases)
         else:
-            chunks, earlier = await self._chunks_after(job.id, leases, after), False
+            found, earlier = await self._chunks_after(job.id, leases, after), False
+        chunks = await self._show(job, found) if found else []
         return {"chunks": chunks, "earlier": earlier, "finished": job.status.is_final}
 
-    async def _chunks_after(self, job_id: str, leases: Sequence[Lease], after: str) -> list[render.Json]:
-        chunks: list[render.Json] = []
+    async def _show(self, job: Job, chunks: Sequence[_Chunk]) -> list[render.Json]:
+        """As anybody may see it. A secret may have begun in a chunk before the first of these."""
+        mask, shown, before = await mask_for(job.spec, self._read_secrets), [], None
+        last: _Chunk | None = None
+        for chunk in chunks:
+            if last is None or not chunk.follows(last):
+                before = await self._read_before(job.id, chunk, mask.reach)
+            text = chunk.cut_line + mask.hide(before, chunk.data).decode(errors="replace")
+            shown.append(chunk.render(job.id, text))
+            before, last = mask.keep_end((before or b"") + chunk.data), chunk
+        return shown
+
+    async def _read_before(self, job_id: str, chunk: _Chunk, reach: int) -> bytes | None:
+        """The end of what the same boot has sent before it; None where that was deleted."""
+        before, number = b"", chunk.at.number
+        for _ in range(MOST_CHUNKS_BACK if reach > 0 else 0):
+            if not number or len(before) >= reach:
+                break
+            number -= 1
+            data = await self._blobs.get(log_key(job_id, chunk.lease.id, chunk.at.boot, number), LOG_CHUNK_BYTES)
+            if data is None:
+                return before or None
+            before = data + before
+        return before
+
+    async def _chunks_after(self, job_id: str, leases: Sequence[Lease], after: str) -> list[_Chunk]:
+        chunks: list[_Chunk] = []
         room = LOG_BYTES_PER_ANSWER
         read = parse_log_key(job_id, after)
         is_new = not after
@@ -64,14 +117,14 @@ class LogReader:
                     at = LogPosition(at.boot + 1, 0)
                 else:
                     cut_line = note.cut_line if at == note.first else ""
-                    chunks.append(_log_chunk(job_id, lease, at, cut_line, data))
+                    chunks.append(_Chunk(lease, at, cut_line, data))
                     room -= len(data)
                     at = LogPosition(at.boot, at.number + 1)
         return chunks
 
-    async def _newest_chunks(self, job_id: str, leases: Sequence[Lease]) -> tuple[list[render.Json], bool]:
+    async def _newest_chunks(self, job_id: str, leases: Sequence[Lease]) -> tuple[list[_Chunk], bool]:
         """The newest ``LOG_BYTES_PER_ANSWER`` of output; and whether there is any before."""
-        chunks: list[render.Json] = []
+        chunks: list[_Chunk] = []
         room = LOG_BYTES_PER_ANSWER
         for lease in reversed(leases):
             found = (parse_log_key(job_id, key) for key in await self._blobs.sizes(log_prefix(job_id, lease.id)))
@@ -82,16 +135,6 @@ class LogReader:
                 data = await self._blobs.get(log_key(job_id, lease.id, *at), LOG_CHUNK_BYTES) or b""
                 is_first = at == places[0]
                 cut_line = (await read_log_note(self._blobs, job_id, lease.id)).cut_line if is_first else ""
-                chunks.append(_log_chunk(job_id, lease, at, cut_line, data))
+                chunks.append(_Chunk(lease, at, cut_line, data))
                 room -= len(data)
         return chunks[::-1], False
-
-
-def _log_chunk(job_id: str, lease: Lease, at: LogPosition, cut_line: str, data: bytes) -> render.Json:
-    return {
-        "key": log_key(job_id, lease.id, *at),
-        "lease_id": lease.id,
-        "boot": at.boot,
-        "where": f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}",
-        "text": cut_line + data.decode(errors="replace"),
-    }

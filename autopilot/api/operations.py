@@ -72,7 +72,7 @@ OPERATIONS: dict[str, Operation] = {
     "POST /v1/jobs/{ref}/stop": Operation("Save a job and park it", _one(jobs.JobAnswer)),
     "POST /v1/jobs/{ref}/cancel": Operation("End a job", {200: jobs.Cancelled, 202: jobs.Cancelled}),
     "POST /v1/jobs/{ref}/resume": Operation(
-        "Let a parked job go on", _one(jobs.JobAnswer), body=jobs.ResumeBody, may_be_bare=True, acts_once=True
+        "Let a parked job go on", _one(jobs.Resumed), body=jobs.ResumeBody, may_be_bare=True, acts_once=True
     ),
     "POST /v1/jobs/{ref}/retry": Operation(
         "Let tasks of an array that are over begin anew",

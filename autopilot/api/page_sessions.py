@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -29,7 +30,9 @@ LINK_GOOD_FOR = timedelta(minutes=5)
 SESSION_GOOD_FOR = timedelta(hours=12)
 """Both as people count time, however fast the daemon's clock goes."""
 MOST_SESSIONS = 200
-"""Links included. The oldest ends for one more."""
+"""And as many links. No link ends a session."""
+MOST_OF_AN_OWNER = 20
+"""Of each: the oldest ends for one more."""
 _PREFIX = "appg_"
 
 Announce = Callable[[Collection[str]], Awaitable[None]]
@@ -83,11 +86,19 @@ class PageSessions:
         expires_at = self._clock.now() + good_for * self._clock.speed
         session = PageSession(hash_token(secret), owner, token_sha256, expires_at, is_link, is_limited)
         self._forget_ended()
-        while len(self._known) >= MOST_SESSIONS:
-            del self._known[next(iter(self._known))]
+        self._make_room(session)
         self._known[session.sha256] = session
         await self._keep()
         return secret
+
+    def _make_room(self, new: PageSession) -> None:
+        """Links in the place of links, and sessions in that of sessions: of its owner, or of whoever has the most."""
+        alike = [each for each in self._known.values() if each.is_link == new.is_link]
+        counts = Counter(each.owner for each in alike)
+        if counts[new.owner] >= MOST_OF_AN_OWNER:
+            del self._known[next(each.sha256 for each in alike if each.owner == new.owner)]
+        elif len(alike) >= MOST_SESSIONS:
+            del self._known[max(alike, key=lambda each: counts[each.owner]).sha256]
 
     async def _keep(self) -> None:
         try:

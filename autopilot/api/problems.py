@@ -10,7 +10,7 @@ from aiohttp import web
 from autopilot.api.access import NotAllowed, Unauthorised
 from autopilot.api.code import SendAgain
 from autopilot.api.confirmations import ConfirmFirst
-from autopilot.api.event_feed import TooManyFollow
+from autopilot.api.followers import TooManyFollow
 from autopilot.api.once import CallerGone, KeyReused
 from autopilot.api.problem_documents import (
     CALLER_GONE,

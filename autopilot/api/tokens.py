@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import parse_duration
-from autopilot.domain.token import PROXIED, Token, parse_allowance, parse_amount
+from autopilot.domain.token import MOST_MADE, PROXIED, Token, parse_allowance, parse_amount
 from autopilot.engine.event_log import EventLog
 from autopilot.ids import new_secret
 from autopilot.ports.clock import Clock
@@ -35,6 +36,9 @@ MOST_SECRETS = 50
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}", re.ASCII)
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}", re.ASCII)
 
+
+NAMED_NOTE = "named_by."
+"""With a daemon's id behind it: the makers whom its settings named when it began last."""
 
 Announce = Callable[[Collection[str]], Awaitable[None]]
 """Takes the hashes of all tokens that are not revoked."""
@@ -58,15 +62,31 @@ class TokenService:
         self._announce = announce
         self._settled = settled
 
-    async def open(self) -> None:
-        """End for good what was made by somebody whom the settings name no more: nobody comes back with them."""
+    async def open(self, daemon: str = "") -> None:
+        """End for good what was made by somebody whom the settings name no more: nobody comes back with them.
+
+        ``daemon``: which of those that share the ledger this is. One that never named a maker itself ends nothing of
+        theirs for good: the settings of the daemon before may, and its tokens are in force there again. Here they are
+        not.
+        """
         async with self._store.transaction() as uow:
             known = await uow.tokens.list_all()
+            proxied = (f"{each.owner} {each.name}" for each in known if each.is_proxied and each.revoked_at is None)
+            named = self._settled.names() | frozenset(proxied)
+            note = NAMED_NOTE + daemon
+            before = frozenset(json.loads(await uow.notes.get(note) or "[]"))
             delegation = Delegation(known, self._settled)
             for token in known:
-                if token.revoked_at is None and delegation.limit(token).revoked_at is not None:
-                    await uow.tokens.save(replace(token, revoked_at=self._clock.now()))
-                    log.warning("token.ended", name=token.name, number=token.number, reason="its maker has ended")
+                if token.revoked_at is not None or delegation.limit(token).revoked_at is None:
+                    continue
+                maker = delegation.bound_by(token)
+                if daemon and maker and maker not in before:
+                    log.warning("token.suspended", name=token.name, reason="other daemons' settings name its maker")
+                    continue
+                await uow.tokens.save(replace(token, revoked_at=self._clock.now()))
+                log.warning("token.ended", name=token.name, number=token.number, reason="its maker has ended")
+            if daemon and named != before:
+                await uow.notes.set(note, json.dumps(sorted(named)))
 
     async def announce(self) -> None:
         """Tell which tokens there are, as of now."""
@@ -99,6 +119,8 @@ class TokenService:
             delegation = Delegation([*known, token], self._settled)
             if not delegation.limit(token).is_in_force(now):
                 raise token_unknown()  # its maker has ended while it asked
+            if delegation.most_made(caller.owner, now) > MOST_MADE:
+                raise _too_many()
             makers = delegation.makers(token)
             token = inherit(token, makers)
             wider = find_wider(token, makers)
@@ -160,6 +182,11 @@ async def _stop(uow: UnitOfWork, job: Job | None, now: datetime) -> None:
     event_log.apply(e.StatusSet(JobStatus.STOPPING, Reason.USER_STOPPED, now))
     await uow.jobs.save(event_log.job)
     await uow.events.add(event_log.records)
+
+
+def _too_many() -> NotAllowed:
+    hint = "revoke one of them (autopilot token ls); a user of the socket makes any number"
+    return NotAllowed(f"a token may have made {MOST_MADE} others that are in force, and no more", hint=hint)
 
 
 def _too_wide(wider: Wider) -> NotAllowed:

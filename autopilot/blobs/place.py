@@ -7,7 +7,7 @@ whole. Where the directory lets its group write, so may the group write all that
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -20,8 +20,10 @@ from autopilot.domain.errors import UserError
 
 MAILBOX, API, PAGE, PROXY = "mailbox", "api", "page", "proxy"
 """What the listener has ports for."""
-IDENTITY = "/identity"
-"""Where a port of the page says whose it is."""
+STARTED = "started"
+"""What a listener that is a child of the daemon prints before it opens its ports."""
+IDENTITY = "/identity/{question}"
+"""Where a port of the page says whose it is; each question has its own answer."""
 _KEY_BYTES = 32
 _GROUP_WRITES = 0o070
 
@@ -97,10 +99,12 @@ class MailboxPlace:
             return False
         return found.host == socket.gethostname() if token is None else found.token == token
 
-    def name_page(self) -> str:
-        """What the listener of the daemon that leads says at ``IDENTITY``: no other program knows it."""
+    def name_page(self, question: str, port: int) -> str:
+        """What the listener of the daemon that leads says at ``IDENTITY``, on that port: no other program knows it, and
+        none that has taken the port can pass on what the listener says at another."""
         found = self._announcement()
-        return "" if found is None else hashlib.sha256(f"page of {found.token}".encode()).hexdigest()
+        text = f"page at port {port}: {question}"
+        return "" if found is None else hmac.new(found.token.encode(), text.encode(), "sha256").hexdigest()
 
     def _announcement(self) -> Announcement | None:
         match read_json(self._daemon_path):

@@ -370,7 +370,8 @@ def _pause(run: Run, mark: StepMark | None) -> Move:
         broken = (run.find("outbid-pauses", ClaimVerdict.BROKEN, *mark.numbers),) if lost and mark else ()
         return Move(findings=broken, is_over=True)
     if main.state is LeaseState.PAUSED:
-        is_outbid = main.observed.pause_cause is Reason.OUTBID
+        # By the bid that was lowered for it: nothing else is known to have stopped it.
+        is_outbid = main.observed.pause_cause in (Reason.OUTBID, Reason.DISPLACED, Reason.UNKNOWN)
         held = (run.find("outbid-pauses", ClaimVerdict.HELD, *_numbers(mark)),) if is_outbid else ()
         return Move(findings=held, is_over=True)
     if mark is None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import outcomes, plan
+from autopilot.cli import outcomes, plan, store_return
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.domain.errors import UserError
@@ -72,8 +72,16 @@ def cancel(
     return _act_on(jobs, "cancel")
 
 
-def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
-    """Let a parked job go on from its newest checkpoint, or from an older one.
+def resume(
+    job: str,
+    /,
+    *,
+    from_checkpoint: str | None = None,
+    from_store: Annotated[bool, Flag] = False,
+    dry_run: Annotated[bool, Flag] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
+) -> int:
+    """Let a parked job go on from its newest checkpoint, from an older one, or from what its store holds.
 
     Parameters
     ----------
@@ -81,7 +89,19 @@ def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
         The job's id or name.
     from_checkpoint
         Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are dropped for good.
+    from_store
+        After the ledger was put back from an older copy: take in the machines and checkpoints that the ledger lacks.
+    dry_run
+        With --from-store: only say what the store holds.
+    yes
+        With --from-store: do not ask.
     """
+    if from_store:
+        if from_checkpoint is not None:
+            raise UserError("--from-store and --from-checkpoint exclude each other", hint="name one of them")
+        return store_return.resume(Client(), job, dry_run=dry_run, yes=yes)
+    if dry_run or yes:
+        raise UserError("--dry-run and --yes go with --from-store alone", hint="leave them out")
     return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
 
 

@@ -27,6 +27,7 @@ def certify(
     gpu: tuple[str, ...] = (),
     resume: Annotated[bool, Flag] = False,
     report: Path | None = None,
+    plan_id: Annotated[str, Parameter(name="--plan")] = "",
     output: Output = FOR_PEOPLE,
 ) -> int:
     """Prove with one small machine what is assumed of a market: autopilot certify vastai --budget "$1.00".
@@ -47,6 +48,8 @@ def certify(
         Begin nothing: show the newest certification, and follow it while it is under way.
     report
         Write the report into this file, as Markdown without ids, for an issue.
+    plan_id
+        The plan that a person has confirmed, where the token asks for it.
     output
     """
     client = Client()
@@ -58,7 +61,7 @@ def certify(
     if not resume:
         if budget is None:
             raise UserError("how much may it cost?", hint=f'autopilot certify {words[0]} --budget "$1.00"')
-        client.post(path, {"budget": budget, "gpus": list(gpu)})
+        client.post(path, {"budget": budget, "gpus": list(gpu)} | ({"plan": plan_id} if plan_id else {}))
     body = _follow(client, path, is_shown=output.is_for_people)
     if report is not None:
         _write(report, certify_views.write_markdown(body))

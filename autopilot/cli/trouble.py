@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from autopilot.domain.time import show_duration
 from autopilot.words import text
 
 Row = dict[str, Any]
@@ -16,7 +17,20 @@ LATE_AFTER_REAL = timedelta(minutes=5)
 def tell(status: Row) -> list[str]:
     """A sentence for each; none where all is well. ``status``: the daemon's."""
     now = text.now_of(status)
-    return [*_tell_ticks(status, now), *(_tell_market(each, now) for each in status["providers"] if _is_unread(each))]
+    behind = [_tell_behind(text.plain(name)) for name in status.get("behind_store", ())]
+    return [
+        *_tell_ticks(status, now),
+        *_tell_clock(status),
+        *behind,
+        *(_tell_market(each, now) for each in status["providers"] if _is_unread(each)),
+    ]
+
+
+def _tell_behind(name: str) -> str:
+    return (
+        f"The store has machines of {name} that the ledger does not know: it was put back from an older copy."
+        f" autopilot resume {name} --from-store --dry-run says what it holds. A job that works on is stopped first."
+    )
 
 
 def _tell_ticks(status: Row, now: datetime) -> list[str]:
@@ -28,6 +42,17 @@ def _tell_ticks(status: Row, now: datetime) -> list[str]:
     if last is not None and now - last > LATE_AFTER_REAL * status["speed"]:
         return [f"The last tick ended {text.when(status['last_tick_at'], now)}, and the next has not. {rest}"]
     return []
+
+
+def _tell_clock(status: Row) -> list[str]:
+    behind_s = status.get("clock_behind_s")
+    if behind_s is None:
+        return []
+    wrong = f"{show_duration(timedelta(seconds=abs(behind_s)))} {'slow' if behind_s > 0 else 'fast'}"
+    return [
+        f"The daemon's clock is {wrong}, as the markets say. Nothing is rented until it is right: set it, then restart"
+        " the daemon."
+    ]
 
 
 def _is_unread(market: Row) -> bool:

@@ -282,9 +282,7 @@ class AsyncClient:
         return (await self._http.ask("POST /v1/jobs/{ref}/stop", m.JobAnswer, ref)).job
 
     async def resume(self, ref: str) -> m.Job:
-        answer = await self._http.ask(
-            "POST /v1/jobs/{ref}/resume", m.JobAnswer, ref, body=m.ResumeBody(), acts_once=True
-        )
+        answer = await self._http.ask("POST /v1/jobs/{ref}/resume", m.Resumed, ref, body=m.ResumeBody(), acts_once=True)
         return answer.job
 
     async def cancel(self, ref: str) -> m.Job:

@@ -28,6 +28,10 @@ class Settled(NamedTuple):
     proxied: tuple[Token, ...] = ()
     """Whom a proxy vouches for, and whose jobs are those of a user of this machine."""
 
+    def names(self) -> frozenset[str]:
+        """Of all of them, as ``Delegation.bound_by`` names a maker."""
+        return frozenset(f"{each.owner} {made_under(each)}" for each in (*self.users, *self.proxied))
+
     def user(self, uid: int) -> Token | None:
         """None: nothing limits them."""
         return next((user for user in self.users if user.owner == uid), None)
@@ -135,6 +139,14 @@ class Delegation:
         owners = {maker.owner for maker in line[1:]}
         return frozenset(owners if last is None else {*owners, last})
 
+    def bound_by(self, token: Token) -> str:
+        """Whom the settings bound of its makers, so as ``Settled.names`` has them; empty: nobody."""
+        while token.made_by is not None and (maker := self._tokens.get(token.made_by)) is not None:
+            if maker.is_proxied:
+                return f"{maker.owner} {maker.name}"
+            token = maker
+        return f"{token.made_by} {token.made_under}" if token.made_under else ""
+
     def made_by(self, owner: int) -> tuple[Token, ...]:
         """All tokens that this owner has made, and that those have made."""
         found: dict[int, Token] = {}
@@ -160,6 +172,14 @@ class Delegation:
         above = () if token is None else self.owners_above(token)
         tokens = (owner, *(each for each in above if is_of_token(each)))
         return max(sum(jobs[each] for each in self.family(each_token)) for each_token in tokens)
+
+    def most_made(self, owner: int, now: datetime) -> int:
+        """How many tokens in force this one has made, or the one of its makers that has made the most."""
+        token = self._tokens.get(owner)
+        above = () if token is None else self.owners_above(token)
+        tokens = (each for each in (owner, *above) if is_of_token(each))
+        made = (sum(each.is_in_force(now) for each in self.made_by(each_token)) for each_token in tokens)
+        return max(made, default=0)
 
     def _line(self, token: Token) -> tuple[list[Token], int | None]:
         """The token and its makers, each as bounded as it is; and the owner of the first, whom nothing bounds.

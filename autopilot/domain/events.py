@@ -13,6 +13,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import Number
 from autopilot.domain.readings import Readings
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import NO_EVIDENCE, StopEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class LeaseAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class LeaseObserved:
-    """The market shows the instance. ``out_of_credit``: the account's credit is used up.
+    """The market shows the instance. ``evidence``: of its stop, if it is stopped.
 
     ``ran_until``: it is stopped, and cannot have run longer than until then. None: nobody can say.
     """
@@ -78,7 +79,7 @@ class LeaseObserved:
     lease_id: str
     instance: Instance
     at: datetime
-    out_of_credit: bool = False
+    evidence: StopEvidence = NO_EVIDENCE
     ran_until: datetime | None = None
 
 
@@ -261,6 +262,23 @@ class LeaseInherited:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseRegained:
+    """The store tells of a machine of the job that the ledger does not know: it was put back from an older copy."""
+
+    lease: Lease
+    """As the ledger that was lost had it."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRaised:
+    """The store tells of runs that the ledger does not know: the next one is fenced from all of them."""
+
+    run_epoch: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class HoldBegun:
     """The job has failed, and the machine stays for its owner to look into it."""
 
@@ -393,6 +411,8 @@ Event = (
     | RunOrdered
     | LeaseHandedOver
     | LeaseInherited
+    | LeaseRegained
+    | EpochRaised
     | HoldBegun
     | HeartbeatSeen
     | CheckpointVerified

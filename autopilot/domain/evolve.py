@@ -45,6 +45,10 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
             job = replace(job, leases=tuple(lease for lease in job.leases if lease.id != lease_id))
         case e.LeaseInherited(lease):
             job = inherit(job, lease, event.at)
+        case e.LeaseRegained(lease):
+            job = replace(job, leases=(*job.leases, lease), launches=job.launches + 1)
+        case e.EpochRaised(run_epoch):
+            job = replace(job, run_epoch=max(job.run_epoch, run_epoch))
         case e.CheckpointVerified(checkpoint):
             if job.checkpoint is None or checkpoint.order > job.checkpoint.order:
                 job = replace(job, checkpoint=checkpoint)

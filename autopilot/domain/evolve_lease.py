@@ -25,8 +25,8 @@ from autopilot.domain.agent_state import PREPARING, AgentState
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role, Span, counted_bytes
 from autopilot.domain.money import BYTES_PER_GB, ZERO, worst_case
-from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import StopEvidence, name_cause
 from autopilot.domain.time import utc_day
 
 ABSENCE_GAP = timedelta(seconds=20)
@@ -125,7 +125,7 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
         lease = replace(lease, agent=replace(lease.agent, state=AgentState.UNHEARD, preparing_since=None))
     match instance.status:
         case InstanceStatus.STOPPED:
-            return _pause(lease, instance, at, event.out_of_credit)
+            return _pause(lease, instance, at, event.evidence)
         case InstanceStatus.RUNNING:
             return _run(lease, previous, at)
         case InstanceStatus.OFFLINE if lease.state is LeaseState.PAUSED:
@@ -183,25 +183,28 @@ def _bills(span: Span, instance: Instance) -> bool:
     return is_loading and rates == (instance.computes_at, instance.storage_rate)
 
 
-def _pause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:
-    has_paid_in = lease.observed.pause_cause is Reason.OUT_OF_CREDIT and not out_of_credit
-    if lease.state is LeaseState.PAUSED and not has_paid_in:
+def _pause(lease: Lease, instance: Instance, at: datetime, evidence: StopEvidence) -> Lease:
+    """It lies stopped since the market first showed it so. Why, the market may say later."""
+    known, was_paused = lease.observed.pause_cause, lease.state is LeaseState.PAUSED
+    has_paid_in = known is Reason.OUT_OF_CREDIT and not evidence.out_of_credit
+    if was_paused and not has_paid_in and known is not Reason.UNKNOWN:
         return lease
-    cause = _pause_cause(lease, instance, at, out_of_credit)
+    cause = name_cause(lease, instance, evidence, at)
     if has_paid_in and cause is not Reason.EXPIRING:
         cause = Reason.PAID_IN
-    observed = replace(lease.observed, paused_at=at, pause_cause=cause, running_since=None)
-    return lease.move(LeaseState.PAUSED, observed=observed)
+    begins = at if has_paid_in or not was_paused else lease.observed.paused_at
+    observed = replace(lease.observed, paused_at=begins, pause_cause=cause, running_since=None)
+    return lease.move(LeaseState.PAUSED, observed=observed, spans=_name_stop(lease.spans, cause))
 
 
-def _pause_cause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Reason:
-    if out_of_credit:
-        return Reason.OUT_OF_CREDIT
-    if instance.ends_at is not None and at >= instance.ends_at:
-        return Reason.EXPIRING
-    if instance.start_failed and not lease.has_run:
-        return Reason.STUCK_LOADING
-    return Reason.OUTBID if instance.capacity_type is CapacityType.SPOT else Reason.UNKNOWN
+def _name_stop(spans: tuple[Span, ...], cause: Reason) -> tuple[Span, ...]:
+    """Why the newest of them are those of a stopped machine, where that was not known."""
+    named: list[Span] = []
+    for span in reversed(spans):
+        if span.status is not InstanceStatus.STOPPED or span.cause not in (None, Reason.UNKNOWN):
+            break
+        named.insert(0, replace(span, cause=cause))
+    return (*spans[: len(spans) - len(named)], *named)
 
 
 def _run(lease: Lease, previous: InstanceStatus, at: datetime) -> Lease:
@@ -259,19 +262,16 @@ def _take_back_bid(lease: Lease, event: e.BidRefused) -> Lease:
 
 
 def _intend_start(lease: Lease, event: e.StartIntended) -> Lease:
-    """From now on its pause is like any other, and the start has the time of a raise to bring it back."""
+    """The start has the time of a raise to bring it back."""
     if lease.state is not LeaseState.PAUSED:
         return lease
-    cause = Reason.OUTBID if lease.is_spot else Reason.UNKNOWN
-    observed = replace(lease.observed, pause_cause=cause)
-    return replace(lease, observed=observed, bidding=replace(lease.bidding, changed_at=event.at))
+    return replace(lease, bidding=replace(lease.bidding, changed_at=event.at))
 
 
 def _fail_start(lease: Lease, event: e.StartFailed) -> Lease:
     if lease.state is not LeaseState.PAUSED or not event.at_once:
         return lease
-    observed = replace(lease.observed, pause_cause=Reason.PAID_IN)
-    return replace(lease, observed=observed, bidding=replace(lease.bidding, changed_at=None))
+    return replace(lease, bidding=replace(lease.bidding, changed_at=None))
 
 
 def _with_bid(lease: Lease, bid: Decimal, at: datetime) -> Lease:

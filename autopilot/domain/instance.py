@@ -12,13 +12,24 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
 
 
+class Stopper(StrEnum):
+    """Who stopped a machine, where its market has a word for it."""
+
+    BIDDER = "bidder"
+    """It was outbid, or an on-demand renter took it."""
+    USER = "user"
+    """Whoever has the account: by its console, by a key of it, or we."""
+    HOST = "host"
+    """It has failed, and does not start again."""
+
+
 class InstanceStatus(StrEnum):
     PROVISIONING = "provisioning"
     """Rented, not yet running: image pull, container start. Storage bills, compute does not."""
     RUNNING = "running"
     """Compute and storage bill."""
     STOPPED = "stopped"
-    """Disk kept and billed. Outbid, stopped by us, out of credit and expired all look like this."""
+    """Disk kept and billed. Outbid, stopped by us, out of credit and expired all look like this: ``stop_causes``."""
     OFFLINE = "offline"
     """The host does not answer; nothing bills."""
 
@@ -51,6 +62,10 @@ class Instance:
     price_to_win: Decimal | None = None
     """$/h: the least bid that brings a stopped machine back, or keeps one that was outbid and still runs, where the
     market says it. None: it does not, or it was not outbid."""
+    stopped_by: Stopper | None = None
+    """Of a stopped machine, in the market's own word. None: it has none, which is no sign of anything."""
+    stop_said_at: datetime | None = None
+    """When that was said. None: it is what the market says now."""
 
     floor_shown: Decimal | None = None
     """$/h: what the newest search shows as the floor of the GPUs that it holds. None: it shows none."""

@@ -100,6 +100,8 @@ class Span:
     ended_at: datetime | None = None
     is_observed: bool = True
     """False: nobody saw it then. Its rates are the highest that the machine can have billed."""
+    cause: Reason | None = None
+    """Of a machine that is wanted and stopped: why, as far as it is shown. None: it is not, or nobody asked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +394,9 @@ class Lease:
         """Close the open span at ``at`` and open one with what is billed from then on; no change, no new span."""
         running = status is InstanceStatus.RUNNING
         stored = status is not InstanceStatus.OFFLINE
-        new = Span(status, billed_rate if running else ZERO, storage_rate if stored else ZERO, at)
+        stays = bool(self.spans) and status is InstanceStatus.STOPPED and self.spans[-1].status is status
+        cause = self.spans[-1].cause if stays else None
+        new = Span(status, billed_rate if running else ZERO, storage_rate if stored else ZERO, at, cause=cause)
         if self.spans and self.spans[-1].ended_at is None:
             last = self.spans[-1]
             if replace(last, started_at=at) == new:

@@ -104,8 +104,6 @@ class BidRules:
     """$/h. BidRules are multiples of it. Source: market."""
     least: Decimal = Decimal("0.001")
     """$/h. The lowest bid. Source: market."""
-    rebid_step: Decimal = Decimal("1.10")
-    """A re-bid over the old bid, as a factor. Source: assumed."""
     over_winning: Decimal = Decimal("1.10")
     """A raise over the bid that is known to win, as a factor: a rival seldom bids but once. Source: fitted."""
     max_rebids: int = 2
@@ -116,8 +114,8 @@ class BidRules:
     def __post_init__(self) -> None:
         if not Decimal(1) <= self.over_winning <= 10:
             raise ValueError("over_winning must be in 1..10")
-        if not Decimal(1) <= self.markup <= 10 or not Decimal(1) < self.rebid_step <= 10:
-            raise ValueError("markup must be in 1..10 and rebid_step above 1, up to 10")
+        if not Decimal(1) <= self.markup <= 10:
+            raise ValueError("markup must be in 1..10")
         if not Decimal(0) < self.ceiling_of_on_demand < 1:
             raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
         if self.max_rebids < 0:

@@ -31,6 +31,9 @@ class Scope(StrEnum):
 MOST_OPEN_JOBS = 500
 """Of one token: each tick looks at all of them, and one client must not slow down everybody's."""
 
+MOST_MADE = 50
+"""Tokens in force that one token has made, with all that those have made: each call looks at all of them."""
+
 PROXIED = "proxy:"
 """Before the name of whoever a reverse proxy vouches for. No name of a token has a colon."""
 

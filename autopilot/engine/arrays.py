@@ -44,7 +44,7 @@ from autopilot.ports.ids import Ids
 from autopilot.ports.store import DecisionRecord, EventRecord, UnitOfWork
 
 MarketOf = Callable[[Job], Market]
-_PARKED_WITH_ARRAY = (Reason.USER_STOPPED, Reason.BUDGET_EXHAUSTED)
+_PARKED_WITH_ARRAY = (Reason.USER_STOPPED, Reason.CONSOLE, Reason.BUDGET_EXHAUSTED)
 
 
 class Arrays:

@@ -224,8 +224,8 @@ class Calls:
         is_queued = isinstance(outcome, Refused) and outcome.code is RefusalCode.QUEUED
         if not isinstance(outcome, Done) and not is_queued:
             log.warning("lease.start_failed", lease=lease.id, outcome=repr(outcome))
-            was_outbid = lease.observed.pause_cause is Reason.OUTBID
-            await self._record(lease, e.StartFailed(lease.id, self._clock.now(), at_once=not was_outbid))
+            at_once = isinstance(outcome, Refused) and outcome.code in _OF_THE_MOMENT
+            await self._record(lease, e.StartFailed(lease.id, self._clock.now(), at_once=at_once))
 
     async def _stop(self, lease: Lease) -> None:
         assert lease.instance_id is not None, "only rented leases can be stopped"
@@ -352,7 +352,8 @@ def _still(until: dict[str, dict[_Machine, datetime]], job_id: str, now: datetim
 
 
 _OF_THE_MOMENT = (RefusalCode.RATE_LIMITED, RefusalCode.INVALID)
-"""A raise that was turned down so is sent again with the next tick. The second code is a bare ``success: false``."""
+"""A raise or a start that was turned down so is sent again with the next tick. The second code is a bare
+``success: false``."""
 _FOR_GOOD = (RefusalCode.OFFER_GONE, RefusalCode.INVALID)
 """So often as raises may fail, and no more: the host is full, or the call does not exist any more."""
 LIFETIME_GRACE = timedelta(minutes=15)
@@ -377,6 +378,8 @@ AVOID_AFTER_RELEASE = {
     Reason.HOST_LOST: timedelta(hours=6),
     Reason.DISPLACED: timedelta(minutes=30),
     Reason.OUTBID: timedelta(minutes=30),
+    Reason.PERMIT: timedelta(minutes=30),  # A start did not bring it back.
+    Reason.UNKNOWN: timedelta(minutes=30),
     Reason.RETRY: timedelta(hours=1),
     Reason.BAD_MACHINE: timedelta(hours=6),
     Reason.WRONG_TERMS: timedelta(hours=1),

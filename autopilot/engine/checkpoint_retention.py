@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import structlog
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.engine.event_log import checkpoint_lost, checkpoint_set_aside
 from autopilot.mailbox.checkpoints import is_still_whole, kept_manifest
-from autopilot.mailbox.keys import verified_key
+from autopilot.mailbox.keys import parse_manifest_key, verified_key
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.store import Store, UnitOfWork
 from autopilot.ports.unpacking import Unpacker
@@ -27,6 +27,7 @@ FEWEST_KEPT = 2
 _CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?:part-\d+|manifest\.json)")
 
 
+MOST_DROPPED = 1000
 MACHINES_IN_DOUBT = 2
 """So many machines that cannot restore a checkpoint are believed, though the daemon finds nothing wrong with it."""
 
@@ -116,6 +117,7 @@ class CheckpointRetention:
         async with self._store.snapshot() as uow:
             known = await uow.checkpoints.list_by_job(job_id)
             leases = await uow.leases.list_by_job(job_id)
+            dropped = await list_dropped(uow, job_id)
         ours = {lease.id for lease in leases}
         working = {lease.id for lease in leases if not lease.is_over}
         kept = keep_of(known, keep, {lease.id: lease.machine_id for lease in leases})
@@ -128,6 +130,8 @@ class CheckpointRetention:
                 return  # without it nobody knows which parts it needs
             needed.update(manifest.part_keys(job_id, checkpoint.lease_id))
         newest = {c.lease_id: c.number for c in reversed(known)}
+        unknown = await self._list_unknown(job_id, present, newest, dropped)
+        needed |= await self._list_needed(job_id, unknown)
         kept_numbers = {(c.lease_id, c.number) for c in kept}
         doomed = []
         for key in present:
@@ -138,7 +142,7 @@ class CheckpointRetention:
             if lease_id not in ours:
                 continue  # this ledger is older than what is there: it may be the best that the job has
             is_under_way = lease_id in working and number > newest.get(lease_id, -1)
-            is_kept_manifest = key.endswith(".json") and (lease_id, number) in kept_numbers
+            is_kept_manifest = key.endswith(".json") and (lease_id, number) in kept_numbers | unknown
             if not is_under_way and not is_kept_manifest:
                 doomed.append(key)
         doomed += [verified_key(job_id, checkpoint.lease_id, checkpoint.number) for checkpoint in surplus]
@@ -147,6 +151,30 @@ class CheckpointRetention:
             async with self._store.transaction() as uow:
                 for checkpoint in surplus:
                     await uow.checkpoints.remove(checkpoint)
+
+    async def _list_unknown(
+        self, job_id: str, present: Iterable[str], newest: Mapping[str, int], dropped: Collection[tuple[str, int]]
+    ) -> set[tuple[str, int]]:
+        """Verified checkpoints, by lease and number, that are newer than what this ledger has of their machines: it was
+        put back from an older copy."""
+        found = (parse_manifest_key(job_id, key) for key in present)
+        copies = {(name[0], name[1]) for name in found if name is not None and name[2]}
+        return {name for name in copies - set(dropped) if name[1] > newest.get(name[0], -1)}
+
+    async def _list_needed(self, job_id: str, names: Iterable[tuple[str, int]]) -> set[str]:
+        """The parts of these. Raises ``BlobUnavailable``."""
+        manifests = {name: await kept_manifest(self._blobs, job_id, *name) for name in names}
+        return {key for (lease, _), each in manifests.items() if each for key in each.part_keys(job_id, lease)}
+
+
+async def list_dropped(uow: UnitOfWork, job_id: str) -> frozenset[tuple[str, int]]:
+    """Checkpoints of the job, by lease and number, that it was told not to go on from, or that were harmed."""
+    told = [
+        record
+        for name in ("checkpoint.set_aside", "checkpoint.lost")
+        for record in await uow.events.list_named(name, [job_id], limit=MOST_DROPPED)
+    ]
+    return frozenset((record.lease_id or "", int(str(dict(record.fields)["number"]))) for record in told)
 
 
 def keep_of(known: Sequence[Checkpoint], keep: int, machine_of: Mapping[str, str]) -> list[Checkpoint]:

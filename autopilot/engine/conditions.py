@@ -24,6 +24,7 @@ from autopilot.engine.event_log import (
     card_pays,
     certificate_ends,
     certificate_lacked,
+    clock_doubted,
     credit_low,
     deadline_lost,
     market_quarantined,
@@ -76,6 +77,7 @@ class ConditionLog:
         readings: Mapping[str, Reading],
         jobs: Sequence[Job],
         orphans: Iterable[Lease],
+        clock_error: timedelta | None,
         now: datetime,
     ) -> None:
         """Put into the log what has come up. ``jobs``: with their spend to the moment."""
@@ -83,7 +85,8 @@ class ConditionLog:
         kept = await uow.notes.get(NOTE)
         before = _load(kept)
         leases = [*(lease for job in jobs for lease in job.leases), *orphans]
-        holds = {each.key: each for each in self._list(readings, jobs, leases, now)}
+        found = [*self._list(readings, jobs, leases, now), *_of_clock(clock_error, now)]
+        holds = {each.key: each for each in found}
         unread = {name for name, reading in readings.items() if not reading.known}
         # Of a market that cannot be read nobody knows that anything has passed.
         still = {key for key, (_, is_on) in before.items() if is_on and key.rpartition(" ")[2] in unread}
@@ -131,6 +134,11 @@ class ConditionLog:
         ends_at = self._certification.ends_soon(name, now)
         if ends_at is not None:
             yield Condition(name, certificate_ends(name, ends_at, now))
+
+
+def _of_clock(error: timedelta | None, now: datetime) -> Iterator[Condition]:
+    if error is not None:
+        yield Condition("clock", clock_doubted(_seconds(error), now))
 
 
 def _of_job(job: Job, now: datetime) -> Iterator[Condition]:

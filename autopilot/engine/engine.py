@@ -33,6 +33,8 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.reported_time import find_clock_error
+from autopilot.engine.accounts import Accounts
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.arrays import Arrays
@@ -44,9 +46,10 @@ from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
+from autopilot.engine.from_store import FromStore, Return, spared_by
 from autopilot.engine.history import History, Retention
 from autopilot.engine.hosts import Hosts, take_failed_boots
-from autopilot.engine.lost_bids import LostBids
+from autopilot.engine.lost_bids import LOST_BIDS, LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch, join_offers
@@ -58,6 +61,7 @@ from autopilot.engine.purses import read_array_purses, read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
+from autopilot.engine.rental_notes import RentalNotes
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
 from autopilot.engine.unwatched import end_bound
 from autopilot.engine.waits import Waits
@@ -87,6 +91,9 @@ OBSERVATION_LASTS = timedelta(minutes=30)
 """A machine on a market that could not be read for so long gets no new permit: what nobody sees must end by itself."""
 CALLS_WAIT_REAL_S = 10.0
 """How long a tick waits for its calls before it goes on without them."""
+
+
+CLOCK_IS_WRONG = "the clock here is wrong by what the markets say; autopilot doctor says by how much"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +149,10 @@ class Engine:
         secret: Callable[[str], str] = _no_secret,
         recorder: Recorder | None = None,
         registry: RegistryAccess = _NO_REGISTRY,
+        is_own_mailbox: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none."""
+        """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none.
+        ``is_own_mailbox``: whether the mailbox still names this daemon as the one that leads."""
         self.config = config
         self._recorder = recorder
         self.watches = {
@@ -181,8 +190,11 @@ class Engine:
         self._history = History(store, clock, config.retention)
         self._past_prices = PastPrices(store)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
+        self._rentals = RentalNotes(blobs)
+        self.from_store = FromStore(store, blobs, unpacker, config.install_id, is_own_mailbox)
         self.unrecorded_cancels = UnrecordedCancels()
         self._regained = Regained(config.limits)
+        self._accounts = Accounts()
         self._code = CodeRetention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
         self._with_room: frozenset[str] = frozenset()
@@ -221,7 +233,8 @@ class Engine:
             self._past_prices.fill(
                 [watch.provider for watch in self.watches.values()], [*offers, *watched], self._clock.now()
             )
-            jobs, outbox, orphans = await self._commit(readings, mail, left, offers, watched, revision)
+            returns = await self.from_store.find_returns(self._known_jobs, readings, self._clock.now())
+            jobs, outbox, orphans = await self._commit(readings, mail, left, returns, offers, watched, revision)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.
             self._destroy_due(self.unrecorded_cancels.let_go(self._known_jobs, self._clock.now()), ())
@@ -229,7 +242,9 @@ class Engine:
             raise
         self._known_jobs = jobs
         self.unrecorded_cancels.forget_recorded(jobs)
-        await self._mailbox.admit(jobs)
+        await self.from_store.compare(jobs)
+        await self._rentals.keep(jobs)
+        await self._mailbox.admit(jobs, self.from_store.behind)
         await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
@@ -263,15 +278,21 @@ class Engine:
         """Whether the newest tick knew what every market lists."""
         return all(watch.last.known for watch in self.watches.values())
 
+    @property
+    def clock_error(self) -> timedelta | None:
+        """By how much all markets that tell the time are ahead of our clock. While there is any, nothing is rented."""
+        return find_clock_error((watch.provider.reported_time() for watch in self.watches.values()), self._clock.now())
+
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
         """The market as a decision sees it now, with these offers."""
+        error = self.clock_error
         views = {
             name: ProviderView(
                 watch.provider.capabilities,
-                known=watch.last.known and not self._orphans.is_quarantined(name, now),
+                known=watch.last.known and error is None and not self._orphans.is_quarantined(name, now),
                 credit=watch.last.credit,
                 lack=self.certification.lack_of(name, now),
-                search_problem=watch.search_problem,
+                search_problem=watch.search_problem if error is None else CLOCK_IS_WRONG,
             )
             for name, watch in self.watches.items()
         }
@@ -334,6 +355,7 @@ class Engine:
         readings: Mapping[str, Reading],
         mail: Mapping[str, Mail],
         left: Mapping[str, bool],
+        returns: Mapping[str, Return],
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
         watched: Mapping[OfferQuery, tuple[Offer, ...]],
         revision: int,
@@ -351,17 +373,22 @@ class Engine:
             is_unchanged = self._store.revision == revision
             jobs = self._known_jobs if is_unchanged else await uow.jobs.list_open()
             event_logs = [EventLog(job) for job in jobs]
+            readings = await self._accounts.compare(uow, readings)
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
                 self.unrecorded_cancels.apply(event_log, now)
                 with contain(event_log):
                     self._evolve(event_log, readings, mail, now)
+                    if (found := returns.get(event_log.job.id)) is not None:
+                        seen = readings, self.calls.busy, self.config.params, now
+                        await self.from_store.apply(uow, event_log, found, *seen)
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
                     await uow.checkpoints.add(newest)
             await judge_waiting(uow, event_logs, now, left)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
-            orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
+            is_spared = spared_by(tuple(returns.values()))
+            orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now, is_spared)
             exposure = await self._accrue(uow, event_logs, orphans, held, now)
             begun, exposure = await self._arrays.advance(
                 uow,
@@ -383,8 +410,11 @@ class Engine:
             changed = [replace(each.job, spent=each.original.spent) for each in event_logs if each.changed]
             await uow.jobs.save_all(changed)
             await uow.events.add([record for event_log in event_logs for record in event_log.records])
-            await self._conditions.note(uow, readings, [event_log.job for event_log in event_logs], orphans, now)
+            await self._conditions.note(
+                uow, readings, [event_log.job for event_log in event_logs], orphans, self.clock_error, now
+            )
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
+            await self._accounts.keep(uow, readings, leases)
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, {**watched, **offers}, leases, now)
             await self._history.record_readings(uow, (event_log.job for event_log in event_logs))
@@ -551,7 +581,7 @@ class Engine:
                         self._avoid.add(before[lease_id], now, span, of=job.array_id)
                     is_beside_ours = (before[lease_id].provider, before[lease_id].machine_id) in market.ours
                     # Where others of ours go on, what it lost to may be ours.
-                    if before[lease_id].observed.pause_cause is Reason.OUTBID and not is_beside_ours:
+                    if before[lease_id].observed.pause_cause in LOST_BIDS and not is_beside_ours:
                         self._lost_bids.add(before[lease_id], before[lease_id].bid, now)
                 case _:
                     pass

@@ -161,6 +161,23 @@ def checkpoint_set_aside(checkpoint: Checkpoint, by: str, at: datetime) -> Event
     return EventRecord(at, "checkpoint.set_aside", checkpoint.job_id, checkpoint.lease_id, fields)
 
 
+def store_read(job_id: str, chosen: Checkpoint | None, machines: int, run_epoch: int, at: datetime) -> EventRecord:
+    """What the store has of the job that the ledger did not know. ``chosen`` None: no checkpoint newer than its own."""
+    fields: Fields = (
+        ("number", chosen.number if chosen else None),
+        ("step", chosen.step if chosen else None),
+        ("machines", machines),
+        ("run_epoch", run_epoch),
+    )
+    return EventRecord(at, "store.read", job_id, chosen.lease_id if chosen else None, fields)
+
+
+def checkpoint_passed_over(job_id: str, lease_id: str, number: int | None, why: str, at: datetime) -> EventRecord:
+    """The store has it and the job does not go on from it. ``lease_id``: the ledger may not know that one."""
+    fields: Fields = (("lease", lease_id), ("number", number), ("why", why))
+    return EventRecord(at, "checkpoint.passed_over", job_id, None, fields)
+
+
 def exec_called(lease: Lease, uid: int, exit_code: int | None, ended: str, at: datetime) -> EventRecord:
     """Somebody had a command run beside the job. Neither the command nor its output is kept."""
     fields: Fields = (("uid", uid), ("exit_code", exit_code), ("ended", ended))
@@ -174,6 +191,11 @@ def market_unread(provider: str, unread_s: int, machines: int, at: datetime) -> 
 
 def market_quarantined(provider: str, at: datetime) -> EventRecord:
     return EventRecord(at, "market.quarantined", None, None, (("provider", provider),))
+
+
+def clock_doubted(ahead_s: int, at: datetime) -> EventRecord:
+    """All markets that tell the time are ahead of our clock by that; behind it where it is negative."""
+    return EventRecord(at, "clock.doubted", None, None, (("ahead_s", ahead_s),))
 
 
 def card_pays(provider: str, credit: Decimal | None, below: Decimal | None, at: datetime) -> EventRecord:
@@ -215,11 +237,13 @@ def daemon_restarted(since: str, at: datetime) -> EventRecord:
 
 def _lease_id(event: e.Event) -> str | None:
     match event:
-        case e.LeaseIntended(lease) | e.LeaseInherited(lease):
+        case e.LeaseIntended(lease) | e.LeaseInherited(lease) | e.LeaseRegained(lease):
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
         case e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged() | e.TaskRetried() | e.TaskExcused():
+            return None
+        case e.EpochRaised():
             return None
         case _:
             return event.lease_id
@@ -270,6 +294,18 @@ def _describe_ordered(event: e.RunOrdered, _: Lease | None, new: Lease | None) -
 def _describe_inherited(event: e.LeaseInherited, _: Lease | None, new: Lease | None) -> Words:
     epoch = new.orders.run_epoch if new else None
     return "lease.inherited", (("machine_id", event.lease.machine_id), ("run_epoch", epoch))
+
+
+def _describe_regained(event: e.LeaseRegained, *_: Lease | None) -> Words:
+    lease = event.lease
+    return "lease.regained", (
+        ("provider", lease.provider),
+        ("machine_id", lease.machine_id),
+        ("instance_id", lease.instance_id),
+        ("gpu", lease.gpu),
+        ("state", lease.state),
+        ("intended_at", lease.intended_at.isoformat()),
+    )
 
 
 def _describe_exit(event: e.RunExited, _: Lease | None, new: Lease | None) -> Words:
@@ -363,6 +399,7 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.RunExited: _describe_exit,
     e.LeaseHandedOver: lambda event, *_: ("lease.handed_over", (("task", event.task),)),
     e.LeaseInherited: _describe_inherited,
+    e.LeaseRegained: _describe_regained,
     e.TaskExcused: lambda *_: ("run.excused", ()),
     e.LeaseSettled: lambda *_: ("lease.settled", ()),
     e.LeaseObserved: lambda _, old, new: _observation(old, new),

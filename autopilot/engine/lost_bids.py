@@ -20,6 +20,8 @@ from autopilot.ports.provider import Provider
 from autopilot.ports.store import UnitOfWork
 
 Key = tuple[str, str, int]
+LOST_BIDS = (Reason.OUTBID, Reason.DISPLACED)
+"""Causes of a stop that say something of bids: what stopped for another, or an unknown one, has lost to nobody."""
 MOST_SEARCHES = 16
 """Lists of offers whose raised floors are kept from one job, and one tick, to the next."""
 REMEMBERED = timedelta(hours=24)
@@ -54,7 +56,7 @@ class LostBids:
         if self._is_loaded:
             return
         since = now - timedelta(hours=self._params.most_h)
-        lost = await uow.leases.list_ended((Reason.OUTBID, Reason.DISPLACED), since)
+        lost = await uow.leases.list_ended(LOST_BIDS, since)
         for lease in sorted(lost, key=lambda lease: lease.end_asked_at):
             provider = self._providers.get(lease.provider)
             # Where bids set the price it may have lost to one of ours, and the list says what wins.

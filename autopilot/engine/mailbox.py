@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -73,6 +74,7 @@ BOOTS_AT_ONCE = 100
 
 _WITH_SECRETS = (orders_key, registry_login_key)
 NO_NOTICE = TakeAway("", "")
+NO_LEASES: Mapping[str, Sequence[Lease]] = MappingProxyType({})
 
 Probe = tuple[int | None, int | None]
 """When a look for checkpoints began: the newest that was claimed, and the run epoch whose exit was there."""
@@ -175,16 +177,17 @@ class Mailbox:
             return None
         return parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
 
-    async def admit(self, jobs: Sequence[Job]) -> None:
+    async def admit(self, jobs: Sequence[Job], unknown: Mapping[str, Sequence[Lease]] = NO_LEASES) -> None:
         """Only leases that are not over may write, and only so much; the orders of the others are deleted, or replaced
-        by the word that the machine is its user's.
+        by the word that the machine is its user's. ``unknown``: by job, leases that the store knows and the ledger does
+        not: what they save on their way out is not to be lost.
 
         Failures are logged and tried again.
         """
         open_leases = {
-            lease_prefix(job.id, lease.id): _most_bytes(lease) * (max(job.spec.checkpoints_kept, FEWEST_KEPT) + 2)
+            lease_prefix(job.id, lease.id): readable_bytes(lease) * (max(job.spec.checkpoints_kept, FEWEST_KEPT) + 2)
             for job in jobs
-            for lease in job.leases
+            for lease in (*job.leases, *unknown.get(job.id, ()))
             if not lease.is_over
         }
         self.withdraw(lease for job in jobs for lease in job.leases)
@@ -482,7 +485,7 @@ class Mailbox:
         """``leaps``: so many numbers in a row without a manifest are the end of it."""
         if ended and job.spec.outputs and (lease.id, lease.orders.run_epoch) not in self._outputs_read:
             outputs = await verified_outputs(
-                self._blobs, self._unpacker, job.id, lease.id, lease.orders.run_epoch, _most_bytes(lease)
+                self._blobs, self._unpacker, job.id, lease.id, lease.orders.run_epoch, readable_bytes(lease)
             )
             log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
             self._outputs_read.add((lease.id, lease.orders.run_epoch))
@@ -509,14 +512,14 @@ class Mailbox:
         kept = await self._kept_manifest(job.checkpoint) if job.checkpoint else None
         trusted = contents(kept, job.id, job.checkpoint.lease_id) if kept and job.checkpoint else frozenset()
         manifest = await verified_manifest(
-            self._blobs, self._unpacker, job.id, lease.id, number, trusted, _most_bytes(lease)
+            self._blobs, self._unpacker, job.id, lease.id, number, trusted, readable_bytes(lease)
         )
         if manifest is None or not manifest.run_epoch == lease.orders.run_epoch == job.run_epoch:
             self._rejected.add((lease.id, number))
             reason = "not whole" if manifest is None else f"written under run epoch {manifest.run_epoch}"
             log.warning("checkpoint.rejected", job=job.id, lease=lease.id, number=number, reason=reason)
             return None
-        await keep_verified(self._blobs, job.id, lease.id, manifest)
+        await keep_verified(self._blobs, job.id, lease.id, manifest, now, job.work_done)
         return Checkpoint(
             job_id=job.id,
             lease_id=lease.id,
@@ -530,7 +533,7 @@ class Mailbox:
         )
 
 
-def _most_bytes(lease: Lease) -> int:
+def readable_bytes(lease: Lease) -> int:
     """No machine has more to send than its disk holds: reading more, to verify it, would be at our cost."""
     return int(lease.disk_gb * BYTES_PER_GB * DISK_MARGIN)
 

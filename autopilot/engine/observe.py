@@ -44,6 +44,10 @@ class Reading:
     is_fresh: bool = True
     """False: repeated from an earlier tick, because the market is not to be polled more often."""
     credit: Decimal | None = None
+    account: str = ""
+    """The digest of the account that answered; empty: it is not known."""
+    is_other_account: bool = False
+    """Not the one on record: that it shows no machine is no proof that there is none."""
     absent: frozenset[str] = field(default=frozenset())
     """Instance ids that the list does not show although it should."""
     confirmed_gone: frozenset[str] = field(default=frozenset())
@@ -96,7 +100,8 @@ class Watch:
         try:
             async with asyncio.timeout(READ_WAIT_REAL_S):
                 instances = await self.provider.instances()
-                await self._refresh_credit(begun_at, at_once=_any_newly_stopped(leases, instances))
+                at_once = _any_newly_stopped(leases, instances) or self._is_any_create_open(leases)
+                await self._refresh_credit(begun_at, at_once=at_once)
         except TimeoutError:
             return self._make_unknown(begun_at, f"no answer within {READ_WAIT_REAL_S:g} s")
         except MarketUnknown as problem:
@@ -133,6 +138,7 @@ class Watch:
             begun_at,
             instances,
             credit=self._credit,
+            account=self.account_digest,
             absent=frozenset(lease.instance_id for lease in missing if lease.instance_id),
             confirmed_gone=frozenset(instance_id for instance_id, _ in not_ours),
             taken_over=frozenset(instance_id for instance_id, is_the_users in not_ours if is_the_users),
@@ -182,11 +188,15 @@ class Watch:
 
     async def _refresh_credit(self, now: datetime, *, at_once: bool) -> None:
         """``at_once``: a machine has just stopped, and only the credit of this moment tells an outbid from an empty
-        account."""
+        account. Or the outcome of a create is not known, and only the account's own list may tell it."""
         if at_once or self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
             account = await self.provider.account()
             self._credit, self.account_digest, self.top_up = account.credit, account.digest, account.top_up
             self._credit_at = now
+
+    def _is_any_create_open(self, leases: Iterable[Lease]) -> bool:
+        own = (lease for lease in leases if lease.provider == self.provider.name)
+        return any(lease.state is LeaseState.INTENT and lease.create_unknown for lease in own)
 
     async def _read_alone(self, lease: Lease) -> _Alone | None:
         """None when the market does not say."""

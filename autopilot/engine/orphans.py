@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -47,9 +47,12 @@ class Orphans:
         event_logs: Sequence[EventLog],
         busy: Collection[str],
         now: datetime,
+        is_spared: Callable[[str], bool] = lambda _: False,
     ) -> tuple[Lease, ...]:
         """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
-        that are over now: their last cost is yet to be posted."""
+        that are over now: their last cost is yet to be posted. ``is_spared``: by label, whether a job may take the
+        machine back.
+        """
         await self._recall(uow, now)
         orphans: dict[str, Lease] = {}
         for lease in await uow.leases.list_orphans():
@@ -60,7 +63,8 @@ class Orphans:
             await uow.leases.save(lease)
             orphans[lease.id] = lease
         for reading in readings.values():
-            for found, holder in await self._sweep(uow, reading, event_logs, now):
+            swept = await self._sweep(uow, reading, event_logs, now)
+            for found, holder in (pair for pair in swept if not is_spared(pair[0].label)):
                 log.warning(
                     "sweep.found",
                     provider=found.provider,

@@ -17,7 +17,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Belief, Lives, LivesKey, Outlook, PhaseModel, Shape
 from autopilot.domain.params import Params
-from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import LOSSES
 from autopilot.engine.auctions import Auctions
 from autopilot.engine.tables import Tables
 from autopilot.policy.eligibility import Eligibility
@@ -35,7 +35,9 @@ LIVES_EVERY = timedelta(minutes=15)
 SHAPE_EVERY = timedelta(minutes=2)
 LEARN_WAIT = timedelta(minutes=2)
 """What is on record is learnt within seconds: a job with slack waits so long for it before its first machine."""
-LOSSES = frozenset({Reason.OUTBID, Reason.DISPLACED, Reason.HOST_LOST, Reason.VANISHED, Reason.UNKNOWN})
+
+
+_ENDED = (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
 
 
 class Outlooks:
@@ -183,7 +185,8 @@ def _stretches(lease: Lease, now: datetime) -> Iterable[tuple[float, bool]]:
         if following is not None:
             if following.status is InstanceStatus.RUNNING:
                 continue  # only its price changed
-            was_lost = following.status in (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
+            is_named = following.status is InstanceStatus.STOPPED and following.cause is not None
+            was_lost = following.cause in LOSSES if is_named else following.status in _ENDED
         else:
             was_lost = span.ended_at is not None and lease.reason in LOSSES
         ended = span.ended_at or now

@@ -10,8 +10,9 @@ from autopilot.domain import events as e
 from autopilot.domain.evolve_lease import ABSENCE_GAP
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import StopEvidence
 from autopilot.engine.observe import Reading
 from autopilot.engine.unwatched import EndBound
 
@@ -46,7 +47,8 @@ def lease_events(
     if lease.bidding.changed_at is not None and reading.begun_at <= lease.bidding.changed_at:
         return
     has_ended = instance.status is InstanceStatus.STOPPED and not instance.intended_running
-    yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit, bound.stopped if has_ended else None)
+    evidence = StopEvidence(reading.out_of_credit, bound.permit_over)
+    yield e.LeaseObserved(lease.id, instance, now, evidence, bound.stopped if has_ended else None)
     if lease.is_wanted and not _is_as_ordered(lease, instance):
         yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
 
@@ -85,13 +87,15 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
     found = sorted((i for i in reading.instances if i.label == lease.label), key=_age_order)
     if found:
         yield e.LeaseAcquired(lease.id, found[0].instance_id, now, adopted=True)
-        yield e.LeaseObserved(lease.id, found[0], now, reading.out_of_credit)
+        yield e.LeaseObserved(lease.id, found[0], now, StopEvidence(reading.out_of_credit))
         # Whoever adopts a machine has not seen what the market answered to its create.
         if not (_is_as_ordered(lease, found[0]) and found[0].is_as_asked):
             yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
         return
     if reading.begun_at <= lease.intended_at:
         return
+    if reading.is_other_account and lease.orders.role is not Role.LEAVE:
+        return  # it may be there, in the account that it was made in: nothing takes its place
     yield e.LeaseMissed(lease.id, now)
     if reading.begun_at - lease.intended_at >= SETTLE and lease.observed.lists_since_intent + 1 >= LISTS_TO_ABANDON:
         yield e.LeaseAbandoned(lease.id, Reason.NEVER_APPEARED, now)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from autopilot.blobs.place import MailboxPlace
+from autopilot.blobs.place import STARTED, MailboxPlace
 from autopilot.listener.api_port import ApiConfig
 from autopilot.listener.process import ListenerConfig, end_with, run_listener
 from autopilot.listener.proxy_port import ProxyConfig
@@ -30,6 +30,7 @@ def main() -> None:
     given = parser.parse_args()
     end_with(sys.stdin.fileno())
     configure_logging(given.log_format, given.log_level)
+    print("listener", STARTED, flush=True)  # noqa: T201 - the daemon waits for this line, and then for the ports'
     mailbox = None if given.mailbox is None else _address(given.mailbox)
     api = None
     if given.api is not None:

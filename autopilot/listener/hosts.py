@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -30,13 +30,22 @@ def check_hosts(names: Collection[str], listens_on: str, *, may_be_linked: bool 
         if host not in known:
             return problem(421, "wrong_host", "this machine is not called that", "add the name to http.names")
         origin = request.headers.get("Origin")
-        is_elsewhere = origin is not None and _name(origin) not in known
+        is_elsewhere = origin is not None and (_name(origin) not in known or _is_of_other_port(request, origin))
         is_from_elsewhere = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
         if is_elsewhere or (is_from_elsewhere and not (may_be_linked and _is_visit(request))):
             return problem(403, "wrong_origin", "pages of other sites may not call the API")
         return await handler(request)
 
     return check
+
+
+def _is_of_other_port(request: web.Request, origin: str) -> bool:
+    """Whether another program of the machine that the caller calls by this name has made the page.
+
+    A proxy may call by a name without a port, or by another name than its users': then the port says nothing.
+    """
+    called, calling = urlsplit(f"//{request.headers.get('Host', '')}"), urlsplit(origin)
+    return _port(called) is not None and called.hostname == calling.hostname and _port(called) != _port(calling)
 
 
 def _is_visit(request: web.Request) -> bool:
@@ -50,6 +59,13 @@ def _own_address(listens_on: str) -> list[str]:
         return [] if ip_address(listens_on).is_unspecified else [listens_on]
     except ValueError:
         return [listens_on]
+
+
+def _port(address: SplitResult) -> int | None:
+    try:
+        return address.port
+    except ValueError:
+        return 0
 
 
 def _name(address: str) -> str:

@@ -17,6 +17,8 @@ SERVED_BY = "autopilot.web.served:DaemonPages"
 """Named by text: the page is above this room, and takes its words from the commands."""
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 256 * 1024
+OF_SESSION = "/s/{session}"
+"""What stands before every address of the pages of one session: see ``web.session_path``."""
 
 ADDRESSES = {
     "GET /": "now",
@@ -55,19 +57,23 @@ class LazyPages:
         self._loading: asyncio.Task[Pages] | None = None
 
     def routes(self) -> list[web.RouteDef]:
+        """Of all pages, and the same beneath the path of a session."""
         made = [web.get(IDENTITY, self._identify)]
         for call, name in ADDRESSES.items():
             method, _, path = call.partition(" ")
-            made.append(web.route(method, path, self._handler(name)))
+            made += [web.route(method, base + path, self._handler(name)) for base in ("", OF_SESSION)]
         return made
 
     async def close(self, _: web.Application) -> None:
         if self._loading is not None:
             await (await self._loading).close()
 
-    async def _identify(self, _: web.Request) -> web.StreamResponse:
+    async def _identify(self, request: web.Request) -> web.StreamResponse:
         """Tells the daemon that this port is its own listener's."""
-        return web.Response(text=await asyncio.to_thread(self._place.name_page))
+        here = request.get_extra_info("sockname") or ("", 0)
+        return web.Response(
+            text=await asyncio.to_thread(self._place.name_page, request.match_info["question"], here[1])
+        )
 
     def _handler(self, name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:

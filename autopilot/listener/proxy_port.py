@@ -18,11 +18,12 @@ from autopilot.api.proxied_users import proxy_unknown
 from autopilot.domain.proxied import is_proxied_name
 from autopilot.listener.gate import Gate, Identify, KnownLogin
 from autopilot.listener.known_tokens import KnownTokens
+from autopilot.listener.pages import OF_SESSION
 
 HEADER_BYTES = 32 << 10
 """Of one header: proxies keep whole logins in cookies, and hand them on."""
-_OF_LINKS = ("/enter/{key}", "/leave")
-"""Addresses of the page that mean nothing where each request says who asks."""
+_OF_LINKS = ("/enter/{key}", "/leave", OF_SESSION)
+"""How addresses of the page begin that mean nothing where each request says who asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +68,8 @@ def by_proxy(config: ProxyConfig, secret: KnownTokens) -> Identify:
 
 def guard_pages(pages: Sequence[web.RouteDef], gate: Gate) -> list[web.RouteDef]:
     """The page's addresses for whoever the proxy names, without those of links."""
-    return [web.route(each.method, each.path, gate.guard(each.handler)) for each in pages if each.path not in _OF_LINKS]
+    return [
+        web.route(each.method, each.path, gate.guard(each.handler))
+        for each in pages
+        if not each.path.startswith(_OF_LINKS)
+    ]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import structlog
 
@@ -145,10 +148,22 @@ async def _unpacks(store: BlobStore, unpacker: Unpacker, part: Part) -> bool:
     return content == (part.content_size, part.content_sha256)
 
 
-async def keep_verified(store: BlobStore, job_id: str, lease_id: str, manifest: Manifest) -> None:
-    """Write the daemon's own copy, with keys that name their lease. Raises ``BlobUnavailable``."""
-    own = _with_whole_keys(manifest, job_id, lease_id)
-    await store.put(verified_key(job_id, lease_id, manifest.number), own.to_json())
+async def keep_verified(
+    store: BlobStore,
+    job_id: str,
+    lease_id: str,
+    manifest: Manifest,
+    verified_at: datetime | None = None,
+    work_done: timedelta | None = None,
+) -> None:
+    """Write the daemon's own copy, with keys that name their lease, and what only the ledger knows beside.
+
+    Raises ``BlobUnavailable``.
+    """
+    own = json.loads(_with_whole_keys(manifest, job_id, lease_id).to_json())
+    if verified_at is not None and work_done is not None:
+        own |= {"verified_at": verified_at.isoformat(), "work_done_s": work_done.total_seconds()}
+    await store.put(verified_key(job_id, lease_id, manifest.number), json.dumps(own).encode())
 
 
 def _with_whole_keys(manifest: Manifest, job_id: str, lease_id: str) -> Manifest:
@@ -161,6 +176,28 @@ def _with_whole_keys(manifest: Manifest, job_id: str, lease_id: str) -> Manifest
 async def kept_manifest(store: BlobStore, job_id: str, lease_id: str, number: int) -> Manifest | None:
     """The daemon's own copy, None when there is none. Raises ``BlobUnavailable``."""
     return await _manifest(store, verified_key(job_id, lease_id, number), number)
+
+
+class KeptCopy(NamedTuple):
+    """The daemon's own copy of a manifest, and what it knew of it. Copies of the version before tell neither."""
+
+    manifest: Manifest
+    verified_at: datetime | None
+    work_done: timedelta | None
+
+
+async def kept_copy(store: BlobStore, job_id: str, lease_id: str, number: int) -> KeptCopy | None:
+    """As ``kept_manifest``. Raises ``BlobUnavailable``."""
+    manifest = await kept_manifest(store, job_id, lease_id, number)
+    if manifest is None:
+        return None
+    try:
+        said = json.loads(await store.get(verified_key(job_id, lease_id, number)) or b"")
+        return KeptCopy(
+            manifest, datetime.fromisoformat(said["verified_at"]), timedelta(seconds=float(said["work_done_s"]))
+        )
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return KeptCopy(manifest, None, None)
 
 
 def contents(manifest: Manifest, job_id: str, lease_id: str) -> frozenset[Part]:

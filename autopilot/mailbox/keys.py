@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+_LEASE = "[0-9A-Za-z_-]{1,64}"
+
 
 def lease_prefix(job_id: str, lease_id: str) -> str:
     return f"jobs/{job_id}/{lease_id}"
@@ -62,6 +64,30 @@ def part_key(job_id: str, lease_id: str, number: int, i: int) -> str:
 def verified_key(job_id: str, lease_id: str, number: int) -> str:
     """The daemon's own copy of a manifest that it has verified: no machine may write there."""
     return f"jobs/{job_id}/verified/{lease_id}.{number}.json"
+
+
+def verified_prefix(job_id: str) -> str:
+    """What the daemon itself keeps of a job's checkpoints and machines: no machine may write there."""
+    return f"jobs/{job_id}/verified"
+
+
+def rental_key(job_id: str, lease_id: str) -> str:
+    """The daemon's own note of a machine: where, on what terms and under which run epoch it was rented."""
+    return f"{verified_prefix(job_id)}/{lease_id}.rental.json"
+
+
+def parse_rental_key(job_id: str, key: str) -> str | None:
+    """The lease that a note of the job's is about; None for anything else."""
+    found = re.fullmatch(re.escape(f"{verified_prefix(job_id)}/") + rf"({_LEASE})\.rental\.json", key, re.ASCII)
+    return found[1] if found else None
+
+
+def parse_manifest_key(job_id: str, key: str) -> tuple[str, int, bool] | None:
+    """(lease, number, whether it is the daemon's own copy) of a manifest of the job's; None for anything else."""
+    written = re.fullmatch(re.escape(f"jobs/{job_id}/") + rf"({_LEASE})/ckpt/(\d{{1,9}})/manifest\.json", key, re.ASCII)
+    copied = re.fullmatch(re.escape(f"{verified_prefix(job_id)}/") + rf"({_LEASE})\.(\d{{1,9}})\.json", key, re.ASCII)
+    found = written or copied
+    return (found[1], int(found[2]), found is copied) if found else None
 
 
 def code_prefix(copy_id: str) -> str:

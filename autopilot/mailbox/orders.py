@@ -11,6 +11,7 @@ from typing import NamedTuple
 from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.domain.inputs import LeftInput
+from autopilot.domain.lease import Lease
 from autopilot.mailbox.keys import (
     code_key,
     exit_key,
@@ -219,3 +220,13 @@ def taken_over_orders(instance_id: str) -> bytes:
     """What stands in the place of orders for a machine that its user has taken over: nothing of ours runs there any
     more, and the machine is not to end itself. Another machine of the same lease goes on under its permit."""
     return json.dumps({"v": 1, "taken_over": instance_id}).encode()
+
+
+def read_seq(data: bytes, job_id: str, lease: Lease) -> int | None:
+    """Of orders that the daemon has written for that machine of the job; None for anything else."""
+    try:
+        orders = json.loads(data)
+        is_its = (orders["job"], orders["lease"]) == (job_id, lease.id) and orders["instance"] == lease.instance_id
+        return int(orders["seq"]) if is_its and orders["seq"] >= 0 else None
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -212,6 +212,17 @@ def _say_quarantine(facts: Facts) -> Words:
     )
 
 
+def _say_clock(facts: Facts) -> Words:
+    ahead_s = facts.fields["ahead_s"]
+    way = "slow" if ahead_s > 0 else "fast"
+    return (
+        f"The clock here is {_span(abs(ahead_s))} {way}",
+        "Every market that tells the time says so. Nothing new is rented until they agree with it; machines that are "
+        "rented go on. The daemon keeps the time of its start, whatever the markets say.\n"
+        "Next: set the clock here (timedatectl shows it), then restart the daemon.",
+    )
+
+
 def _say_credit_low(facts: Facts) -> Words:
     fields = facts.fields
     hours = max(fields["credit"], Decimal(0)) / fields["per_hour"]
@@ -367,6 +378,7 @@ KINDS = (
     NoticeKind("schedule_ended", "schedule.ended", _say_schedule_end, _is_of_token),
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),
     NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),
+    NoticeKind("clock_wrong", "clock.doubted", _say_clock),
     NoticeKind("credit_low", "credit.ran_low", _say_credit_low),
     NoticeKind("card_pays", "account.tops_up", _say_card),
     NoticeKind("certificate_ends", "certificate.ends_soon", _say_certificate_ends),

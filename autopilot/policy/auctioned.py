@@ -20,6 +20,7 @@ from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import is_beaten
 from autopilot.policy import budget
 from autopilot.policy.markups import follow_record, free_slack_h, markup_note, tight_slack_h
 from autopilot.policy.options import is_affordable, option_note
@@ -328,7 +329,8 @@ class _Auctioned:
         since = main.bidding.changed_at
         gap = timedelta(seconds=params.auction.rebid_gap_s)
         is_too_soon = since is not None and self.situation.now - since < gap
-        if bid == main.bid or is_too_soon:
+        is_in_vain = main.state is LeaseState.PAUSED and bid > main.bid and not is_beaten(main)
+        if bid == main.bid or is_too_soon or is_in_vain:
             return ()
         reason = Reason.OUTBID if main.state is LeaseState.PAUSED else Reason.FLOOR_MOVED
         return (ChangeBid(main.id, bid, reason),)

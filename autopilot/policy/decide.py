@@ -25,6 +25,7 @@ from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import is_beaten
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.eligibility import Eligibility
@@ -135,7 +136,7 @@ def _for_main(situation: Situation) -> Answer:
     if main.observed.offline_since is not None:
         return (), ()
     able = situation.market.able(main.provider)
-    if cannot_boot_again(main, able):
+    if cannot_boot_again(main, able) and main.observed.pause_cause is not Reason.CONSOLE:
         return (Release(main.id, Reason.STUCK_LOADING),), ()
     if main.state is LeaseState.PAUSED:
         return _while_paused(situation, main)
@@ -149,11 +150,11 @@ def _for_main(situation: Situation) -> Answer:
 
 
 def _while_paused(situation: Situation, main: Lease) -> Answer:
-    """Where the floor of a held machine is not shown, a raise is tried by the rule."""
+    """Where the floor of a held machine is not shown, or no higher bid took it, the rule answers."""
     view = situation.market.providers.get(main.provider)
     is_shown = view is not None and view.capabilities.shows_held_floors
-    may_resume = main.observed.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.PAID_IN, Reason.EXPIRING)
-    if is_shown and may_resume and is_auctioned(situation):
+    has_lost = main.observed.pause_cause is Reason.OUTBID and (main.observed.price_to_win is None or is_beaten(main))
+    if is_shown and has_lost and is_auctioned(situation):
         return by_auction(situation)
     return decide_paused(situation, main)
 

@@ -1,98 +1,188 @@
-"""A paused machine: wait, re-bid, or leave, whichever finishes the job for the least.
+"""A paused machine: wait, re-bid, start, or leave, whichever finishes the job for the least.
 
-An outbid is answered by a raise at once, and by another when the first one did not bring the machine back, as long as
-that still costs less than starting anew elsewhere. When all rungs are used up and no higher bid is known, it was not a
-bid that took the machine: on-demand renters outrank any bid, so more money is pointless and the choice is to leave or
-to wait. After leaving, the machine is destroyed, because a paused one wakes up by itself and bills. Where it does not,
-it is started once its bid is as high as the market says that it must be. A market that does not pause outbid machines
-brings none of them back: such a machine is left at once.
+A bid is raised only where a higher one is shown, at once, and by another when the first one did not bring the machine
+back, as long as that still costs less than starting anew elsewhere. Who was outbid and sees no higher bid has lost the
+machine to an on-demand renter, who outranks any bid: more money is pointless and the choice is to leave or to wait.
+After leaving, the machine is destroyed, because a paused one wakes up by itself and bills.
+
+What was stopped and not by a bid is started once at the bid that it has; when that does not bring it back, it is left
+where something else can be had. What its user stopped in the market's console is left alone: its disk bills for as long
+as a paused machine is waited for at all, then it is given back and the job is parked. A market that does not pause
+outbid machines brings none of them back: such a machine is left at once.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
-from autopilot.domain.actions import ChangeBid, Note, Release, Start
+from autopilot.domain.actions import Action, ChangeBid, Note, Release, SetStatus, Start
+from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ceil_nano
-from autopilot.domain.offer import CapacityType
+from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import is_beaten
 from autopilot.policy.markups import learnt_markup
 from autopilot.policy.options import waits_for_spot
 from autopilot.policy.own_bids import sets_our_price
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.rule.bidding import raised_bid
-from autopilot.pricing.rule.cost import lease_cost_to_finish
+from autopilot.pricing.rule.cost import Candidate, lease_cost_to_finish
 from autopilot.pricing.traffic import received_gb
 
+GIVES_BACK = (Reason.PAID_IN, Reason.PERMIT)
+"""Nobody has bid against the machine: it is there for the bid that it has."""
+TO_START = (*GIVES_BACK, Reason.UNKNOWN)
 
-def decide_paused(situation: Situation, lease: Lease) -> Answer:  # noqa: C901
-    job, market, now, params = situation.job, situation.market, situation.now, situation.params
-    paused_for = now - (lease.observed.paused_at or now)
-    has_waited_out = paused_for >= timedelta(seconds=params.waiting.longest_pause_s)
-    since_raise = now - lease.bidding.changed_at if lease.bidding.changed_at else None
-    if since_raise is not None and since_raise > paused_for:
-        since_raise = None  # it answered an earlier pause
-    view = market.providers.get(lease.provider)
-    able = view.capabilities if view is not None else None
-    can_rebid = able is not None and able.can_rebid and able.pauses_when_outbid
-    pays_bid = able is None or able.bills_at_bid
-    rung = None
-    # Where bids that lose set the price, none is raised in the dark.
-    is_told = able is None or not able.bids_set_price or lease.observed.price_to_win is not None
-    if can_rebid and lease.is_spot and is_told:
-        rung = raised_bid(job.spec, lease, params, learnt_markup(situation), pays_bid=pays_bid)
-    keeps_disk = able is None or able.keeps_disk_when_stopped
-    to_win = lease.observed.price_to_win
-    price = rung if pays_bid or to_win is None or rung is None else min(rung, to_win)
-    ours = market.ours.get((lease.provider, lease.machine_id))
-    if price is not None and ours is not None:
-        price += ours.dearer_by(price)
-    rebid = None if price is None else _cost_of_rebid(situation, lease, price, keeps_disk=keeps_disk)
-    other = situation.candidates.best(CapacityType.SPOT if waits_for_spot(situation) else None)
-    note = Note(
-        "paused",
-        (
-            ("cause", lease.observed.pause_cause),
-            ("paused_s", round(paused_for.total_seconds())),
-            ("price_to_win", lease.observed.price_to_win),
-            ("rebid", rung),
-            ("cost_of_rebid", rebid),
-            ("cost_of_leaving", other.cost if other else None),
-            ("cost_of_waiting_per_h", lease.storage_rate),
-        ),
-    )
-    if lease.observed.pause_cause is Reason.OUT_OF_CREDIT:
-        # Every machine of the account stopped at once: no bid helps until the user pays in.
-        return (), (note,)
-    if lease.observed.pause_cause is Reason.EXPIRING:
-        return (Release(lease.id, Reason.EXPIRING),), (note,)
-    if lease.observed.pause_cause is Reason.PAID_IN and not has_waited_out:
-        # Nobody has bid against it.
-        return (Start(lease.id, Reason.PAID_IN),), (note,)
-    if able is not None and not able.pauses_when_outbid and lease.is_spot:
-        # This market does not bring an outbid machine back: it is lost, and only its disk still bills.
-        return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)
-    if sets_our_price(lease, market):
-        # It would come back by itself, and until then our other machines there may pay by its limit.
-        return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)
-    if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
-        return (), (note,)
-    if able is not None and not able.resumes_by_itself and not has_waited_out and _is_winning(lease):
-        paid = lease.bid if pays_bid or to_win is None else to_win
-        as_it_is = _cost_of_rebid(situation, lease, paid, keeps_disk=keeps_disk)
-        if other is None or as_it_is <= other.cost:
-            return (Start(lease.id, Reason.FLOOR_MOVED),), (note,)
-    # After the longest wait even a raise that is refused, or vetoed, at every turn has had its chances.
-    if rung is not None and rebid is not None and not has_waited_out:
-        is_cheapest = other is None or rebid <= other.cost
-        if is_cheapest:
-            return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
-    if other is None and not situation.pressure.needs_on_demand and not has_waited_out:
-        return (), (note,)
-    return (Release(lease.id, _cause_of_loss(lease, params)),), (note,)
+
+def decide_paused(situation: Situation, lease: Lease) -> Answer:
+    return _Paused(situation, lease).answer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Paused:
+    """The choice for one machine that is stopped."""
+
+    situation: Situation
+    lease: Lease
+
+    def answer(self) -> Answer:
+        rung = self._rung()
+        rebid = None if rung is None else self._cost_at(rung)
+        return self._act(rung, rebid), (self._note(rung, rebid),)
+
+    def _act(self, rung: Decimal | None, rebid: Decimal | None) -> tuple[Action, ...]:
+        lease = self.lease
+        if self._cause is Reason.OUT_OF_CREDIT:
+            # Every machine of the account stopped at once: no bid helps until the user pays in.
+            return ()
+        if self._cause is Reason.CONSOLE:
+            parked = Release(lease.id, Reason.CONSOLE), SetStatus(JobStatus.PARKED, Reason.CONSOLE)
+            return parked if self._has_waited_out else ()
+        if self._is_lost_for_good:
+            return (Release(lease.id, self._cause),)
+        if self._is_settling:
+            return ()
+        # After the longest wait even a raise that is refused, or vetoed, at every turn has had its chances.
+        if not self._has_waited_out:
+            if (reason := self._why_start()) is not None:
+                return (Start(lease.id, reason),)
+            if rung is not None and rebid is not None and self._is_cheapest(rebid):
+                return (ChangeBid(lease.id, rung, Reason.OUTBID),)
+            if self._other is None and not self.situation.pressure.needs_on_demand:
+                return ()
+        return (Release(lease.id, _cause_of_loss(lease, self.situation.params)),)
+
+    @property
+    def _cause(self) -> Reason:
+        return self.lease.observed.pause_cause or Reason.UNKNOWN
+
+    @property
+    def _able(self) -> Capabilities | None:
+        return self.situation.market.able(self.lease.provider)
+
+    @property
+    def _pays_bid(self) -> bool:
+        return self._able is None or self._able.bills_at_bid
+
+    @property
+    def _keeps_disk(self) -> bool:
+        return self._able is None or self._able.keeps_disk_when_stopped
+
+    @property
+    def _paused_for(self) -> timedelta:
+        return self.situation.now - (self.lease.observed.paused_at or self.situation.now)
+
+    @property
+    def _has_waited_out(self) -> bool:
+        return self._paused_for >= timedelta(seconds=self.situation.params.waiting.longest_pause_s)
+
+    @property
+    def _since_change(self) -> timedelta | None:
+        """Since the last raise or start of this pause; None: there was none."""
+        changed_at = self.lease.bidding.changed_at
+        since = None if changed_at is None else self.situation.now - changed_at
+        return None if since is None or since > self._paused_for else since
+
+    @property
+    def _is_settling(self) -> bool:
+        """A raise or a start has its time. Twice as long where its bid wins as far as is known: some hold rounds."""
+        since, settle = self._since_change, timedelta(seconds=self.situation.params.bids.rebid_settle_s)
+        is_told = self.lease.observed.price_to_win is not None and self._cause is Reason.OUTBID
+        patience = 2 * settle if is_told and not is_beaten(self.lease) else settle
+        return since is not None and since < patience
+
+    @property
+    def _other(self) -> Candidate | None:
+        """What else the job could have."""
+        return self.situation.candidates.best(CapacityType.SPOT if waits_for_spot(self.situation) else None)
+
+    @property
+    def _is_lost_for_good(self) -> bool:
+        """It has ended, or its market gives it back to nobody; or its bid costs our other machines there."""
+        lease, able = self.lease, self._able
+        if self._cause in (Reason.EXPIRING, Reason.HOST_LOST):
+            return True
+        stays_out = able is not None and not able.pauses_when_outbid and lease.is_spot
+        return self._cause not in GIVES_BACK and (stays_out or sets_our_price(lease, self.situation.market))
+
+    def _why_start(self) -> Reason | None:
+        """Why it is to be started at the bid that it has; None: it is not."""
+        if is_beaten(self.lease):
+            return None
+        if self._cause in TO_START:
+            if self._since_change is not None:
+                return self._cause if self._other is None else None  # it did not bring it back
+            return self._cause if self._cause in GIVES_BACK or self._is_cheapest(self._cost_as_it_is()) else None
+        is_waiting = self._able is not None and not self._able.resumes_by_itself
+        has_won = self.lease.is_spot and self.lease.observed.price_to_win is not None
+        return Reason.FLOOR_MOVED if is_waiting and has_won and self._is_cheapest(self._cost_as_it_is()) else None
+
+    def _is_cheapest(self, cost: Decimal) -> bool:
+        return self._other is None or cost <= self._other.cost
+
+    def _rung(self) -> Decimal | None:
+        """The bid that would bring it back, where one above ours is shown; $/h."""
+        able, situation = self._able, self.situation
+        if able is None or not (able.can_rebid and able.pauses_when_outbid) or not is_beaten(self.lease):
+            return None
+        markup = learnt_markup(situation)
+        return raised_bid(situation.job.spec, self.lease, situation.params, markup, pays_bid=self._pays_bid)
+
+    def _cost_at(self, rung: Decimal) -> Decimal:
+        """Dollars to finish there with that bid; with what it does to the price of our other machines."""
+        to_win = self.lease.observed.price_to_win
+        price = rung if self._pays_bid or to_win is None else min(rung, to_win)
+        ours = self.situation.market.ours.get((self.lease.provider, self.lease.machine_id))
+        if ours is not None:
+            price += ours.dearer_by(price)
+        return _cost_of_return(self.situation, self.lease, price, keeps_disk=self._keeps_disk)
+
+    def _cost_as_it_is(self) -> Decimal:
+        to_win = self.lease.observed.price_to_win
+        paid = self.lease.bid if self._pays_bid or to_win is None else to_win
+        return _cost_of_return(self.situation, self.lease, paid, keeps_disk=self._keeps_disk)
+
+    def _note(self, rung: Decimal | None, rebid: Decimal | None) -> Note:
+        other, lease = self._other, self.lease
+        longest = timedelta(seconds=self.situation.params.waiting.longest_pause_s)
+        left_s = max((longest - self._paused_for).total_seconds(), 0)
+        return Note(
+            "paused",
+            (
+                ("cause", lease.observed.pause_cause),
+                ("paused_s", round(self._paused_for.total_seconds())),
+                ("price_to_win", lease.observed.price_to_win),
+                ("rebid", rung),
+                ("cost_of_rebid", rebid),
+                ("cost_of_leaving", other.cost if other else None),
+                ("cost_of_waiting_per_h", lease.storage_rate),
+                ("kept_for_s", round(left_s)),
+            ),
+        )
 
 
 def keep_by_raise(situation: Situation, lease: Lease) -> Answer | None:
@@ -121,24 +211,20 @@ def keep_by_raise(situation: Situation, lease: Lease) -> Answer | None:
     return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
 
 
-def _is_winning(lease: Lease) -> bool:
-    """Its bid is as high as it needs to be, as the market says it."""
-    to_win = lease.observed.price_to_win
-    return lease.is_spot and to_win is not None and to_win <= lease.bid
-
-
 def _cause_of_loss(lease: Lease, params: Params) -> Reason:
     """What took the machine for good.
 
     A bidder, where a bid above ours is known to win; an on-demand renter, where ours should win or no raise helps.
     """
     seen, to_win = lease.observed.pause_cause or Reason.UNKNOWN, lease.observed.price_to_win
-    if seen is Reason.OUTBID and to_win is not None and to_win != lease.bid:
+    if seen is not Reason.OUTBID:
+        return seen
+    if to_win is not None and to_win != lease.bid:
         return Reason.OUTBID if to_win > lease.bid else Reason.DISPLACED
     return Reason.DISPLACED if lease.bidding.raises >= params.bids.max_rebids > 0 else seen
 
 
-def _cost_of_rebid(situation: Situation, lease: Lease, price: Decimal, *, keeps_disk: bool) -> Decimal:
+def _cost_of_return(situation: Situation, lease: Lease, price: Decimal, *, keeps_disk: bool) -> Decimal:
     """Dollars to finish on the paused machine at that price, $/h.
 
     Without its disk it resumes like a new machine: it is set up, and receives image, inputs and checkpoint again.

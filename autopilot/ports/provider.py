@@ -19,6 +19,7 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.remark import Remark
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 
 T = TypeVar("T")
@@ -198,6 +199,10 @@ class Provider(Protocol):
 
         Empty for an adapter that does not compare.
         """
+        ...
+
+    def reported_time(self) -> ReportedTime | None:
+        """The time by the newest answer that has told it; None where none has."""
         ...
 
     def remarks(self) -> tuple[Remark, ...]:

@@ -31,11 +31,12 @@ class NoReply(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``retry_after``: that header, as sent."""
+    """``retry_after`` and ``date``: those headers, as sent."""
 
     status: int
     text: str
     retry_after: str | None = None
+    date: str | None = None
 
 
 async def read_repeatedly(

@@ -7,9 +7,9 @@ import contextlib
 import shutil
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from autopilot.api.key_hint import replace_keys
@@ -26,8 +26,12 @@ from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
 from autopilot.domain.money import show
+from autopilot.domain.reported_time import CLOCK_TOLERANCE, ReportedTime, find_clock_error
+from autopilot.domain.time import show_duration
+from autopilot.engine.store_look import list_noted
 from autopilot.planning.card import advise, judge_card
 from autopilot.planning.market_notes import tell_market
+from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.certificates import examine_certificates
@@ -45,6 +49,8 @@ LOW_CREDIT = 5
 DRIFT_LASTS = timedelta(days=7)
 """What no answer has shown for so long is over."""
 MOST_NAMED = 3
+MOST_COMPARED = 100
+"""Of the open jobs, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,29 @@ def run(config: Path | None) -> list[Check]:
     checks += [_state_dir(settings), *_other_state(settings)]
     checks += [_ledger(settings), asyncio.run(check_mailbox(settings)), _daemon()]
     checks += asyncio.run(_markets(settings)) + asyncio.run(_certificates(settings))
-    return checks + asyncio.run(check_watched(settings))
+    return checks + asyncio.run(check_watched(settings)) + asyncio.run(check_behind(settings))
+
+
+async def check_behind(settings: Settings) -> list[Check]:
+    """Whether the store has machines that the ledger does not know; nothing where it has not, or cannot be asked."""
+    place = MailboxPlace(settings.mailbox_dir)
+    try:
+        blobs = bucket(settings) if settings.blobs.url else LocalBlobStore(place.objects, b"", "")
+        async with ledger_as_it_is(settings.ledger_url) as uow:
+            jobs = [job for job in await uow.jobs.list_open() if not job.is_array and job.array_id is None]
+        # The store is listed before the ledger is read again: a lease is committed before it is noted.
+        noted = {job.id: await list_noted(blobs, job.id) for job in jobs[-MOST_COMPARED:]}
+        async with ledger_as_it_is(settings.ledger_url) as uow:
+            known = {lease.id for lease in await uow.leases.list_by_jobs(list(noted))}
+    except (UserError, StoreUnavailable, BlobUnavailable):
+        return []  # the checks of ledger and mailbox have said it
+    behind = [job.spec.name for job in jobs if noted.get(job.id, set()) - known]
+    if not behind:
+        return []
+    more = f" and {len(behind) - MOST_NAMED} more" if len(behind) > MOST_NAMED else ""
+    detail = f"it has machines of {', '.join(behind[:MOST_NAMED])}{more} that the ledger does not know"
+    hint = f"the ledger was put back from an older copy: autopilot resume {behind[0]} --from-store"
+    return [Check("store", False, detail, hint)]
 
 
 async def _certificates(settings: Settings) -> list[Check]:
@@ -250,11 +278,35 @@ def _daemon() -> Check:
 
 
 async def _markets(settings: Settings) -> list[Check]:
-    checks = [check async for check in _each_market(settings)]
-    return checks or [Check("markets", False, "no market is configured", "autopilot init stores a key")]
+    reported: list[ReportedTime | None] = []
+    checks = [check async for check in _each_market(settings, reported)]
+    if not checks:
+        return [Check("markets", False, "no market is configured", "autopilot init stores a key")]
+    # A clock that goes faster is compared with none: markets keep another time than it.
+    return [*checks, check_clock(reported, SystemClock().now())] if settings.clock.speed == 1 else checks
 
 
-async def _each_market(settings: Settings) -> AsyncIterator[Check]:
+def check_clock(reported: Sequence[ReportedTime | None], now: datetime) -> Check:
+    """By what the markets' answers said of the time just now."""
+    known = [each for each in reported if each is not None]
+    if not known:
+        return Check("clock", None, "no market has told the time", "see that it is kept right: timedatectl")
+    error = find_clock_error(known, now)
+    if error is not None:
+        way = "slow" if error > timedelta(0) else "fast"
+        hint = "set it (timedatectl shows it), then restart the daemon: it rents nothing until the two agree"
+        return Check(
+            "clock", False, f"{show_duration(abs(error))} {way}, as every market says that tells the time", hint
+        )
+    apart = [each for each in known if abs(each.ahead) > CLOCK_TOLERANCE]
+    if apart:
+        return Check(
+            "clock", None, "the markets do not agree on the time: no evidence against ours", "compare it yourself"
+        )
+    return Check("clock", True, "right to within a minute, as the markets say")
+
+
+async def _each_market(settings: Settings, reported: list[ReportedTime | None]) -> AsyncIterator[Check]:
     for name in settings.markets:
         try:
             provider = connect_markets(settings.only(name), SystemClock())[name]
@@ -269,6 +321,7 @@ async def _each_market(settings: Settings) -> AsyncIterator[Check]:
             if market.ok is not False and settings.markets[name].is_real:
                 yield await check_card(name, provider, settings)
             yield await _answers(name, provider, settings)
+            reported.append(provider.reported_time())
         finally:
             await provider.close()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 import autopilot
-from autopilot.blobs.place import API, MAILBOX, PROXY, MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, PROXY, STARTED, MailboxPlace
 from autopilot.config.settings import Settings
 from autopilot.listener.api_port import ApiConfig
 from autopilot.listener.process import ListenerConfig
@@ -68,11 +68,11 @@ class ListenerChild:
         config = listener_config(settings, place, token)
         self._arguments = [*("--place", str(place.root), "--token", token), *_of_ports(config)]
         self._arguments += ["--log-format", settings.log.format, "--log-level", settings.log.level]
-        self._serves = {name: asyncio.Event() for name in (MAILBOX, API, PROXY)}
+        self._serves = {name: asyncio.Event() for name in (STARTED, MAILBOX, API, PROXY)}
         self.process: asyncio.subprocess.Process | None = None
 
     async def serves(self, what: str) -> None:
-        """Wait until it has taken that port for the first time."""
+        """Wait until it has taken that port for the first time; ``STARTED``: until its process is up."""
         await self._serves[what].wait()
 
     @asynccontextmanager

@@ -15,6 +15,7 @@ from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.provider import (
     Created,
     CreateRequest,
@@ -87,6 +88,9 @@ class Delegate:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._inner.drifts()
+
+    def reported_time(self) -> ReportedTime | None:
+        return self._inner.reported_time()
 
     def remarks(self) -> tuple[Remark, ...]:
         return self._inner.remarks()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from autopilot.api.bearer import hash_token
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import API, MAILBOX, PROXY, MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, PROXY, STARTED, MailboxPlace
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.listener.known_tokens import write_known_tokens
@@ -20,10 +21,17 @@ from autopilot.service.listener import ListenerChild
 log = structlog.get_logger(__name__)
 
 LISTENER_WITHIN_S = 15.0
+"""For a port, once the process that opens it is up."""
+LISTENER_STARTS_WITHIN_S = 75.0
+"""A busy machine takes long to start a process, and that is no fault of the address."""
 
 
-async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExitStack) -> MailboxPlace:
-    """A listener serves it, a process of its own, under the ports that it had before.
+async def prepare_place(
+    settings: Settings, *, is_shared: bool, stack: AsyncExitStack
+) -> tuple[MailboxPlace, Callable[[], bool]]:
+    """The place, and how to see whether it still names this daemon as the one that leads.
+
+    A listener serves it, a process of its own, under the ports that it had before.
 
     A ledger of our own waits until the listener has its ports, so that a wrong address is an error at once. On a shared
     one the daemon that led before may still hold them: ticks do not wait for that.
@@ -34,7 +42,7 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
         _check_moved(MailboxPlace(settings.state_dir), place)
         place.read_or_make_key()
     if not has_listener(settings):
-        return place
+        return place, lambda: True
     token = place.announce()
     child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
     if child is not None:
@@ -53,7 +61,7 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
         await _await_port(waits_for, PROXY, f"the proxy's listener cannot listen on {proxy.listen}", hint)
     if has_mailbox:
         await _await_number(settings, place)
-    return place
+    return place, partial(place.is_served_for, token)
 
 
 def has_listener(settings: Settings) -> bool:
@@ -91,6 +99,12 @@ async def _tell(path: Path, sha256s: Collection[str], place: MailboxPlace) -> No
 async def _await_port(child: ListenerChild | None, what: str, trouble: str, hint: str) -> None:
     if child is None:
         return
+    try:
+        async with asyncio.timeout(LISTENER_STARTS_WITHIN_S):
+            await child.serves(STARTED)
+    except TimeoutError:
+        hint = "the log has its output; on a busy machine, start the daemon again"
+        raise UserError(f"the listener has not started within {LISTENER_STARTS_WITHIN_S:.0f} s", hint=hint) from None
     try:
         async with asyncio.timeout(LISTENER_WITHIN_S):
             await child.serves(what)

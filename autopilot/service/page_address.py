@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from ipaddress import ip_address
 
 import aiohttp
@@ -10,6 +11,7 @@ import aiohttp
 from autopilot.blobs.place import API, IDENTITY, PAGE, MailboxPlace
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
+from autopilot.ids import new_secret
 from autopilot.service.meeting_place import has_listener
 
 OPEN_WITHIN_S = 10.0
@@ -47,12 +49,13 @@ class PageAddress:
         port = self._place.port(PAGE)
         if port is None:
             return False
+        question = new_secret()
         try:
-            async with client.get(f"http://127.0.0.1:{port}{IDENTITY}") as answer:
+            async with client.get(f"http://127.0.0.1:{port}{IDENTITY.format(question=question)}") as answer:
                 said = await answer.content.read(100)
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False
-        return answer.status == 200 and said.decode(errors="replace") == self._place.name_page()
+        return answer.status == 200 and hmac.compare_digest(said, self._place.name_page(question, port).encode())
 
 
 def _reachable(host: str) -> str:

@@ -82,6 +82,7 @@ from autopilot.service.meeting_place import (
     tell_tokens,
 )
 from autopilot.service.notices import ON_PAPER, check_named, scrub_of, sinks_of, subscriptions_of, switch_of
+from autopilot.service.output_secrets import read_market_key, read_output_secrets
 from autopilot.service.page_address import PageAddress
 from autopilot.service.recording import FileRecorder
 from autopilot.service.sockets import serve_listener, serve_users
@@ -156,7 +157,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
         providers = {
             name: FencedProvider(provider, store, hold_creates_real_s=hold_s) for name, provider in providers.items()
         }
-    place = await prepare_place(settings, is_shared=shared is not None, stack=stack)
+    place, is_own_mailbox = await prepare_place(settings, is_shared=shared is not None, stack=stack)
     blobs = bucket(settings) if settings.blobs.url else local_mailbox(settings, place)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs, clock.speed)
     recorder = None
@@ -170,16 +171,19 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     config = replace(engine_config(settings, own_id, rules), settled=settled)
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
-    engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
+    outside = providers, store, blobs, bootstrap, unpacker, clock, ids
+    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox)
     wake = asyncio.Event()
     parse = _parser(settings)
     code = CodeService(store, blobs, unpacker, clock, ids)
-    jobs = JobService(engine, store, blobs, clock, ids, parse, change_spec, wake.set, code)
-    certify = CertifyService(engine, store, clock, ids, wake.set)
+    jobs = JobService(
+        engine, store, blobs, clock, ids, parse, change_spec, wake.set, code, partial(read_output_secrets, settings)
+    )
+    certify = CertifyService(engine, store, clock, ids, wake.set, jobs.plans)
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
     tell = partial(tell_tokens, place) if settings.http.listen else None
     tokens = TokenService(store, clock, wake.set, tell, settled)
-    await tokens.open()
+    await tokens.open(install_id(settings.state_dir) if shared is not None else "")
     own_store = blobs.base_url if isinstance(blobs, LocalBlobStore) and not settings.blobs.public_url else ""
     metrics = Metrics(engine, store, clock)
     sessions = PageSessions(settings.state_dir / "page-logins.json", clock, partial(tell_page_sessions, place))
@@ -268,11 +272,10 @@ def _open_market(settings: Settings, market: str, name: str, clock: Clock) -> Pr
     if settings.markets[name].api_key_file is None:
         return registry.connect(market, options, clock)
 
-    def read() -> str:
-        key = settings.key_for(name)
-        return key.get_secret_value() if key else ""
-
-    return KeyedProvider(read, lambda key: registry.connect(market, options | {"api_key": key}, clock))
+    return KeyedProvider(
+        partial(read_market_key, settings, name),
+        lambda key: registry.connect(market, options | {"api_key": key}, clock),
+    )
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -80,6 +80,14 @@ class SqlStore:
             async with self._reader.begin() as connection:
                 yield connection
 
+    async def move_into_file(self) -> None:
+        """Of SQLite: what is committed, from beside the file into it, as far as no reader needs it there."""
+        with report_as_unavailable():
+            async with self._alone(), self._writer.connect() as connection:
+                driver = (await connection.get_raw_connection()).driver_connection
+                assert driver is not None
+                await (await driver.execute("PRAGMA wal_checkpoint(PASSIVE)")).close()
+
     async def upgrade(self) -> None:
         async with self.connection() as connection:
             await connection.run_sync(upgrade)

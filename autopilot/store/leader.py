@@ -1,9 +1,10 @@
 """Who leads: of all daemons on one ledger a single one acts, and another takes over when it dies or falls silent.
 
-A file is held by a lock that a second daemon meets and gives up at. On a PostgreSQL server the leader holds an advisory
-lock on a connection of its own, which is free the moment that it dies, and says every few seconds that it is alive in
-the row of ``leader``; a standby ends the sessions of one that has been silent for too long (stopped, swapped out, cut
-off). Whoever takes over raises the row's epoch, and ``Fence`` keeps all that the one before may still try out.
+A file is held by locks that a second daemon meets and gives up at; the row of ``leader`` tells it whom it met. On a
+PostgreSQL server the leader holds an advisory lock on a connection of its own, which is free the moment that it dies,
+and says every few seconds that it is alive in the row of ``leader``; a standby ends the sessions of one that has been
+silent for too long (stopped, swapped out, cut off). Whoever takes over raises the row's epoch, and ``Fence`` keeps all
+that the one before may still try out.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from sqlalchemy import URL, Row, TextClause, text
+from sqlalchemy import URL, Row, TextClause, text, update
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from autopilot.clock import SystemClock
 from autopilot.domain.errors import UserError
 from autopilot.ports.store import StoreUnavailable
 from autopilot.store import postgres
@@ -29,6 +32,7 @@ from autopilot.store.database import SqlStore, open_store
 from autopilot.store.failures import report_as_unavailable
 from autopilot.store.fence import Fence
 from autopilot.store.lock import single_writer
+from autopilot.store.schema import leader
 from autopilot.store.urls import database_path, mask_password, postgres_url
 
 log = structlog.get_logger(__name__)
@@ -94,7 +98,9 @@ async def leading(url: str, *, on_standby: Callable[[str], None]) -> AsyncIterat
         with single_writer(database_path(url)):
             store = await open_store(url)
             try:
+                await _name_leader(store)
                 yield Lead(store)
+                await _name_leader(store, is_over=True)
             finally:
                 await store.close()
         return
@@ -248,6 +254,21 @@ class _Seat:
             with contextlib.suppress(Exception):
                 await connection.invalidate()
                 await connection.close()
+
+
+async def _name_leader(store: SqlStore, *, is_over: bool = False) -> None:
+    """In a ledger in a file, for people and for daemons that meet its lock; in the file itself, not beside it."""
+    now = SystemClock().now()
+    values = {"holder": _name(), "taken_at": now, "renewed_at": now}
+    with contextlib.suppress(StoreUnavailable):  # whoever leads does so by the lock
+        async with store.connection() as connection:
+            if is_over:
+                await connection.execute(update(leader).values(renewed_at=None))
+                return
+            new = insert(leader).values(id=1, epoch=1, **values)
+            raised = {"epoch": leader.c.epoch + 1, **values}
+            await connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=raised))
+        await store.move_into_file()
 
 
 def _name() -> str:

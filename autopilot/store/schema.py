@@ -37,7 +37,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0030"
+REVISION = "0032"
 
 metadata = MetaData(
     naming_convention={
@@ -363,7 +363,8 @@ notices = Table("notices", metadata, *columns_of(PendingNotice, key=("id", "sink
 
 notes = Table("notes", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 
-# One row: who leads on a server that several daemons share. Not part of what a ledger holds, so never copied.
+# One row: who leads, on a server that several daemons share, or in a file for people. Not part of what a ledger holds,
+# so never copied.
 leader = Table(
     "leader",
     metadata,

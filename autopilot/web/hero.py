@@ -68,7 +68,7 @@ def draw_hero(
         draw_prices(prices, machines, _list_bids(body, machines), axis),
         draw_lanes(machines, axis),
         svg.NOTHING.join(
-            draw_decisions(body["decisions"], body["job"]["id"], axis, chosen, apart, is_linked=is_linked)
+            draw_decisions(body["decisions"], axis, chosen, apart, is_linked=is_linked)
             for apart in ((APART, APART_WHEN_NARROW) if is_linked else (APART,))
         ),
         draw_progress(body, axis),
@@ -154,7 +154,6 @@ def _list_bids(body: Row, machines: Iterable[MachineLife]) -> dict[str, list[tup
 
 def draw_decisions(
     decisions: Iterable[Row],
-    job_id: str,
     axis: Axis,
     chosen: str | None,
     apart: float = APART,
@@ -172,12 +171,11 @@ def draw_decisions(
             groups[-1][1].append(decision)
         else:
             groups.append((x, [decision]))
-    marks = [_draw_mark(x, members, job_id if is_linked else None, chosen) for x, members in groups]
+    marks = [_draw_mark(x, members, chosen, is_linked) for x, members in groups]
     return svg.picture(DECISIONS_HEIGHT, *marks, label="decisions", name="marks", has_links=is_linked)
 
 
-def _draw_mark(x: float, members: Sequence[Row], job_id: str | None, chosen: str | None) -> Markup:
-    """``job_id``: None in a picture that leads nowhere."""
+def _draw_mark(x: float, members: Sequence[Row], chosen: str | None, is_linked: bool) -> Markup:
     shown = next((each for each in members if each["id"] == chosen), members[-1])
     kind = shown["actions"][0]["topic"] if shown["actions"] else "veto"
     parts = [
@@ -191,9 +189,9 @@ def _draw_mark(x: float, members: Sequence[Row], job_id: str | None, chosen: str
     is_chosen = any(each["id"] == chosen for each in members)
     inner = svg.element("svg", *parts, x=f"{x:.2f}%", y=12, overflow="visible")
     name = f"mark {kind if kind in MARKS else 'other'}{' chosen' if is_chosen else ''}"
-    if job_id is None:
+    if not is_linked:
         return svg.element("g", inner, class_=name, aria_label=said)
-    return svg.element("a", inner, href=f"/jobs/{job_id}?d={shown['id']}#why", class_=name, aria_label=said)
+    return svg.element("a", inner, href=f"?d={shown['id']}#why", class_=name, aria_label=said)
 
 
 def draw_progress(body: Row, axis: Axis) -> Markup:

@@ -19,7 +19,8 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY_S = 2.0
 """Whether the daemon has ticked. What it says then is asked for once, however many wait for it."""
 STREAMS = 128
-STREAMS_OF_A_SESSION = 16
+STREAMS_OF_AN_OWNER = 32
+"""In all their browsers."""
 
 
 class TooManyStreams(Exception):
@@ -45,7 +46,8 @@ class Fragment(NamedTuple):
 class Reader:
     """One stream. ``ask``: the daemon, in its session's name."""
 
-    session: str
+    owner: int
+    """Whose session it is."""
     ask: Callable[[], Awaitable[DaemonSource]]
     news: asyncio.Event = field(default_factory=asyncio.Event)
     is_ended: bool = False
@@ -83,7 +85,7 @@ class LiveFragments:
         self._shared: dict[tuple[str, ...], _Shared] = {}
         self._wall_clock = wall_clock
         self._look_every_s = look_every_s
-        self._streams: dict[str, int] = {}
+        self._streams: dict[int, int] = {}
         self._is_closed = False
 
     async def close(self) -> None:
@@ -101,10 +103,10 @@ class LiveFragments:
 
         It ends with the reader's session. Raises ``TooManyStreams``.
         """
-        count = self._streams.get(reader.session, 0)
-        if count >= STREAMS_OF_A_SESSION or sum(self._streams.values()) >= STREAMS:
+        count = self._streams.get(reader.owner, 0)
+        if count >= STREAMS_OF_AN_OWNER or sum(self._streams.values()) >= STREAMS:
             raise TooManyStreams
-        self._streams[reader.session] = count + 1
+        self._streams[reader.owner] = count + 1
         shared = self._shared.setdefault(key, _Shared(build, render))
         shared.readers.add(reader)
         if shared.task is None:
@@ -123,9 +125,9 @@ class LiveFragments:
                     yield None
         finally:
             shared.readers.discard(reader)
-            self._streams[reader.session] -= 1
-            if not self._streams[reader.session]:
-                del self._streams[reader.session]
+            self._streams[reader.owner] -= 1
+            if not self._streams[reader.owner]:
+                del self._streams[reader.owner]
 
     async def _keep(self, key: tuple[str, ...], shared: _Shared) -> None:
         """Look again and again, for as long as anybody reads."""

@@ -22,7 +22,7 @@ from autopilot.listener.known_tokens import KnownTokens
 from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
-from autopilot.web.server import name_cookie
+from autopilot.web.session_path import forget_secret, keep_secret, make_path, read_base, read_page_path, read_secret
 from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, PageSite, add_headers
 from autopilot.web.source import Visitor
 
@@ -84,7 +84,7 @@ class DaemonPages:
             answer = self._ask_who(request)
         except SessionEnded:
             answer = self._ask_who(request)
-            answer.del_cookie(name_cookie(request), path="/")
+            forget_secret(answer, request)
         except DaemonSilent as silent:
             message = f"The daemon does not answer: {silent}."
             answer = self._site.tell(request, 503, "The daemon is silent", message, _SILENT_HINT)
@@ -106,7 +106,9 @@ class DaemonPages:
         if LOGIN in request:
             message, hint = "The daemon does not take this proxy's word.", "the daemon's log has more"
             return self._site.tell(request, 401, "Who are you?", message, hint)
-        message = "The page is for whoever has opened it by a link, for twelve hours."
+        message = (
+            "The page is for whoever has opened it by a link, for twelve hours, at the address to which the link led."
+        )
         hint = "autopilot web prints a new link, good once and for five minutes"
         return self._site.tell(request, 401, "Who are you?", message, hint)
 
@@ -121,7 +123,7 @@ class DaemonPages:
         """
         if LOGIN in request:
             return request[LOGIN]
-        secret = request.cookies.get(name_cookie(request), "")
+        secret = read_secret(request)
         if not secret or len(secret) > LONGEST_TOKEN or not self._known.has(hash_token(secret)):
             raise NoSession
         return _log_in(secret)
@@ -149,16 +151,8 @@ class DaemonPages:
         if len(key) > LONGEST_TOKEN or not self._known.has(hash_token(key)):
             raise NoSession
         made = await self._link.ask(_log_in(key), "POST", "/v1/page/enter", body={}, peer=request.remote or "")
-        answer = web.Response(status=303, headers={"Location": "/"})
-        answer.set_cookie(
-            name_cookie(request),
-            made["secret"],
-            httponly=True,
-            samesite="Strict",
-            secure=request.secure,
-            path="/",
-            max_age=COOKIE_S,
-        )
+        answer = web.Response(status=303, headers={"Location": make_path(made["secret"])})
+        keep_secret(answer, request, made["secret"], COOKIE_S)
         return answer
 
     async def _leave(self, request: web.Request) -> web.StreamResponse:
@@ -168,7 +162,7 @@ class DaemonPages:
         answer = self._site.tell(
             request, 200, "You have left", "This browser sees nothing more.", "autopilot web lets in"
         )
-        answer.del_cookie(name_cookie(request), path="/")
+        forget_secret(answer, request)
         return answer
 
     async def _choose_zone(self, request: web.Request) -> web.StreamResponse:
@@ -209,7 +203,7 @@ class DaemonPages:
 
     async def _stream(self, request: web.Request, name: str, shown: tuple[str, ...]) -> web.StreamResponse:
         opened = await self._open(request)
-        visitor, path = opened.visitor, request.path.removeprefix("/stream")
+        visitor, path = opened.visitor, read_page_path(request).removeprefix("/stream")
 
         async def build(source: DaemonSource) -> Any:
             async with asyncio.timeout(MADE_WITHIN_S), self._making:
@@ -223,7 +217,7 @@ class DaemonPages:
             return (await self._open(request, is_pulse=True)).source
 
         return await self._send(
-            request, (name, visitor.key, zone.name(), *shown), Reader(opened.login.key, ask), build, render
+            request, (name, visitor.key, zone.name(), *shown), Reader(opened.source.me["owner"], ask), build, render
         )
 
     async def _send(
@@ -275,7 +269,7 @@ class DaemonPages:
             answer = self._site.answer(request, "confirm.html", opened.visitor, page=page)
             answer.set_status(refusal.status)
             return answer
-        return web.Response(status=303, headers={"Location": f"/jobs/{job_id}?done={where['verb']}"})
+        return _lead_to(request, f"/jobs/{job_id}?done={where['verb']}")
 
     async def _new(self, request: web.Request) -> web.StreamResponse:
         opened = await self._open(request)
@@ -287,10 +281,14 @@ class DaemonPages:
         form = await self._read_form(request, opened)
         page = await actions.plan_or_submit(self._link, opened.login, opened.source.now, form, request.remote or "")
         if page.job_id:
-            return web.Response(status=303, headers={"Location": f"/jobs/{page.job_id}?done=submit"})
+            return _lead_to(request, f"/jobs/{page.job_id}?done=submit")
         answer = self._site.answer(request, "new.html", opened.visitor, page=page)
         answer.set_status(page.status)
         return answer
+
+
+def _lead_to(request: web.Request, path: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": read_base(request) + path})
 
 
 def _log_in(secret: str) -> KnownLogin:

@@ -13,19 +13,14 @@ from autopilot.books.ledger_view import LedgerReader
 from autopilot.domain.errors import UserError
 from autopilot.ids import new_secret
 from autopilot.listener.hosts import check_hosts
-from autopilot.listener.pages import ADDRESSES, HOST
+from autopilot.listener.pages import ADDRESSES, HOST, OF_SESSION
 from autopilot.ports.store import StoreUnavailable
 from autopilot.web import zone
+from autopilot.web.session_path import keep_secret, make_path, read_secret
 from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, Handler, PageSite, add_headers
 from autopilot.web.source import READER
 
-COOKIE = "autopilot-page"
 OPEN_TO_ALL = ("/enter/", "/static/")
-
-
-def name_cookie(request: web.Request) -> str:
-    """With the port: a browser sends cookies of one port of this machine to all."""
-    return f"{COOKIE}-{request.url.port}"
 
 
 class Server:
@@ -34,7 +29,7 @@ class Server:
     def __init__(self, reader: LedgerReader, key: str) -> None:
         self._reader = reader
         self._key = key
-        self._cookie = new_secret()
+        self._secret = new_secret()
         self._site = PageSite()
         self._making = asyncio.Semaphore(AT_ONCE)
 
@@ -43,8 +38,8 @@ class Server:
         for call, name in ADDRESSES.items():
             method, _, path = call.partition(" ")
             if name in BUILDERS and method == "GET":
-                app.router.add_get(path, self._page(name))
-        app.router.add_post("/zone", self._choose_zone)
+                app.router.add_get(OF_SESSION + path, self._page(name))
+        app.router.add_post(f"{OF_SESSION}/zone", self._choose_zone)
         app.router.add_get("/enter/{key}", self._enter)
         app.router.add_get("/static/{name}", self._send_static)
         return app
@@ -52,15 +47,14 @@ class Server:
     async def _enter(self, request: web.Request) -> web.StreamResponse:
         if not hmac.compare_digest(request.match_info["key"].encode(), self._key.encode()):
             return self._refuse(request)
-        answer = web.Response(status=303, headers={"Location": "/"})
-        answer.set_cookie(name_cookie(request), self._cookie, httponly=True, samesite="Strict", path="/")
+        answer = web.Response(status=303, headers={"Location": make_path(self._secret)})
+        keep_secret(answer, request, self._secret)
         return answer
 
     @web.middleware
     async def _check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        shown = request.cookies.get(name_cookie(request), "")
         zone.choose_of(request)
-        is_known = hmac.compare_digest(shown.encode(), self._cookie.encode())
+        is_known = hmac.compare_digest(read_secret(request).encode(), self._secret.encode())
         if is_known or request.path.startswith(OPEN_TO_ALL):
             return await handler(request)
         return self._refuse(request)

@@ -26,6 +26,7 @@ from autopilot.web import (
     zone,
 )
 from autopilot.web.machines import STATES, THIN
+from autopilot.web.session_path import lead_back, read_page_path
 from autopilot.web.source import READER, PageSource, Visitor
 
 log = structlog.get_logger(__name__)
@@ -102,10 +103,12 @@ class PageSite:
         )
 
     def render(self, template: str, path: str, visitor: Visitor = READER, **values: object) -> str:
-        return self._templates.get_template(template).render(path=path, visitor=visitor, **values)
+        root = lead_back(path)
+        return self._templates.get_template(template).render(path=path, root=root, visitor=visitor, **values)
 
     def answer(self, request: web.Request, template: str, visitor: Visitor, **values: object) -> web.Response:
-        body = self.render(template, request.path, visitor, back=request.path_qs, **values)
+        path, query = read_page_path(request), request.rel_url.raw_query_string
+        body = self.render(template, path, visitor, back=f"{path}?{query}" if query else path, **values)
         answer = web.Response(text=body, content_type="text/html")
         answer.enable_compression()
         return answer
@@ -125,7 +128,7 @@ class PageSite:
     ) -> web.Response:
         """A page that says what went wrong."""
         values = {"title": title, "message": message, "hint": hint}
-        body = self.render("problem.html", request.path, visitor, **values)
+        body = self.render("problem.html", read_page_path(request), visitor, **values)
         return web.Response(text=body, status=status, content_type="text/html")
 
     def tell_error(self, request: web.Request, error: Exception, visitor: Visitor = READER) -> web.Response:
@@ -140,9 +143,9 @@ class PageSite:
                 hint = "a shorter period takes less time"
                 return self.tell(request, 503, "That took too long", message, hint, visitor)
             case web.HTTPNotFound():
-                message = f"There is nothing at {request.path}."
+                message = f"There is nothing at {read_page_path(request)}."
                 return self.tell(request, 404, "No such page", message, visitor=visitor)
-        log.error("page.failed", path=request.path, exc_info=error)
+        log.error("page.failed", path=read_page_path(request), exc_info=error)
         hint = "the log has the cause; please report it"
         return self.tell(request, 500, "A defect", "This page could not be made.", hint, visitor)
 

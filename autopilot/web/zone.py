@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aiohttp import web
 
+from autopilot.web.session_path import read_base
+
 COOKIE = "autopilot-zone"
 KEPT_S = 365 * 24 * 3600
 UTC_NAME = "UTC"
@@ -79,7 +81,7 @@ def keep(request: web.Request, form: dict[str, str]) -> web.Response:
     """The page from which it was chosen, with the choice kept."""
     back = form.get("back", "")
     is_of_ours = back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
-    answer = web.Response(status=303, headers={"Location": back if is_of_ours else "/"})
+    answer = web.Response(status=303, headers={"Location": read_base(request) + (back if is_of_ours else "/")})
     name = form.get("zone", "")
     kept = name if name in list_names() else UTC_NAME
     answer.set_cookie(COOKIE, kept, httponly=True, samesite="Strict", secure=request.secure, path="/", max_age=KEPT_S)

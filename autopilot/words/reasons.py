@@ -18,6 +18,8 @@ Numbers = Mapping[str, Any]
 """Of one note, as the API answers them."""
 
 
+STOPS = {"permit": "stopped by itself, for want of a permit,", "unknown": "stopped, and nothing shows why,"}
+"""Causes of a stop that want more than their word."""
 BRIEF = ("after", "paused", "no_spot", "unsearched")
 """Topics that are a reason by themselves."""
 
@@ -253,8 +255,19 @@ def _tell_bids(numbers: Numbers) -> str:
 
 
 def _tell_paused(numbers: Numbers) -> str:
-    cause = text.words(numbers.get("cause") or "paused")
-    return f"{cause} for {text.span(numbers.get('paused_s'))}: {_tell_bids(numbers)}"
+    cause, since = numbers.get("cause") or "paused", text.span(numbers.get("paused_s"))
+    if cause == "console":
+        return _tell_console(numbers)
+    return f"{STOPS.get(str(cause), text.words(cause))} for {since}: {_tell_bids(numbers)}"
+
+
+def _tell_console(numbers: Numbers) -> str:
+    since, left = text.span(numbers.get("paused_s")), text.span(numbers.get("kept_for_s"))
+    disk = text.per_hour(numbers.get("cost_of_waiting_per_h"))
+    return (
+        f"stopped in the market's console {since} ago, and left alone: start it there and the job goes on; else it is "
+        f"given back in {left} and the job is parked, for autopilot resume; until then its disk costs {disk}"
+    )
 
 
 def _tell_lost_bid(numbers: Numbers) -> str:

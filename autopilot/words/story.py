@@ -103,13 +103,22 @@ def _tell_login(fields: Fields) -> str:
     return f"{server} refused {who}: {text.plain(fields.get('message'))} ({mend}, then resume the job)"
 
 
+STOPS = {
+    "permit": "the machine stopped itself: its permit had run out",
+    "console": "its user stopped the machine in the market's console",
+    "displaced": "an on-demand customer has the machine",
+    "unknown": "the machine stopped, and nothing shows why",
+}
+"""Causes of a stop that were not an outbid."""
+
+
 def _tell_paused(fields: Fields) -> str:
     if fields.get("cause") == "outbid":
         bid, to_win = fields.get("bid"), fields.get("price_to_win")
         if bid is not None and to_win is not None and Decimal(to_win) < Decimal(bid):
             return f"displaced at {text.per_hour(bid)}"
         return f"outbid at {text.per_hour(fields.get('bid'))}"
-    return f"the market stopped the machine{_because(fields, 'cause')}"
+    return STOPS.get(str(fields.get("cause")), f"the market stopped the machine{_because(fields, 'cause')}")
 
 
 def _tell_bid(fields: Fields) -> str:
@@ -131,6 +140,24 @@ def _tell_ordered(fields: Fields) -> str:
 
 def _tell_written_off(fields: Fields) -> str:
     return f"no bill names a machine of it; {text.money(fields.get('held'))} held for it are free again"
+
+
+def _tell_passed_over(fields: Fields) -> str:
+    number = "" if fields.get("number") is None else f".{fields['number']}"
+    return f"the store has {text.plain(fields.get('lease'))}{number}, passed over: {text.plain(fields.get('why'))}"
+
+
+def _tell_store(fields: Fields) -> str:
+    machines = f"machines that the ledger did not know: {text.plain(fields.get('machines'))}"
+    if fields.get("number") is None:
+        return f"the store has no checkpoint newer than the ledger's; {machines}"
+    return f"goes on from checkpoint {fields['number']} at step {fields.get('step')} of the store; {machines}"
+
+
+def _tell_regained(fields: Fields) -> str:
+    since = text.minute(fields.get("intended_at"))
+    machine = f"{text.plain(fields.get('gpu'))} on {text.place(fields)}, rented {since} UTC"
+    return f"taken back from the store: {machine}, then {text.words(fields.get('state'))}"
 
 
 def _tell_destroy(fields: Fields) -> str:
@@ -264,6 +291,9 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "checkpoint.verified": _checkpoint_that("is safe"),
     "checkpoint.lost": _checkpoint_that("was harmed in the store"),
     "checkpoint.set_aside": _checkpoint_that("was set aside"),
+    "checkpoint.passed_over": _tell_passed_over,
+    "store.read": _tell_store,
+    "lease.regained": _tell_regained,
     "work.lost": _tell_loss,
     "invoice.drifted": lambda fields: f"the market's bill differs from the ledger: {text.numbers(fields)}",
 }

@@ -34,9 +34,9 @@ class Onlooker:
 
     def enter(self) -> None:
         link = self.theatre.client.post("/v1/page/link")["url"]
-        self.base = link.partition("/enter/")[0]
         self.page.goto(link)
-        assert self.page.url == f"{self.base}/"
+        self.base = self.page.url.removesuffix("/")
+        assert self.base.startswith(link.partition("/enter/")[0] + "/s/")
 
     def open(self, path: str) -> None:
         self.page.goto(self.base + path)

@@ -92,7 +92,7 @@ def test_a_page_is_drawn_as_it_was(chromium: Browser, link: str, here: dict[str,
     )
     page = context.new_page()
     page.goto(link)
-    page.goto(link.partition("/enter/")[0] + path)
+    page.goto(page.url.removesuffix("/") + path)
     page.wait_for_load_state("networkidle")
     # At its foot stands the version of the program.
     drawn = page.screenshot(full_page=True, animations="disabled", mask=[page.locator(".foot")], mask_color="#888888")

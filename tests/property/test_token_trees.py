@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -18,14 +19,16 @@ from hypothesis import strategies as st
 from autopilot.answers.models.account import TokenBody
 from autopilot.api.access import ApiCaller, NotAllowed, Unauthorised, check_spec, recognise
 from autopilot.api.bearer import hash_token
+from autopilot.api.certify import CertifyService
 from autopilot.api.confirmations import ConfirmFirst, PlanBook
 from autopilot.api.tokens import TokenService
 from autopilot.clock import ManualClock
 from autopilot.domain.delegation import NOBODY, Settled
-from autopilot.domain.job import JobSpec
+from autopilot.domain.job import JobSpec, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
-from autopilot.domain.token import Scope, Token
+from autopilot.domain.token import MOST_MADE, Scope, Token
+from autopilot.engine.engine import Engine
 from autopilot.engine.purses import read_purses
 from autopilot.ids import UlidIds
 from autopilot.lab.memory_store.store import MemoryStore
@@ -124,7 +127,9 @@ class Tree:
     async def make(self, who: int, wish: dict[str, Any], is_meek: bool) -> None:
         """``is_meek``: it asks for no more than its maker has; else most wishes below the first are refused."""
         owners = [ROOT, LIMITED, *self.made]
-        maker = owners[-1 - who % len(owners)]
+        await self.make_by(owners[-1 - who % len(owners)], wish, is_meek=is_meek)
+
+    async def make_by(self, maker: int, wish: dict[str, Any], *, is_meek: bool = True) -> None:
         try:
             caller = await self.caller(maker)
             if caller.scope is not Scope.ADMIN:
@@ -256,6 +261,57 @@ def ask(book: PlanBook, caller: ApiCaller, spec: JobSpec) -> str | None:
             return None
     except ConfirmFirst as asked:
         return asked.plan_id
+
+
+@given(settings_of_a_user, stories, st.sampled_from(["0.50", "1.50", "4"]))
+def test_a_certification_asks_whoever_a_job_of_the_same_cost_would_ask(
+    settled: Settled, story: list[Act], total: str
+) -> None:
+    with asyncio.Runner() as runner:
+        tree = grow(runner, settled, story)
+        book, spec = PlanBook(tree.clock, UlidIds(tree.clock)), a_spec(budget=Decimal(total))
+        for caller in list(all_in_force(runner, tree)):
+            plan = runner.run(certify(tree, book, caller, Decimal(total)))
+            assert (plan is None) == (ask(book, caller, spec) is None)
+            event("asked" if plan else "begun unasked")
+            for owner in tree.line(caller.owner)[1:]:
+                above = runner.run(tree.caller(owner))
+                assert plan or ask(book, above, spec) is None, "its maker would have to ask"
+
+
+async def certify(tree: Tree, book: PlanBook, caller: ApiCaller, budget: Decimal) -> str | None:
+    """The plan that waits; None: it was begun, as a job of the caller."""
+    engine = SimpleNamespace(watches={"vastai": None}, config=SimpleNamespace(params=Params()))
+    service = CertifyService(cast(Engine, engine), tree.store, tree.clock, UlidIds(tree.clock), lambda: None, book)
+    try:
+        answer = await service.begin("vastai", budget, (), owner=caller.owner, token=caller.token)
+    except ConfirmFirst as asked:
+        return asked.plan_id
+    async with tree.store.transaction() as uow:
+        job = await uow.jobs.find(answer["job"]["id"])
+        assert job is not None
+        assert (job.owner, job.spec.budget) == (caller.owner, budget), "its money is the caller's"
+        await uow.jobs.save(replace(job, status=JobStatus.CANCELLED, finished_at=tree.now))
+    return None
+
+
+@given(st.integers(1, 3), st.integers(0, 3))
+def test_a_line_of_tokens_holds_a_bounded_number_of_them(deep: int, revoked: int) -> None:
+    wish = {"scope": Scope.ADMIN, "sees_all": False, "secrets": (), "expires": "", "allow": "", "ask_above": ""}
+    with asyncio.Runner() as runner:
+        tree = Tree(NOBODY)
+        for _ in range(deep):
+            runner.run(tree.make(0, wish, is_meek=True))
+        first, last = max(tree.made), min(tree.made)
+        while len(tree.family(first)) - 1 < MOST_MADE:
+            runner.run(tree.make_by(last, wish))
+        before = len(tree.made)
+        runner.run(tree.make_by(last, wish))
+        assert len(tree.made) == before, "refused"
+        for number in range(revoked):
+            runner.run(tree.revoke(before - 1 - number))
+            runner.run(tree.make_by(last, wish))
+        assert len(tree.made) == before + revoked
 
 
 @given(settings_of_a_user, stories, st.lists(st.sampled_from(["0", "0.25", "0.75", "1.5"]), min_size=20, max_size=20))

@@ -26,6 +26,7 @@ from .log import Log
 from .machine import Machine
 from .markets import WITHHELD, ask_market, instance_id, market_of
 from .memory import Memory
+from .offspring import adopt_orphans, reap
 from .orders import parse_orders, parse_taken_over
 from .pace import BRISK_S, Pace
 from .progress import Progress
@@ -74,6 +75,7 @@ class Agent:
         self.readings, self.stillness = Readings(self.speed), Stillness(self.now())
         self.output_bytes = 0
         self.drain_until: float | None = None
+        self.is_swept = True  # nothing of the job's processes lives on
         self.run_as: tuple[dict[str, str], int | None] | None = None
         self.execs = Execs(self.memory, self.web, self.log, self.exec_surroundings)
         self.ssh = Ssh(os.path.join(home, "ssh"), self.child, self.log, self.exec_surroundings, os.environ)
@@ -100,6 +102,8 @@ class Agent:
 
     def run(self) -> None:
         self.log.say(f"agent started, boot {self.memory['boot']}")
+        if not adopt_orphans():
+            self.log.trouble("orphans", "processes that lose their parent are not seen here any more")
         self.child.sweep("run")
         self.child.sweep("exec")
         self.child.sweep("ssh")
@@ -129,6 +133,7 @@ class Agent:
             with self.taking_in:
                 self.take_in(event)
         code = self.child.poll()
+        reap()
         if code is not None:
             self.finish(code)
         self.look_at_notice()
@@ -310,8 +315,16 @@ class Agent:
         self.machine.end_process(code, self.now(), utc_now())
         self.remember()
         if kind == "run" or code != 0:  # a setup that went well may leave services for the run
-            self.child.sweep(kind)
+            self.end_what_is_left([kind])
         self.child.drain()
+
+    def end_what_is_left(self, kinds: list[str]) -> None:
+        left = [pid for kind in kinds for pid in self.child.sweep(kind)]
+        self.is_swept = not left
+        if left:
+            self.log.trouble("left", f"processes {left} of the job do not end: no other task may begin here")
+        else:
+            self.log.resolve("left")
 
     # -- tasks, each in a thread of its own
 
@@ -333,6 +346,9 @@ class Agent:
     def renew(self) -> None:
         """What the task before has left goes, but for the inputs: the next one finds what the first one found."""
         assert self.machine.orders is not None
+        self.end_what_is_left(["run"] if self.execs.is_running else ["run", "exec"])
+        if not self.is_swept:
+            raise OSError("processes of the task before live on, and may be on its GPU")
         work, workdir = self.machine.orders["work"], self.workdir()
         left_by_job = [[workdir, *work["outputs"]], *filter(None, [self.checkpoint_path()])]
         of_others = [slot["path"] for slot in self.machine.orders.get("left") or ()]
@@ -528,7 +544,7 @@ class Agent:
             **{"last_ckpt_n": last_n, "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
             **self.keeper.cost,
             "readings": {**self.readings.at(self.now()), "still_s": self.still_s()},
-            "can": [each for each in ABILITIES if each != NEXT_TASK or memory["surveyed"]],
+            "can": [each for each in ABILITIES if each != NEXT_TASK or (memory["surveyed"] and self.is_swept)],
             "ssh": self.ssh.report(),
             "notice": self.notice.report(),
             "error": self.log.error(),

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
-from .child import MARK
+from .child import EXEC, MARK
 from .job_user import RUN, as_user
 from .log import Log
 from .memory import Memory
+from .offspring import forget_process, start_process
 from .web import Web
 
 LASTS_S = 120.0
@@ -122,14 +123,13 @@ class Execs:
         """Raises ``OSError``, ``ValueError``."""
         workdir, env, uid = self.surroundings()
         shell = ["/bin/sh", "-c", command]
-        process = subprocess.Popen(
+        process = start_process(
+            EXEC,
             shell if uid is None else as_user(uid, RUN, *shell),
             cwd=workdir,
             env={**env, MARK: self.memory["token"] + "-exec"},
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
         )
         kept = bytearray()
         pump = threading.Thread(target=collect, args=(process.stdout, kept), daemon=True)
@@ -146,6 +146,7 @@ class Execs:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so the group is still its own
         code = process.wait()
+        forget_process(process)
         pump.join(1)
         code = {"timed_out": TIMED_OUT_CODE, "stopped": KILLED_CODE}.get(ended, code if code >= 0 else 128 - code)
         output = bytes(kept)

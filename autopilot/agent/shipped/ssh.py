@@ -19,10 +19,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .child import MARK, Child
+from .child import MARK, SSH, Child
 from .execs import Surroundings
 from .log import Log
 from .markets import public_address
+from .offspring import forget_process, list_beneath, list_processes, start_process
 
 KEY_VARIABLE = "AUTOPILOT_SSH_KEY"
 AGAIN_S = 30.0
@@ -122,19 +123,19 @@ class Ssh:
             os.makedirs("/run/sshd", 0o755, exist_ok=True)  # where it locks itself in before anybody is known
         log = os.path.join(self.home, "log")
         with open(log, "wb") as file:
-            server = subprocess.Popen(
+            server = start_process(
+                SSH,
                 [program, "-D", "-e", "-f", os.path.join(self.home, "config")],
                 env={"PATH": env.get("PATH", os.defpath), MARK: self.mark},
-                stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=file,
-                start_new_session=True,
             )
         try:
             server.wait(STARTS_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.server = server
             return
+        forget_process(server)
         with open(log, errors="replace") as file:
             raise OSError(f"sshd does not start: {file.read(2000).strip()[-200:]}")
 
@@ -168,11 +169,12 @@ class Ssh:
         server, self.server = self.server, None
         if server is None:
             return
-        for pid in [*descendants(server.pid), server.pid]:
+        for pid in [*list_beneath(server.pid, list_processes()), server.pid]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         server.wait()
-        self.child.sweep("ssh")
+        forget_process(server)
+        self.child.sweep(SSH)
 
 
 def user_name() -> str:
@@ -190,19 +192,3 @@ def find_server(env: Mapping[str, str]) -> str:
 
 def is_variable(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
-
-
-def descendants(root: int) -> list[int]:
-    """Processes beneath ``root``, children before theirs."""
-    children: dict[int, list[int]] = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # gone meanwhile
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-            children.setdefault(parent, []).append(int(pid))
-    beneath, queue = [], [root]
-    while queue:
-        more = children.get(queue.pop(), [])
-        beneath += more
-        queue += more
-    return beneath

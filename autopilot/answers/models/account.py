@@ -95,6 +95,8 @@ class CertifyBody(Asked):
     budget: str
     gpus: tuple[str, ...] = ()
     """Names, 8 at most."""
+    plan: str = ""
+    """The id of the plan that a person has confirmed, where the token asks for it."""
 
 
 class AcceptBody(Asked):

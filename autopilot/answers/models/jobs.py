@@ -90,6 +90,10 @@ class ChangeBody(Asked):
 class ResumeBody(Asked):
     from_checkpoint: str = ""
     """A number, or ``LEASE.NUMBER`` where two machines wrote one."""
+    from_store: bool = False
+    """Go on from what the store holds: the ledger was put back from an older copy."""
+    dry_run: bool = False
+    """With ``from_store``: change nothing, and tell what it holds."""
 
 
 class RetryBody(Asked):
@@ -307,6 +311,46 @@ class Chosen(RootModel[dict[str, Any]]):
 
 class JobAnswer(Answer):
     job: Job
+
+
+class FoundCheckpoint(Answer):
+    lease_id: str
+    number: int
+    step: int
+    run_epoch: int
+    size_bytes: int
+    age_s: Seconds | None
+    """Since the daemon that was lost had verified it; null: it had not."""
+
+
+class FoundMachine(Answer):
+    lease_id: str
+    provider: str
+    instance_id: str | None
+    state: str
+    """As the ledger that was lost had it."""
+    rented_at: Instant
+    per_hour: Money
+
+
+class PassedOver(Answer):
+    lease_id: str
+    number: int | None
+    """Null: it is about the machine."""
+    why: str
+
+
+class FoundInStore(Answer):
+    checkpoint: FoundCheckpoint | None
+    """The newest that is whole; null: none is newer than the ledger's."""
+    machines: list[FoundMachine]
+    """Those that the ledger does not know."""
+    passed_over: list[PassedOver]
+
+
+class Resumed(JobAnswer):
+    store: FoundInStore | None = None
+    """Of a dry run with ``from_store``; null while it is still being read: ask again."""
 
 
 class Submitted(Answer):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from autopilot.answers.models.base import Answer, Asked, Instant, Money, Number, Seconds
 
 
@@ -151,7 +153,12 @@ class Status(Answer):
     """Since then no tick has ended well; null: the last one did."""
     failure: str
     """Why the newest tick failed; empty where it did not."""
+    clock_behind_s: int | None
+    """By how much its clock is slow by the markets' answers, negative where it is fast. Nothing is rented then.
+    Null: it is right by them, or none has told the time."""
     jobs_open: int
+    behind_store: list[str] = Field(default_factory=list)
+    """Jobs of whose machines the store knows more than the ledger, which was put back from an older copy."""
     unsettled_leases: int
     unbilled_leases: int
     providers: list[Market]

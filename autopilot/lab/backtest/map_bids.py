@@ -170,7 +170,11 @@ class BidMapping:
         if view.running is Choice.KEEP:
             if view.is_set_up and not held.agent.boot:
                 held = replace(held, agent=replace(held.agent, boot=1))
-            self._session.see(held, InstanceStatus.STOPPED, price_of(view.bid), AgentState.UNHEARD, now)
+            assert view.machine is not None
+            floor = view.floors[view.machine]
+            to_win = None if isinf(floor) else price_of(floor)
+            stopped = InstanceStatus.STOPPED
+            self._session.see(held, stopped, price_of(view.bid), AgentState.UNHEARD, now, price_to_win=to_win)
             return
         state = AgentState.SETTING_UP if view.pending_s > 0 else AgentState.RUNNING
         billed = self._on_demand_price

@@ -12,11 +12,8 @@ from datetime import datetime, timedelta
 from math import ceil, isinf, nan
 
 from autopilot.domain.actions import Release, SaveAndStop
-from autopilot.domain.agent_state import AgentState
 from autopilot.domain.floors import FloorOutlook
-from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer
@@ -28,7 +25,7 @@ from autopilot.lab.backtest.bids import BidChooser, BidView
 from autopilot.lab.backtest.choices import Choice
 from autopilot.lab.backtest.choices import Spot as SpotAt
 from autopilot.lab.backtest.map_bids import BID_UNIT, ON_DEMAND_MACHINE, BidMapping, views_of
-from autopilot.lab.backtest.session import ORIGIN, price_of
+from autopilot.lab.backtest.session import ORIGIN
 from autopilot.lab.backtest.suite import BidConfig, BidJob
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.policy.eligibility import eligible
@@ -166,16 +163,3 @@ class LiveMapping(BidMapping):
         rest = AVOID_AFTER_RELEASE.get(action.reason)
         if main is not None and rest is not None:
             self._avoided[main.machine_id] = now + rest
-
-    def _see(self, view: BidView, held: Lease, now: datetime) -> None:
-        if view.running is not Choice.KEEP:
-            super()._see(view, held, now)
-            return
-        assert view.machine is not None
-        if view.is_set_up and not held.agent.boot:
-            held = replace(held, agent=replace(held.agent, boot=1))
-        floor = view.floors[view.machine]
-        to_win = None if isinf(floor) else price_of(floor)
-        self._session.see(
-            held, InstanceStatus.STOPPED, price_of(view.bid), AgentState.UNHEARD, now, price_to_win=to_win
-        )

@@ -15,7 +15,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
-from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.instance import Instance, InstanceStatus, Stopper
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus, pace_key
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
@@ -200,6 +200,8 @@ def _instance(lease: Lease, status: InstanceStatus, billed: Decimal, price_to_wi
         ends_at=None,
         message="",
         price_to_win=price_to_win,
+        # On such markets nothing else stops one.
+        stopped_by=Stopper.BIDDER if status is InstanceStatus.STOPPED else None,
     )
 
 

@@ -31,6 +31,8 @@ class SandboxConfig:
     """What no market pulls without the right login."""
     host: str = "127.0.0.1"
     port: int = 0
+    account_id: int = 123
+    """What vast.ai calls the account."""
     api_keys: tuple[str, ...] = ("sandbox-key",)
     credit: Decimal = Decimal(100)
     machines: tuple[MachineSpec, ...] | None = None

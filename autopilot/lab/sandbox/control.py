@@ -9,6 +9,7 @@
 | POST rival | machine_id (or instance_id: its GPUs), bid ($/h for all its GPUs), num_gpus, duration_s | id, holding |
 | DELETE rival | id | |
 | POST on_demand_arrival | machine_id (or instance_id), num_gpus (default: all), duration_s | id, holding |
+| POST stop | instance_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
 | POST full | machine_id, full (default: true): whether it takes nobody new and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
@@ -62,6 +63,7 @@ class Control:
             ("POST", "rival"): self._add_rival,
             ("DELETE", "rival"): self._remove_rival,
             ("POST", "on_demand_arrival"): self._add_on_demand,
+            ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
             ("POST", "full"): self._set_full,
             ("POST", "echo"): self._set_echo,
@@ -135,6 +137,10 @@ class Control:
         machine, chunk = self._target(wish)
         customer = self._market.add_on_demand(machine.spec.machine_id, chunk, duration(wish))
         return {"id": customer.id, "holding": customer.holding, "gpu_ids": list(chunk)}
+
+    def _stop(self, wish: Json) -> Json:
+        self._market.stop(int(amount(wish, "instance_id")))
+        return {}
 
     def _set_host(self, wish: Json) -> Json:
         self._market.set_host(self._machine(wish).spec.machine_id, HostState(str(wish.get("state"))))

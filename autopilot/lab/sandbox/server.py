@@ -13,7 +13,8 @@ import contextlib
 import fcntl
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -64,6 +65,7 @@ class Sandbox:
     def __init__(self, config: SandboxConfig, clock: Clock) -> None:
         self.config = config
         self.clock = clock
+        self.time_ahead = timedelta(0)
         self._url: str | None = None
         self._runner: web.AppRunner | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -139,6 +141,7 @@ class Sandbox:
             self._market,
             self._containers,
             RowQuota(config.search_quota_rows),
+            account_id=config.account_id,
             log_polls=config.log_polls,
             list_lag_s=config.list_lag_s,
             private_images=config.private_images,
@@ -153,6 +156,7 @@ class Sandbox:
             config.mithril, self, now, self.clock.speed, config.state_dir if config.real_processes else None
         )
         app = web.Application()
+        app.on_response_prepare.append(self._tell_time)
         if config.nebius is not None:
             # Its SDK is an extra, and takes half a second to import.
             from autopilot.lab.sandbox.nebius.provider import NebiusSandbox
@@ -181,6 +185,14 @@ class Sandbox:
         self._site.base_url = self._runpod.base_url = self._url
         if not isinstance(self.clock, ManualClock):
             self._ticking = asyncio.create_task(self._tick())
+
+    @property
+    def date(self) -> str:
+        """As its answers tell the time. By ``time_ahead`` it is another than the clock's."""
+        return format_datetime(self.clock.now() + self.time_ahead, usegmt=True)
+
+    async def _tell_time(self, _: web.Request, answer: web.StreamResponse) -> None:
+        answer.headers["Date"] = self.date
 
     async def stop(self) -> None:
         """Kill every instance and close the server. A second call does nothing."""

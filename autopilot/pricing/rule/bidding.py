@@ -45,8 +45,7 @@ def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
 
 
 MOST_TIMES = 3
-"""A bid that is not paid is no more than so many times what wins now: all of it is held back. Nor is one that is raised
-without knowing what wins ever more than so many times the first."""
+"""A bid that is not paid is no more than so many times what wins now: all of it is held back."""
 
 
 def reservation(spec: JobSpec, offer: Offer, params: Params, left: Decimal | None, hours: float) -> Decimal | None:
@@ -77,29 +76,18 @@ def raised_bid(
 ) -> Decimal | None:
     """The next rung for a lease that was outbid, or None when rungs or ceiling are used up.
 
-    ``over``: how much more than what wins is bid, as a factor, where that was learnt. Where bids are not paid
-    (``pays_bid`` False) and no budget is to be kept to, there is one rung: the ceiling, or
+    The market says what wins. ``over``: how much more than that is bid, as a factor, where that was learnt. Where bids
+    are not paid (``pays_bid`` False) and no budget is to be kept to, there is one rung: the ceiling, or
     ``MOST_TIMES`` what wins.
 
-    Where the market says what wins, somewhat more is bid, and nothing where what wins is above the ceiling. Where it
-    does not say, a bid that had been lowered goes back to the highest that was made: that one ran. In the dark no more
-    is ever bid than ``MOST_TIMES`` the first bid, however often the machine was won meanwhile: rungs are counted anew
-    after each win, dollars are not.
+    Nothing is bid in the dark: where no bid above ours is known, a raise would be against nobody. Nor where what wins
+    is above the ceiling.
     """
-    limit = ceiling(spec, lease.on_demand_price, params)
-    if limit is None or lease.bidding.raises >= params.bids.max_rebids:
+    limit, to_win, unit = ceiling(spec, lease.on_demand_price, params), lease.observed.price_to_win, params.bids.unit
+    if limit is None or to_win is None or to_win <= lease.bid or lease.bidding.raises >= params.bids.max_rebids:
         return None
-    to_win = lease.observed.price_to_win
-    most = min(limit, ((lease.bidding.first or lease.bid) * MOST_TIMES).quantize(params.bids.unit, ROUND_FLOOR))
+    if to_win.quantize(unit, ROUND_CEILING) > limit:
+        return None
     if not pays_bid and spec.budget is None:
-        told = None if to_win is None else (to_win * MOST_TIMES).quantize(params.bids.unit, ROUND_FLOOR)
-        top = most if told is None else min(limit, told)
-        is_of_use = top > lease.bid and (to_win is None or to_win <= limit)
-        return top if is_of_use else None
-    if to_win is not None and to_win > lease.bid:
-        known = to_win.quantize(params.bids.unit, ROUND_CEILING)
-        more = (to_win * (over or params.bids.over_winning)).quantize(params.bids.unit, ROUND_CEILING)
-        return min(more, limit) if known <= limit else None
-    step = max(lease.bid * params.bids.rebid_step, lease.bid + params.bids.unit, lease.bidding.highest or lease.bid)
-    bid = min(step.quantize(params.bids.unit, ROUND_CEILING), most)
-    return bid if bid > lease.bid else None
+        return min(limit, (to_win * MOST_TIMES).quantize(unit, ROUND_FLOOR))
+    return min((to_win * (over or params.bids.over_winning)).quantize(unit, ROUND_CEILING), limit)

@@ -15,6 +15,7 @@ from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.mithril import mapping, outcomes, shapes, wire
@@ -442,6 +443,9 @@ class MithrilProvider:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()
+
+    def reported_time(self) -> ReportedTime | None:
+        return self._client.times.newest
 
     def remarks(self) -> tuple[Remark, ...]:
         return self._client.remarks.list()

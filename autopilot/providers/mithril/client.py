@@ -20,6 +20,7 @@ from autopilot.providers.mithril.transport import Transport
 from autopilot.providers.pacing import Lane, Quiet
 from autopilot.providers.reading import FIRST_BACKOFF_S, READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
+from autopilot.providers.reported_time import ReportedTimes
 
 PAGE_ROWS = 100
 """Asked for; more than that may come."""
@@ -50,6 +51,7 @@ class MithrilClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.drift = DriftCounter(mapping.PROVIDER, clock)
         self.remarks = RemarkLog(clock)
+        self.times = ReportedTimes(clock)
         self._transport = transport
         self._clock = clock
         self._quiet = Quiet(clock, INTERVAL_S)
@@ -158,8 +160,9 @@ class MithrilClient:
         """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``."""
         if quiet_s := self._quiet.left_s(family):
             return understand(Reply(429, json.dumps({"detail": self._quiet.words(family)}), f"{quiet_s:.0f}"))
+        asked_at = self._clock.now()
         reply = await self._transport.send(method, path, parameters=parameters, body=body, headers=headers)
-        answer = understand(reply)
+        answer = understand(self.times.note(reply, asked_at))
         fault = answer.fault
         if answer.status == 429:
             self._quiet.refuse(family, answer.retry_after_s)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Decimal
 
 from autopilot.domain import gpu_names
-from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.instance import Instance, InstanceStatus, Stopper
 from autopilot.domain.money import CENT, ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers.mithril.own_bids import Own
@@ -230,7 +230,15 @@ def instance(
         if state in (InstanceStatus.STOPPED, InstanceStatus.RUNNING)
         else None,
         price=None if prices is None or prices.spot is None else min(prices.spot * bid.quantity, limit),
+        stopped_by=_stopped_by(bid, machine) if state is InstanceStatus.STOPPED else None,
     )
+
+
+def _stopped_by(bid: BidRow, machine: InstanceRow | None) -> Stopper | None:
+    """A bid is paused by whoever has the account: nothing here pauses one. A bid that waits has lost."""
+    if machine is not None and machine.status == "ERROR":
+        return Stopper.HOST
+    return {"Paused": Stopper.USER, "Open": Stopper.BIDDER, "Preempting": Stopper.BIDDER}.get(bid.status)
 
 
 def _price_to_win(bid: BidRow, prices: PriceRow | None, others: Own) -> Decimal | None:

@@ -10,6 +10,7 @@ import aiohttp
 from autopilot import __version__
 from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.reading import NoReply, Reply
+from autopilot.providers.reported_time import date_of
 
 LARGEST_BODY_BYTES = 8 * 2**20
 USER_AGENT = f"gpu-autopilot/{__version__}"
@@ -55,7 +56,8 @@ class HttpTransport:
             async with self._session.request(
                 method, self._base_url + path, params=parameters, json=body, headers=headers, allow_redirects=False
             ) as response:
-                return Reply(response.status, await self._text(response), response.headers.get("Retry-After"))
+                headers = response.headers
+                return Reply(response.status, await self._text(response), headers.get("Retry-After"), date_of(headers))
         except NoReply:
             raise
         except Exception as error:

@@ -26,6 +26,7 @@ from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.nebius import mapping, names, outcomes, wire
@@ -379,6 +380,10 @@ class NebiusProvider:
     def drifts(self) -> tuple[Drift, ...]:
         """None: answers are read by the vendor's own descriptors, in which what is new is left out."""
         return ()
+
+    def reported_time(self) -> ReportedTime | None:
+        """Its answers over gRPC are not known to tell it."""
+        return None
 
     def remarks(self) -> tuple[Remark, ...]:
         return self._client.remarks.list()

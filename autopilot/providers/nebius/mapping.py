@@ -11,7 +11,7 @@ import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from autopilot.domain import gpu_names
-from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.instance import Instance, InstanceStatus, Stopper
 from autopilot.domain.money import ZERO, storage_rate
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers.nebius import names
@@ -162,9 +162,18 @@ def instance(
         start_failed=vm.state == "ERROR" or (is_stopped and start_failed),
         price_to_win=least_cap(spot) * num_gpus if spot is not None and is_stopped and vm.is_preemptible else None,
         price=None if price is None or not vm.is_preemptible else min(price, bid),
+        stopped_by=_stopped_by(vm, policy, spot) if is_stopped else None,
         # Otherwise it would be started again whenever it switches itself off.
         is_as_asked=vm.fails_for_good,
     )
+
+
+def _stopped_by(vm: VmRow, policy: PolicyRow | None, spot: Decimal | None) -> Stopper | None:
+    """No field tells a loss from a stop in the console, or from one by the machine itself. While the price is not known
+    a cap that is blocked tells that it is below."""
+    if vm.state == "ERROR":
+        return Stopper.HOST
+    return Stopper.BIDDER if policy is not None and policy.is_blocked and spot is None else None
 
 
 def leftover(left: PolicyRow | DiskRow, region: str, disk_price: Decimal | None, instance_id: str = "") -> Instance:

@@ -19,6 +19,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import (
     Created,
@@ -199,6 +200,9 @@ class PaperProvider:
     def drifts(self) -> tuple[Drift, ...]:
         """Of the real market, under its own name."""
         return self._inner.drifts()
+
+    def reported_time(self) -> ReportedTime | None:
+        return self._inner.reported_time()
 
     def remarks(self) -> tuple[Remark, ...]:
         """None of a real market count for what is rented on paper."""

@@ -101,6 +101,7 @@ class PaperInstance:
             num_gpus=self.num_gpus,
             ends_at=self.ends_at,
             message=f"outbid: the floor is {self.floor}" if is_stopped and self.is_outbid else "",
+            price_to_win=self.floor if is_stopped and self.is_outbid else None,
         )
 
     def charges(self, now: datetime) -> Iterator[Charge]:

@@ -16,6 +16,7 @@ from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.pacing import urgently
@@ -335,6 +336,9 @@ class RunpodProvider:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()
+
+    def reported_time(self) -> ReportedTime | None:
+        return self._client.times.newest
 
     def remarks(self) -> tuple[Remark, ...]:
         return self._client.remarks.list()

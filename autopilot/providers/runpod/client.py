@@ -13,6 +13,7 @@ from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane, Quiet
 from autopilot.providers.reading import READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
+from autopilot.providers.reported_time import ReportedTimes
 from autopilot.providers.runpod import mapping, outcomes, shapes
 from autopilot.providers.runpod.pacing import INTERVAL_S, Family, lanes
 from autopilot.providers.runpod.reply import Answer, Fault, understand
@@ -27,6 +28,7 @@ class RunpodClient:
         self.transport = transport
         self.drift = DriftCounter(mapping.PROVIDER, clock)
         self.remarks = RemarkLog(clock)
+        self.times = ReportedTimes(clock)
         self._clock = clock
         self._quiet = Quiet(clock, INTERVAL_S)
         self._lanes = lanes(clock, self._quiet)
@@ -66,7 +68,7 @@ class RunpodClient:
     async def graphql(self, document: str, shape: AnswerShape, variables: Mapping[str, Any] | None = None) -> Answer:
         """One attempt without waiting for a turn. Raises ``NoReply``."""
         body = {"query": document, "variables": dict(variables or {})}
-        answer = understand(await self.transport.send("POST", "/graphql", parameters=None, body=body))
+        answer = understand(await self._exchange("POST", "/graphql", None, body))
         refusal = shapes.GRAPHQL_REFUSAL if answer.has_errors else shapes.REST_REFUSAL
         self._compare(answer, refusal if answer.has_errors or answer.status >= 300 else shape)
         self._remark(answer, (RefusalCode.NO_RIGHTS, RefusalCode.RATE_LIMITED))
@@ -82,10 +84,17 @@ class RunpodClient:
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
         """One attempt without waiting for a turn; ``path`` beneath ``/v2``. Raises ``NoReply``."""
-        answer = understand(await self.transport.send(method, f"/v2{path}", parameters=parameters, body=body))
+        answer = understand(await self._exchange(method, f"/v2{path}", parameters, body))
         self._compare(answer, shape if answer.status < 300 else shapes.REST_REFUSAL)
         self._remark(answer, (RefusalCode.NO_RIGHTS,))
         return answer
+
+    async def _exchange(
+        self, method: str, path: str, parameters: Mapping[str, str] | None, body: Mapping[str, Any] | None
+    ) -> Reply:
+        """Raises ``NoReply``."""
+        asked_at = self._clock.now()
+        return self.times.note(await self.transport.send(method, path, parameters=parameters, body=body), asked_at)
 
     def _compare(self, answer: Answer, shape: AnswerShape) -> None:
         """Not of an answer that may be a gateway's, or a failure's."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
-from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
+from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus, Stopper
 from autopilot.domain.money import ZERO, storage_rate
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers.runpod.wire import CLOUDS, UNTOLD, BillRow, PodRow, PriceRow
@@ -32,6 +32,12 @@ UNRATED = Decimal(1)
 _START_FAILED = re.compile(r"exited by runpod(?!.*balance)|error$", re.IGNORECASE | re.DOTALL)
 """What is said of a pod whose image could not be pulled, or whose container not be made; REST has a status for it.
 An outbid, an empty account and a user are named where they ended one."""
+
+_STOPPERS = (
+    (re.compile(r"outbid\b", re.IGNORECASE), Stopper.BIDDER),
+    (re.compile(r"exited by user\b", re.IGNORECASE), Stopper.USER),
+)
+"""Who stopped a pod, by what GraphQL says of it. Of "Exited by Runpod" it gives no reason, and REST says nothing."""
 
 _OFFER_ID = re.compile(rf"(.+)/({'|'.join(CLOUDS)})/([1-9][0-9]{{0,2}})")
 
@@ -150,6 +156,13 @@ def _price_to_win(row: PodRow) -> Decimal | None:
     return row.bid_to_resume * max(row.num_gpus, 1)
 
 
+def _stopped_by(row: PodRow) -> Stopper | None:
+    """A pod's own key stops it as its user does: whose permit had run out is not taken for stopped by hand."""
+    if row.state != "EXITED":
+        return None
+    return next((who for words, who in _STOPPERS if words.match(row.message)), None)
+
+
 def instance(row: PodRow, silence: timedelta | None) -> Instance:
     state = status(row, silence)
     return Instance(
@@ -169,6 +182,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
         message=row.message,
         start_failed=start_failed(row),
         price_to_win=_price_to_win(row),
+        stopped_by=_stopped_by(row),
     )
 
 

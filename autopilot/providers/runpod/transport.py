@@ -14,6 +14,7 @@ import aiohttp
 
 from autopilot import __version__
 from autopilot.providers.reading import NoReply, Reply
+from autopilot.providers.reported_time import date_of
 from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.runpod.sdk import Sdk
 
@@ -77,7 +78,8 @@ class HttpTransport:
             async with self._session.request(
                 method, self._base_url + path, params=parameters, json=body, allow_redirects=False
             ) as response:
-                return Reply(response.status, await self._text(response), response.headers.get("Retry-After"))
+                headers = response.headers
+                return Reply(response.status, await self._text(response), headers.get("Retry-After"), date_of(headers))
         except NoReply:
             raise
         except Exception as error:

@@ -10,10 +10,11 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.drift import Drift
-from autopilot.domain.instance import Account, AccountQuota, Charge, Instance, InstanceStatus
+from autopilot.domain.instance import Account, AccountQuota, Charge, Instance, InstanceStatus, Stopper
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
@@ -24,7 +25,7 @@ from autopilot.providers.vastai import create, listing, mapping, outcomes, shape
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.echoes import Echoes
-from autopilot.providers.vastai.inbox import Inbox
+from autopilot.providers.vastai.inbox import Inbox, Outbid
 from autopilot.providers.vastai.pacing import Family
 from autopilot.providers.vastai.reply import Answer
 from autopilot.providers.vastai.search import OfferSearch
@@ -54,6 +55,9 @@ class VastaiProvider:
     def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
         self._settings = settings
         self._client = client
+        self._clock = clock
+        self._out_since_s: dict[str, float] = {}
+        """By spot machine that the lists show stopped: since when, in monotonic seconds."""
         self._echoes = Echoes(clock)
         self._inbox = Inbox(client, clock)
         self._search = OfferSearch(settings, client, clock, self._echoes)
@@ -82,14 +86,19 @@ class VastaiProvider:
         return listed if floor is None else replace(listed, floor_shown=floor * max(listed.num_gpus, 1))
 
     async def _with_prices_to_win(self, listed: tuple[Instance, ...]) -> tuple[Instance, ...]:
+        """Those that are out with what the market says of it: a notice, or else a floor that has passed their bid."""
+        now_s = self._clock.monotonic()
         out = {each.instance_id for each in listed if _is_out(each)}
-        known = await self._inbox.prices_to_win(is_anybody_out=bool(out))
-        return tuple(
-            replace(each, price_to_win=known[each.instance_id])
-            if each.instance_id in out and each.instance_id in known
-            else each
-            for each in listed
-        )
+        self._out_since_s = {each: self._out_since_s.get(each, now_s) for each in out}
+        outbids = await self._inbox.outbids(is_anybody_out=bool(out))
+        return tuple(self._add_said(each, outbids.get(each.instance_id)) if _is_out(each) else each for each in listed)
+
+    def _add_said(self, out: Instance, outbid: Outbid | None) -> Instance:
+        if outbid is not None:
+            to_win, at = outbid.price_to_win, outbid.at
+            return replace(out, price_to_win=to_win, stopped_by=Stopper.BIDDER, stop_said_at=at)
+        floor = self._echoes.floor_since(out.machine_id, self._out_since_s[out.instance_id])
+        return out if floor is None else replace(out, price_to_win=floor * max(out.num_gpus, 1))
 
     async def _confirm_lost(self, missing: Iterable[str]) -> None:
         """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""
@@ -256,6 +265,9 @@ class VastaiProvider:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()
+
+    def reported_time(self) -> ReportedTime | None:
+        return self._client.times.newest
 
     def remarks(self) -> tuple[Remark, ...]:
         return self._client.remarks.list()

@@ -12,6 +12,7 @@ from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane, Quiet
 from autopilot.providers.reading import READ_TRIES, Reply, read_repeatedly
 from autopilot.providers.remarks import RemarkLog
+from autopilot.providers.reported_time import ReportedTimes
 from autopilot.providers.vastai import mapping, outcomes, shapes
 from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
 from autopilot.providers.vastai.reply import Answer, understand
@@ -22,6 +23,7 @@ class VastaiClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.drift = DriftCounter(mapping.PROVIDER, clock)
         self.remarks = RemarkLog(clock)
+        self.times = ReportedTimes(clock)
         self._transport = transport
         self._clock = clock
         # The market counts each endpoint by itself.
@@ -71,7 +73,9 @@ class VastaiClient:
         """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``."""
         if quiet_s := self._quiet.left_s(family):
             return understand(Reply(429, self._quiet.words(family), f"{quiet_s:.0f}"))
-        answer = understand(await self._transport.send(method, path, query=query, body=body))
+        asked_at = self._clock.now()
+        reply = await self._transport.send(method, path, query=query, body=body)
+        answer = understand(self.times.note(reply, asked_at))
         if outcomes.is_quota_used_up(answer):
             # That is no matter of how often: the rows have a budget of their own.
             pass

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
+from math import inf
 from typing import NamedTuple
 
 from autopilot.ports.clock import Clock
@@ -39,7 +40,7 @@ class Echoes:
         """By instance rented here: its machine, and which of its GPUs."""
         self._floors: dict[tuple[str, int], _Seen] = {}
         """By machine and number of GPUs: the last floor that was not ours."""
-        self._shown: dict[str, Decimal] = {}
+        self._shown: dict[str, _Seen] = {}
         """By machine: what the newest search shows as the floor of GPUs that we hold, $/h for each."""
 
     def observe(self, instances: Iterable[InstanceRow]) -> None:
@@ -70,10 +71,21 @@ class Echoes:
 
     def floor_shown(self, machine_id: str) -> Decimal | None:
         """$/h for each GPU that we hold there, as the newest search shows it; for whoever asks what it echoes."""
-        return self._shown.get(machine_id)
+        shown = self._shown.get(machine_id)
+        return None if shown is None else shown.value
 
-    def remove(self, rows: Iterable[OfferRow]) -> tuple[OfferRow, ...]:
-        """The rows without those of GPUs that we hold; a floor that echoes a bid of ours is what it was before it."""
+    def floor_since(self, machine_id: str, since_s: float) -> Decimal | None:
+        """The same, where that search was made after ``since_s`` and what it shows is no bid of ours."""
+        shown = self._shown.get(machine_id)
+        if shown is None or shown.at_s <= since_s:
+            return None
+        return None if self._is_echo(machine_id, shown.value, self._clock.monotonic()) else shown.value
+
+    def remove(self, rows: Iterable[OfferRow], searched_s: float = -inf) -> tuple[OfferRow, ...]:
+        """The rows without those of GPUs that we hold; a floor that echoes a bid of ours is what it was before it.
+
+        ``searched_s``: when the market showed them, in monotonic seconds; by default nobody knows.
+        """
         now_s = self._clock.monotonic()
         ours: dict[str, list[frozenset[str]]] = defaultdict(list)
         for machine, gpus in self._gpus.values():
@@ -83,7 +95,7 @@ class Echoes:
         for row in rows:
             machine = row.machine_id
             if machine in touched:
-                without = self._without_echo(row, ours.get(machine, ()), now_s)
+                without = self._without_echo(row, ours.get(machine, ()), now_s, searched_s)
                 if without is not None:
                     left.append(without)
                 continue
@@ -93,10 +105,12 @@ class Echoes:
                 self._floors[machine, row.num_gpus] = _Seen(row.min_bid, now_s)
         return tuple(left)
 
-    def _without_echo(self, row: OfferRow, ours: Iterable[frozenset[str]], now_s: float) -> OfferRow | None:
+    def _without_echo(
+        self, row: OfferRow, ours: Iterable[frozenset[str]], now_s: float, searched_s: float
+    ) -> OfferRow | None:
         if self._is_held(row, ours):
             if row.min_bid is not None:
-                self._shown[row.machine_id] = row.min_bid / row.num_gpus
+                self._shown[row.machine_id] = _Seen(row.min_bid / row.num_gpus, searched_s)
             return None
         key = row.machine_id, row.num_gpus
         if row.min_bid is None:

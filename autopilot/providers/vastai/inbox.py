@@ -1,4 +1,4 @@
-"""What the market's notices say of outbids: the bid that has won.
+"""What the market's notices say of outbids: that there was one, when, and the bid that has won.
 
 The inbox is not documented and therefore optional. What cannot be read there is not known, and nothing else depends on
 it. Source: notices that renters have published.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 import structlog
 
@@ -31,15 +32,21 @@ STEP = Decimal("0.001")
 """$/h. A bid that equals the winning one may lose: so much more is bid. Source: assumed."""
 
 
+class Outbid(NamedTuple):
+    price_to_win: Decimal
+    """$/h: the least bid above the one that won."""
+    at: datetime
+
+
 class Inbox:
     def __init__(self, client: VastaiClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._read_at_s: float | None = None
-        self._known: Mapping[str, Decimal] = {}
+        self._known: Mapping[str, Outbid] = {}
 
-    async def prices_to_win(self, *, is_anybody_out: bool) -> Mapping[str, Decimal]:
-        """By instance, $/h: the least bid above the one that took it. Asks only while a spot machine is stopped."""
+    async def outbids(self, *, is_anybody_out: bool) -> Mapping[str, Outbid]:
+        """By instance, the newest. Asks only while a spot machine is stopped."""
         now_s = self._clock.monotonic()
         if not is_anybody_out:
             self._read_at_s, self._known = None, {}
@@ -62,4 +69,4 @@ class Inbox:
         notices = [wire.outbid_notice(row) for row in rows]
         oldest = self._clock.now() - NOTICE_LASTS
         fresh = sorted((notice for notice in notices if notice and notice.at >= oldest), key=lambda notice: notice.at)
-        self._known = {notice.instance_id: notice.winning_bid + STEP for notice in fresh}
+        self._known = {notice.instance_id: Outbid(notice.winning_bid + STEP, notice.at) for notice in fresh}

@@ -12,6 +12,7 @@ from vastai.api.instances import build_create_instance_payload
 
 from autopilot.providers import guarded_requests
 from autopilot.providers.reading import NoReply, Reply
+from autopilot.providers.reported_time import date_of
 
 
 class OneShotClient(VastClient):  # type: ignore[misc]
@@ -51,7 +52,10 @@ class Sdk:
             # Anything at all may have happened after the request left, so that no kind of error means "not sent".
             timed_out = isinstance(error, requests.Timeout)
             raise NoReply(f"no answer to {method} {path}: {type(error).__name__}", timed_out=timed_out) from None
-        return Reply(response.status_code, text.replace(self._key, "[key]"), response.headers.get("Retry-After"))
+        headers = response.headers
+        return Reply(
+            response.status_code, text.replace(self._key, "[key]"), headers.get("Retry-After"), date_of(headers)
+        )
 
 
 def create_body(**fields: Any) -> dict[str, Any]:

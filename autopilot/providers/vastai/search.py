@@ -100,7 +100,7 @@ class OfferSearch:
                 self._found.pop(query, None)
                 held = self._found[query] = await self._search(query)
             held.asked_at = self._clock.monotonic()
-        shown, on_demand, bid = held.on_demand, self._echoes.remove(held.on_demand), self._echoes.remove(held.bid)
+        shown, on_demand, bid = held.on_demand, self._remove(held.on_demand, held), self._remove(held.bid, held)
         made = held.made
         if made is None or (made.shown, made.on_demand, made.bid) != (shown, on_demand, bid):
             left = {row.offer_id for row in on_demand}
@@ -108,6 +108,9 @@ class OfferSearch:
             fitting = tuple(offer for offer in found if self._fits(offer, query))
             made = held.made = _Made(shown, on_demand, bid, fitting)
         return made.offers
+
+    def _remove(self, rows: tuple[wire.OfferRow, ...], held: _Found) -> tuple[wire.OfferRow, ...]:
+        return self._echoes.remove(rows, held.seen_at)
 
     async def gpu_names(self) -> tuple[str, ...]:
         """All that the market lists; they cost no rows. Raises ``MarketUnknown``."""

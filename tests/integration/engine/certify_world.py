@@ -175,14 +175,14 @@ class CertifyWorld(World):
         if not isinstance(self.agents, Machines):  # they outlive the daemon
             self.agents: Any = self.kind_of_machines(self, self.blobs)
         await super().start()
-        self.certify = CertifyService(self.engine, self.store, self.clock, self._ids, lambda: None)
+        self.certify = CertifyService(self.engine, self.store, self.clock, self._ids, lambda: None, self.jobs.plans)
 
     async def tick(self, times: int = 1, apart_s: float = TICK_S) -> None:
         """Half as many as other worlds make: a certification takes hours."""
         await super().tick(times, apart_s)
 
     async def begin(self, budget: str = "1.00") -> None:
-        answer = await self.certify.begin(self.certifies, Decimal(budget), (), owner=1000)
+        answer = await self.certify.begin(self.certifies, Decimal(budget), (), owner=1000, token=None)
         self.job_id = answer["job"]["id"]
 
     async def certified(self, budget: str = "1.00") -> dict[str, ClaimFinding]:

@@ -83,6 +83,7 @@ class Agent:
 
     async def _obey(self, orders: dict[str, Any], agents: Agents, now: datetime) -> None:
         role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
+        self._begin_anew_if_told(orders)
         if self.is_at_work and self.acted_at is not None:
             self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
         if role == "run" and self.state == "waiting":
@@ -115,6 +116,11 @@ class Agent:
         else:
             await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
         self.state = AgentState.FINISHED
+
+    def _begin_anew_if_told(self, orders: dict[str, Any]) -> None:
+        """Promoted anew while it works: it goes on from the newest checkpoint that its orders name."""
+        if self.is_at_work and orders["role"] == "run" and self.run_epoch < orders["run_epoch"]:
+            self.state, self.saved_step = AgentState.WAITING, 0
 
     async def _restored_step(self, orders: dict[str, Any]) -> int:
         if orders["restore"] is None:

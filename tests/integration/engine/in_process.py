@@ -35,7 +35,7 @@ class InProcess:
         if isinstance(reply, Dropped):
             raise NoReply(f"no answer to {method} {path}", timed_out=reply.hang_s > 0)
         text = json.dumps(reply.body) if reply.text is None else reply.text
-        return Reply(reply.status, text, reply.headers.get("Retry-After"))
+        return Reply(reply.status, text, reply.headers.get("Retry-After"), self._sandbox.date)
 
     def close(self) -> None:
         pass

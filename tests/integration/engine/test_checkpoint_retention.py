@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -13,6 +14,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.engine.checkpoint_retention import CheckpointRetention, Doubt
+from autopilot.engine.event_log import checkpoint_set_aside
 from autopilot.mailbox.checkpoints import keep_verified, kept_manifest, verified_manifest
 from autopilot.mailbox.keys import manifest_key, part_key
 from autopilot.mailbox.report_shapes import Manifest
@@ -173,6 +175,26 @@ async def test_one_machine_cannot_replace_what_others_left(
     await CheckpointRetention(world.store, world.blobs, AgentUnpacker()).delete_surplus([job])
     assert await known(world) == kept
     assert len(await parts_in_store(world, JOB)) == len(kept)
+
+
+async def test_what_a_ledger_put_back_from_a_copy_does_not_know_stays(world: World) -> None:
+    checkpoints = await put_ledger(world, ["a"], "0000")
+    index = an_index("after the copy")
+    for number in (7, 8):
+        await world.blobs.put(part_key(JOB, "lease-0", number, 0), index)
+        await world.blobs.put(manifest_key(JOB, "lease-0", number), b"{}")
+    verified = Manifest(7, 7, (a_part(0, index),))
+    await keep_verified(world.blobs, JOB, "lease-0", verified)  # by the daemon whose ledger was lost
+    async with world.store.snapshot() as uow:
+        job = await uow.jobs.find(JOB)
+    assert job is not None
+    await CheckpointRetention(world.store, world.blobs, AgentUnpacker()).delete_surplus([job])
+    assert part_key(JOB, "lease-0", 7, 0) in await parts_in_store(world, JOB)
+    assert part_key(JOB, "lease-0", 8, 0) not in await parts_in_store(world, JOB), "nobody has verified it"
+    async with world.store.transaction() as uow:
+        await uow.events.add([checkpoint_set_aside(replace(checkpoints[-1], number=7), "user", world.clock.now())])
+    await CheckpointRetention(world.store, world.blobs, AgentUnpacker()).delete_surplus([job])
+    assert part_key(JOB, "lease-0", 7, 0) not in await parts_in_store(world, JOB), "the job is not to go on from it"
 
 
 async def doubt(world: World, checkpoint: Checkpoint, lease_id: str, machine_id: str) -> None:

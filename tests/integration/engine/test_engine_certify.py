@@ -309,9 +309,9 @@ async def test_one_certification_of_a_market_at_a_time(world: CertifyWorld) -> N
         with pytest.raises(UserError, match="a certification takes from"):
             await world.begin(budget)
     with pytest.raises(UserError, match="cannot be certified"):
-        await world.certify.begin("lambda", D(1), (), owner=1000)
+        await world.certify.begin("lambda", D(1), (), owner=1000, token=None)
     with pytest.raises(UserError, match="RTX 9999"):
-        await world.certify.begin("vastai", D(1), ("RTX 9999",), owner=1000)
+        await world.certify.begin("vastai", D(1), ("RTX 9999",), owner=1000, token=None)
 
 
 async def test_a_certification_that_is_cancelled_gives_its_machine_back(world: CertifyWorld) -> None:

@@ -63,8 +63,9 @@ async def test_displaced_by_an_on_demand_renter_leaves(world: World) -> None:
     await world.running()
     lease = await world.until_checkpoint()
     world.market.add_on_demand(int(lease.machine_id), world.instance(lease).gpu_ids)
-    await world.until_at(JobStatus.PAUSED)
+    await world.until(lambda job: job.launches == 2, "another machine")
     moved = await world.until_running()
+    assert world.sent("bid.changed") == [], "no bid outranks one"
     assert moved.machine_id != lease.machine_id
     assert (await world.lease(lease.id)).reason is Reason.DISPLACED
     await world.until_over()

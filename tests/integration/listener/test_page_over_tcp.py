@@ -13,10 +13,14 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from autopilot.blobs.place import PAGE, MailboxPlace
 from autopilot.listener.pages import ADDRESSES, SERVED_BY
 from autopilot.web.served import DaemonPages
+from autopilot.web.session_path import make_path, name_cookie
 from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
 from tests.integration.listener.listener_world import NO_LIMIT, Remote, a_remote
@@ -51,16 +55,19 @@ class Browser:
         async with self._http.post(
             self.base + path, data=data, headers={"Cookie": self.cookie, **headers}, allow_redirects=False
         ) as answer:
-            return answer.status, answer.headers.get("Location") or await answer.text()
+            led_to = answer.headers.get("Location", "").removeprefix(URL(self.base).path)
+            return answer.status, led_to or await answer.text()
 
     async def enter(self, link: str) -> None:
         async with self._http.get(link, allow_redirects=False) as answer:
-            assert (answer.status, answer.headers["Location"]) == (303, "/"), await answer.text()
-            given = answer.headers["Set-Cookie"]
+            assert answer.status == 303, await answer.text()
+            given, path = answer.headers["Set-Cookie"], answer.headers["Location"]
+            assert f"Path={path};" in given
             assert "HttpOnly" in given
             assert "SameSite=Strict" in given
             assert "Max-Age=43200" in given
             self.cookie = given.split(";")[0]
+            self.base += path.removesuffix("/")
 
 
 @asynccontextmanager
@@ -110,13 +117,16 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
     name = own_name("mine")
     job_id = await submit(remote, name)
     async with a_browser(remote, link) as browser:
-        assert (await browser.get(link.removeprefix(browser.base)))[0] == 401, "it was good once"
+        async with browser._http.get(link) as answer:
+            assert answer.status == 401, "it was good once"
         status, now = await browser.get("/")
         assert (status, name in now) == (200, True)
         for path in (f"/jobs/{job_id}", "/money", "/decisions", "/market?gpu=RTX+4090", "/new", f"/jobs/{job_id}/log"):
             status, text = await browser.get(path)
             assert status == 200, (path, text)
-        assert await browser.post("/zone", {"zone": "Asia/Tokyo", "back": "/money"}) == (303, "/money")
+        assert await browser.post("/zone", {"zone": "Asia/Tokyo", "back": "/money"}) == (303, "/money"), (
+            "beneath its path"
+        )
         status, page = await browser.get(f"/jobs/{job_id}", Cookie=f"{browser.cookie}; autopilot-zone=Asia/Tokyo")
         assert "Asia/Tokyo; $ per GPU" in page
         status, page = await browser.get(f"/jobs/{job_id}/do/cancel")
@@ -125,6 +135,59 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
         assert await browser.post(f"/jobs/{job_id}/do/cancel") == (303, f"/jobs/{job_id}?done=cancel")
         status, page = await browser.get(f"/jobs/{job_id}?done=cancel")
         assert "It is being cancelled." in page
+
+
+@asynccontextmanager
+async def a_neighbour(hears: list[str]) -> AsyncIterator[str]:
+    """Another program on 127.0.0.1, and what it is sent."""
+
+    async def hear(request: web.Request) -> web.Response:
+        hears.append(str(dict(request.headers)) + request.path_qs)
+        return web.Response(headers={"Set-Cookie": "autopilot-page=x; Path=/"})
+
+    app = web.Application()
+    app.router.add_route("*", "/{any:.*}", hear)
+    async with TestServer(app, host="127.0.0.1") as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+async def test_another_program_of_this_machine_is_sent_nothing_that_lets_in(remote: Remote) -> None:
+    """A jar of cookies does as browsers do: it knows hosts and paths, and no ports."""
+    hears: list[str] = []
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with a_neighbour(hears) as evil, aiohttp.ClientSession(cookie_jar=jar, timeout=NO_LIMIT) as http:
+        async with http.get(await a_link(remote)) as answer:
+            assert answer.status == 200
+            page, text = str(answer.url), await answer.text()
+            referrer = answer.headers["Referrer-Policy"]
+        (cookie,) = jar
+        for path in ("/", "/picture.png", "/s/", "/enter/x", "/jobs/none", "/s/none/money", "/static/style.css"):
+            async with http.get(evil + path) as answer:
+                assert answer.status == 200
+        assert len(hears) == 7
+        assert not any(cookie.value in each for each in hears)
+        assert not any(cookie.key in each for each in hears)
+        secret_path = page.split("/s/")[1].strip("/")
+        assert cookie["path"] == f"/s/{secret_path}/"
+        assert (secret_path in text, cookie.value in text) == (False, False), "what is saved or shown of a page"
+        assert referrer == "same-origin", "another port is another origin: it is not told the address"
+        async with http.get(page) as answer:
+            assert answer.status == 200, "whoever was let in still is"
+        async with http.get(page, headers={"Sec-Fetch-Site": "same-site"}) as answer:
+            assert answer.status == 403, "no page of that program leads there"
+        async with http.post(f"{page}leave", headers={"Origin": evil}) as answer:
+            assert answer.status == 403, "nor is a form of it taken"
+
+
+async def test_who_has_taken_a_port_of_the_page_is_not_taken_for_the_listener(remote: Remote) -> None:
+    """It may ask the listener, wherever that is by now, and pass its answer on."""
+    base = (await a_link(remote)).partition("/enter/")[0]
+    port = int(base.rpartition(":")[2])
+    async with aiohttp.ClientSession(timeout=NO_LIMIT) as http, http.get(f"{base}/identity/question") as answer:
+        said = await answer.text()
+    assert said == remote.place.name_page("question", port)
+    assert said != remote.place.name_page("question", port + 1)
+    assert said != remote.place.name_page("another", port)
 
 
 async def test_the_command_prints_the_link_alone_on_its_output(remote: Remote) -> None:
@@ -190,11 +253,11 @@ async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote
 
 async def test_what_is_no_session_is_told_how_to_get_one_and_the_daemon_hears_nothing(remote: Remote) -> None:
     base = (await a_link(remote)).partition("/enter/")[0]
-    port = base.rpartition(":")[2]
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=NO_LIMIT) as http:
         browser = Browser(http, base)
-        for cookie in ("", f"autopilot-page-{port}=appg_{'x' * 43}", f"autopilot-page-{port}={'x' * 500}"):
-            browser.cookie = cookie
+        for secret in ("", f"appg_{'x' * 43}", "x" * 500):
+            place = make_path(secret)
+            browser.base, browser.cookie = base + place.removesuffix("/"), f"{name_cookie(place[3:-1])}={secret}"
             for path in ("/", "/money", "/jobs/none", "/stream/now", "/enter/nothing", "/new"):
                 status, text = await browser.get(path)
                 assert (status, "autopilot web prints a new link" in text) == (401, True), path
@@ -343,7 +406,7 @@ async def test_a_session_outlives_its_daemon() -> None:
             a_remote(root, listen=None) as remote,
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=NO_LIMIT) as http,
         ):
-            assert (await a_link(remote)).startswith(base)
+            assert (await a_link(remote)).startswith(base.partition("/s/")[0])
             again = Browser(http, base)
             again.cookie = cookie
             assert (await again.get("/"))[0] == 200

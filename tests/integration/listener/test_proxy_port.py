@@ -400,7 +400,7 @@ async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_al
     assert (await look(proxy, "auditor", "/money"))[0] == 200
     status, told = await look(proxy, "mallory", "/")
     assert (status, "is let in by nothing" in told) == (DENIED, True)
-    for path in ("/enter/appg_x", "/identity/none"):
+    for path in ("/enter/appg_x", "/s/none/", "/s/none/money"):
         assert (await look(proxy, maker, path))[0] == 404
     own, other = token_in(now), token_in((await look(proxy, "operator", "/"))[1])
     assert own != other

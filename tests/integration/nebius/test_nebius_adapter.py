@@ -348,6 +348,7 @@ async def test_hardware_that_is_taken_back_is_told_from_a_price(made: NebiusHarn
     assert stopped.price_to_win is not None
     assert stopped.price_to_win <= stopped.bid
     assert "not for its price" in stopped.message
+    assert stopped.stopped_by is None, "no field tells it from a stop in the console"
     assert not stopped.start_failed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.instance import CostKind, InstanceStatus, Stopper
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -96,6 +96,7 @@ async def test_outbid_and_resumed_with_a_higher_bid(bench: Bench) -> None:
     rival = await bench.control("POST", "rival", pod_id=instance_id, bid="0.25")
     outbid = await bench.in_state(instance_id, InstanceStatus.STOPPED)
     assert outbid.message.startswith("Outbid: ")
+    assert outbid.stopped_by is Stopper.BIDDER
     assert outbid.price_to_win is not None
     assert outbid.price_to_win > Decimal("0.25"), "the rival's"
     assert not outbid.intended_running
@@ -108,6 +109,16 @@ async def test_outbid_and_resumed_with_a_higher_bid(bench: Bench) -> None:
     running = await bench.in_state(instance_id, InstanceStatus.RUNNING)
     assert running.bid == Decimal("0.29")
     assert rival["id"] is not None
+
+
+async def test_a_pod_that_its_user_stops_says_so_and_no_more_once_it_runs_again(bench: Bench) -> None:
+    instance_id = await bench.rent()
+    await bench.in_state(instance_id, InstanceStatus.RUNNING)
+    await bench.control("POST", "stop", pod_id=instance_id)
+    stopped = await bench.in_state(instance_id, InstanceStatus.STOPPED)
+    assert stopped.stopped_by is Stopper.USER
+    assert await bench.provider.start(instance_id) == Done(None)
+    assert (await bench.in_state(instance_id, InstanceStatus.RUNNING)).stopped_by is None
 
 
 async def test_an_on_demand_renter_cannot_be_outbid(bench: Bench) -> None:

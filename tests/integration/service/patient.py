@@ -18,6 +18,7 @@ LIMITS = (
     "autopilot.engine.observe.OFFERS_WAIT_REAL_S",
     "autopilot.providers.vastai.inbox.READ_WAIT_REAL_S",
     "autopilot.service.main.CREATE_GRACE_REAL_S",
+    "autopilot.service.meeting_place.LISTENER_STARTS_WITHIN_S",
     "autopilot.service.meeting_place.LISTENER_WITHIN_S",
     "autopilot.service.page_address.OPEN_WITHIN_S",
     "autopilot.store.leader.SILENT_AFTER_S",

@@ -7,14 +7,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from autopilot.clock import SystemClock
 from autopilot.config import paths
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import AccountQuota
+from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.service import doctor
 from autopilot.service.doctor import Check, run
@@ -150,6 +153,9 @@ class Refusing:
     def drifts(self) -> tuple[Drift, ...]:
         return ()
 
+    def reported_time(self) -> ReportedTime | None:
+        return None
+
     async def close(self) -> None:
         pass
 
@@ -214,3 +220,18 @@ async def test_quotas_that_cannot_be_read_are_no_failure() -> None:
     check = await quotas_check(refuses=True)
     assert check is not None
     assert (check.ok, check.detail) == (None, "no rights to quotas")
+
+
+def clock_check(*ahead: timedelta) -> tuple[bool | None, str]:
+    now = SystemClock().now()
+    check = doctor.check_clock([None, *(ReportedTime(each, now) for each in ahead)], now)
+    return check.ok, check.detail
+
+
+def test_the_clock_beside_what_the_markets_say_of_the_time() -> None:
+    hour, none = timedelta(hours=1), timedelta(0)
+    assert clock_check() == (None, "no market has told the time")
+    assert clock_check(none, hour) == (None, "the markets do not agree on the time: no evidence against ours")
+    assert clock_check(none) == (True, "right to within a minute, as the markets say")
+    assert clock_check(hour, hour) == (False, "1 h slow, as every market says that tells the time")
+    assert clock_check(-hour) == (False, "1 h fast, as every market says that tells the time")

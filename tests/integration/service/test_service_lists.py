@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,6 +195,44 @@ async def test_so_many_follow_output_and_no_more(served: Served, monkeypatch: py
         async with served.http.get(f"http://localhost{path}", headers=wanted) as refused:
             assert (refused.status, (await refused.json(content_type=None))["reason"]) == (429, "too_many_follow")
         assert (await served.call("GET", path))[0] == 200, "pages are there all the same"
+
+
+async def test_one_owner_takes_not_the_room_of_all_who_follow(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    printing = await a_printing_job(served)
+    monkeypatch.setattr(log_feed, "FOLLOWERS_OF_AN_OWNER", 1)
+    path, wanted = f"/v1/jobs/{printing}/logs", {"Accept": "text/event-stream"}
+    status, made = await served.call("POST", "/v1/tokens", {"name": "reads", "scope": "read", "sees_all": True})
+    assert status == 201
+    login = {"Authorization": f"Bearer {made['secret']}"}
+    async with aclosing(stream(served, path, **login)) as theirs:
+        await take(theirs, 1)
+        async with served.http.get(f"http://localhost{path}", headers=wanted | login) as refused:
+            assert (refused.status, (await refused.json(content_type=None))["reason"]) == (429, "too_many_follow")
+        async with aclosing(stream(served, path)) as ours:
+            await take(ours, 1)
+
+
+async def test_what_the_daemon_knows_to_be_secret_is_in_no_output(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job's own secrets, and the market's key."""
+    secret = tmp_path / "secret_hugging"
+    secret.touch(mode=0o600)
+    secret.write_text("hf_AbCdEfGhIjKlMnOp")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    printing = await a_printing_job(served)
+    async with served.daemon.engine._store.transaction() as uow:
+        job = await uow.jobs.find(printing)
+        assert job is not None
+        await uow.jobs.save(replace(job, spec=replace(job.spec, secrets=(("HF_TOKEN", "hugging"),))))
+    for number, data in enumerate((b"env HF_TOKEN=hf_AbCdEf", b"GhIjKlMnOp", b" sandbox-key\n")):
+        await served.daemon.engine._blobs.put(log_key(printing, lease_of(printing), 1, number), data)
+    path, shown = f"/v1/jobs/{printing}/logs", ["env HF_TOKEN=[secret]", "[secret]", " [secret]\n"]
+    for query in ("", "?tail=1"):
+        status, page = await served.call("GET", path + query)
+        assert (status, [chunk["text"] for chunk in page["chunks"]]) == (200, shown)
+    await end(served, printing)
+    assert [body.get("text") async for _, _, body in stream(served, path)] == [*shown, None]
 
 
 @pytest.mark.parametrize("what", ["logs", "events"])

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.instance import Instance, InstanceStatus, Stopper
 from tests.integration.vastai.vastai_bench import Bench, eventually
 
 
@@ -31,6 +31,16 @@ async def test_an_outbid_machine_says_what_would_bring_it_back(bench: Bench) -> 
     listed = await stopped(bench)
     assert listed.price_to_win is not None
     assert Decimal("0.05") < listed.price_to_win - listed.bid <= Decimal("0.052")
+    assert listed.stopped_by is Stopper.BIDDER
+    assert listed.stop_said_at is not None, "a later stop is not told by it"
+
+
+async def test_a_machine_that_its_user_stops_says_nothing(bench: Bench) -> None:
+    instance_id = await bench.rent()
+    await bench.provider.instances()
+    await bench.control("POST", "stop", instance_id=int(instance_id))
+    listed = await stopped(bench)
+    assert (listed.stopped_by, listed.price_to_win) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["http_500", "empty", "html", "http_429"])

@@ -147,7 +147,7 @@ async def test_a_defect_in_comparing_stops_no_tick(world: World, monkeypatch: py
 
 async def test_doctor_says_what_has_changed_and_what_is_merely_new(world: World) -> None:
     async def check() -> doctor.Check:
-        found = [each async for each in doctor._each_market(world.settings)]
+        found = [each async for each in doctor._each_market(world.settings, [])]
         return next(each for each in found if each.name == "vastai answers")
 
     assert await check() == doctor.Check("vastai answers", True, "as known")
@@ -167,7 +167,7 @@ async def test_doctor_knows_what_the_daemon_has_seen(world: World) -> None:
     world.change(LIST, lambda body: body["instances"][0].update(actual_status="hibernating"))
     await world.joined.engine.tick()
     world.market.bodies[LIST] = vastai()[LIST]
-    found = [each async for each in doctor._each_market(world.settings)]
+    found = [each async for each in doctor._each_market(world.settings, [])]
     answers = next(each for each in found if each.name == "vastai answers")
     assert answers.detail == "1 field that is read has changed: instance: actual_status (value)"
 

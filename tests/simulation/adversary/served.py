@@ -78,7 +78,7 @@ class ServedDaemon(Daemon):
             engine,
             store,
             clock,
-            CertifyService(engine, store, clock, ids, wake),
+            CertifyService(engine, store, clock, ids, wake, jobs.plans),
             TokenService(store, clock, wake),
             Uploads(self._scratch / "sent", self._scratch / "received"),
             Metrics(engine, store, clock),

@@ -130,10 +130,23 @@ class Bids:
         return max((*floors, *(bid + self._params.bids.unit for bid in beaten)), default=None)
 
     def _check_raise(self, before: Lease, after: Lease) -> None:
-        if before.state is not LeaseState.PAUSED or before.observed.pause_cause not in STOPPED_BY_CREDIT:
-            return
+        """The stop may be seen, and answered, in one and the same tick."""
         # A raise that was asked for before the credit ran out may take effect after that.
-        is_new = after.bidding.raises > before.bidding.raises
-        if after.bid > before.bid and is_new:
-            cause = before.observed.pause_cause
+        is_raised = after.bid > before.bid and after.bidding.raises > before.bidding.raises
+        if after.state is not LeaseState.PAUSED or not is_raised:
+            return
+        cause, host = before.observed.pause_cause, self._markets[after.provider].hosts.get(after.machine_id)
+        is_beaten = host is not None and before.bid < host.to_win
+        if before.state is LeaseState.PAUSED and cause in STOPPED_BY_CREDIT and not is_beaten:
             self._add_violation("S18", f"lease {after.id}, paused as {cause}, bids {after.bid} after {before.bid}")
+        self._check_rival(before, after)
+
+    def _check_rival(self, before: Lease, after: Lease) -> None:
+        host = self._markets[after.provider].hosts.get(after.machine_id)
+        if host is None or self._is_pool(after.provider):
+            return
+        lately = any(self._ground.now_s - at_s < LAG_S for at_s, _ in host.beaten_bids)
+        if before.bid >= host.to_win and not lately:
+            self._add_violation(
+                "S38", f"lease {after.id} bids {after.bid}: {host.to_win} wins, and it had {before.bid}"
+            )

@@ -157,6 +157,9 @@ STORIES: dict[str, Scenario] = {
     "ledger full while it ends": _story(bursts=(_outage("G1", 600.0, 1200.0),), minutes=6),
     "the account runs dry, and is paid in": _story((500.0, "runs dry"), (900.0, "paid in"), minutes=10),
     "outbid by a rival whom no list shows": _story((500.0, "outbid unseen"), minutes=10, length_s=3600.0),
+    "stopped by hand, and nobody bids": replace(
+        _story((500.0, "stopped by hand"), minutes=10, length_s=3600.0), markets=("vastai",)
+    ),
     "one host of eight": _story(
         (0.0, "one host of eight"),
         minutes=45,

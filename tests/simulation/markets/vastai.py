@@ -128,9 +128,14 @@ class Vastai:
                 },
             }
             for box in self.market.visible()
-            if box.is_spot and box.state is State.STOPPED and box.host.is_rival_told and not self.market.is_dry
+            if self._is_told_outbid(box)
         ]
         return raw(200, {"success": True, "notifications": rows})
+
+    def _is_told_outbid(self, box: Box) -> bool:
+        """What its user, or an empty account, has stopped was not outbid."""
+        is_out = box.is_spot and box.state is State.STOPPED and box.wanted and not self.market.is_dry
+        return is_out and box.host.is_rival_told and box.rate < box.host.to_win
 
     def row(self, box: Box) -> Json:
         stopped = box.state is State.STOPPED

@@ -314,6 +314,13 @@ def _pay_in(world: World) -> None:
         market.pay_in()
 
 
+def _stop_by_hand(world: World) -> None:
+    """Their user stops them, and nobody bids."""
+    for market in world.markets.values():
+        for box in list(market.boxes.values()):
+            market.stop(box)
+
+
 def _outbid_unseen(world: World) -> None:
     for market in world.markets.values():
         for box in list(market.boxes.values()):
@@ -438,6 +445,7 @@ ACTS = {
     "runs dry": _run_dry,
     "paid in": _pay_in,
     "outbid unseen": _outbid_unseen,
+    "stopped by hand": _stop_by_hand,
     "one host": _one_host,
     "one host of two": _one_host_of_two,
     "one host of eight": _one_host_of_eight,

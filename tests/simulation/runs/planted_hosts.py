@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from autopilot.domain import events as e
@@ -19,11 +20,13 @@ from autopilot.engine.lost_bids import LostBids
 from autopilot.lab.memory_store.jobs import MemoryJobs
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_heartbeat
-from autopilot.policy import budget, decide, hold
+from autopilot.policy import budget, decide, hold, paused
 from autopilot.providers.vastai.echoes import Echoes
 from autopilot.service.leadership import FencedProvider
 from tests.simulation.product.agents import SimAgent
 from tests.simulation.runs.bug import Patches, bug
+
+MILLI = Decimal("0.001")
 
 # --- bids and credit
 
@@ -47,13 +50,22 @@ def _other_gpus_hidden() -> Patches:
 def _top_up_raised() -> Patches:
     pause = evolve_lease._pause
 
-    def as_outbid(lease: Any, instance: Any, at: Any, out_of_credit: bool) -> Any:
-        after = pause(lease, instance, at, out_of_credit)
+    def as_outbid(lease: Any, instance: Any, at: Any, evidence: Any) -> Any:
+        after = pause(lease, instance, at, evidence)
         if after.observed.pause_cause is not Reason.PAID_IN:
             return after
-        return replace(after, observed=replace(after.observed, pause_cause=Reason.OUTBID))
+        told = after.observed.price_to_win or after.bid + MILLI
+        return replace(after, observed=replace(after.observed, pause_cause=Reason.OUTBID, price_to_win=told))
 
     return [(evolve_lease, "_pause", as_outbid)]
+
+
+@bug("a stop that nobody has explained is taken for an outbid")
+def _unknown_is_outbid() -> Patches:
+    def a_step_more(spec: Any, lease: Any, params: Any, *_: Any, **__: Any) -> Any:
+        return (lease.bid * Decimal("1.1")).quantize(MILLI)
+
+    return [(paused, "is_beaten", lambda lease: True), (paused, "raised_bid", a_step_more)]
 
 
 @bug("what a market can do is copied when the daemon starts")
@@ -85,9 +97,11 @@ def _junk_ends_the_tick() -> Patches:
 
 @bug("a lease that is over may go on writing")
 def _writes_after_the_end() -> Patches:
-    async def admit(self: Any, jobs: Sequence[Any]) -> None:
+    async def admit(self: Any, jobs: Sequence[Any], _: object = ()) -> None:
         known = self.__dict__.setdefault("_ever_admitted", {})
-        known |= {f"jobs/{job.id}/{lease.id}": 10 * mailbox._most_bytes(lease) for job in jobs for lease in job.leases}
+        known |= {
+            f"jobs/{job.id}/{lease.id}": 10 * mailbox.readable_bytes(lease) for job in jobs for lease in job.leases
+        }
         await self._blobs.admit(known)
 
     return [(mailbox.Mailbox, "admit", admit)]
@@ -95,7 +109,7 @@ def _writes_after_the_end() -> Patches:
 
 @bug("a lease may fill the store without bound")
 def _no_share_of_the_store() -> Patches:
-    return [(mailbox, "_most_bytes", lambda lease: 10**15)]
+    return [(mailbox, "readable_bytes", lambda lease: 10**15)]
 
 
 @bug("a part of a checkpoint is trusted by its key instead of its hash")

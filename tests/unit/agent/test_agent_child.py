@@ -7,6 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
+from autopilot.agent.shipped import child as child_module
 from autopilot.agent.shipped.child import Child
 from tests.patience import until
 
@@ -63,3 +66,18 @@ def test_a_shell_that_ends_by_itself_waits_for_nobody(tmp_path: Path) -> None:
         assert until(lambda: child.poll()) == 3
     finally:
         child.sweep("run")
+
+
+def test_what_cannot_be_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process in the midst of a driver's call: the machine may be given no other task then."""
+    child = Child(TOKEN, lambda _: None)
+    child.start("run", "setsid sleep 1000 & exit 3", str(tmp_path), dict(os.environ), None)
+    until(lambda: child.poll() == 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(child_module, "SWEEP_S", 0.05)
+        patched.setattr(os, "kill", lambda pid, number: None)
+        (left,) = child.sweep("run")
+    assert child.left == [left]
+    child.start("run", "exit 4", str(tmp_path), dict(os.environ), None)
+    until(lambda: child.poll() == 4)
+    assert child.sweep("run") == [], "it was no part of a setup: the next end is its end, too"

@@ -9,6 +9,7 @@ import pytest
 from autopilot.agent.shipped import markets, ssh
 from autopilot.agent.shipped.child import Child
 from autopilot.agent.shipped.log import Log
+from autopilot.agent.shipped.offspring import list_beneath, list_processes
 from autopilot.agent.shipped.ssh import Ssh
 from autopilot.mailbox import wire
 from tests.patience import until
@@ -95,8 +96,8 @@ def test_the_door_is_shut_with_all_that_was_started_in_it(tmp_path: Path, monkey
     assert (report["host"], report["port"]) == ("203.0.113.7", 41234)
     assert made.server is not None
     pid = made.server.pid
-    until(lambda: bool(ssh.descendants(pid)))
-    beneath = ssh.descendants(pid)
+    until(lambda: bool(list_beneath(pid, list_processes())))
+    beneath = list_beneath(pid, list_processes())
     assert beneath
     made.mind(False)
     assert not Path(f"/proc/{pid}").exists()

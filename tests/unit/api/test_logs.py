@@ -110,3 +110,34 @@ async def test_what_was_read_is_not_asked_for_again(logs: LogReader, blobs: Coun
 def test_only_a_key_of_the_job_s_own_log_is_a_position(key: str) -> None:
     assert parse_log_key("x", key) is None
     assert parse_log_key("x", "jobs/x/lease-1/log/2-17") == ("lease-1", 2, 17)
+
+
+SECRET = "hf_AbCdEfGhIjKlMnOp"
+
+
+async def printing(blobs: Counting, *chunks: bytes) -> LogReader:
+    """One machine that has printed that, of a job with one secret."""
+    store = MemoryStore()
+    async with store.transaction() as work:
+        await work.jobs.save(a_job(leases=(a_lease("lease-1", agent_boot=1),)))
+    for n, data in enumerate(chunks):
+        await blobs.put(log_key(a_job().id, "lease-1", 1, n), data)
+    return LogReader(store, blobs, lambda spec: ([SECRET], []))
+
+
+@pytest.mark.parametrize("tail", [False, True])
+async def test_a_secret_that_is_printed_is_masked_however_it_is_read(blobs: Counting, tail: bool) -> None:
+    half = SECRET[:9].encode()
+    logs = await printing(blobs, b"token " + half, SECRET[9:].encode() + b"\n", b"again " + SECRET.encode())
+    chunks = (await logs.read(a_job().id, "", tail=tail))["chunks"]
+    assert [chunk["text"] for chunk in chunks] == ["token [secret]", "[secret]\n", "again [secret]"]
+    for number, expected in ((0, "[secret]\n"), (1, "again [secret]")):
+        known = log_key(a_job().id, "lease-1", 1, number)
+        assert (await logs.read(a_job().id, known))["chunks"][0]["text"] == expected, "whoever follows asks like this"
+
+
+async def test_a_secret_whose_beginning_was_deleted_is_masked(blobs: Counting) -> None:
+    logs = await printing(blobs, SECRET[:9].encode(), SECRET[9:].encode() + b" rest")
+    await blobs.delete([log_key(a_job().id, "lease-1", 1, 0)])
+    (chunk,) = (await logs.read(a_job().id, "", tail=True))["chunks"]
+    assert chunk["text"] == "[secret] rest"

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from autopilot.api.bearer import hash_token
-from autopilot.api.page_sessions import LINK_GOOD_FOR, MOST_SESSIONS, SESSION_GOOD_FOR, PageSessions
+from autopilot.api.page_sessions import (
+    LINK_GOOD_FOR,
+    MOST_OF_AN_OWNER,
+    MOST_SESSIONS,
+    SESSION_GOOD_FOR,
+    PageSessions,
+)
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
 from autopilot.domain.token import PageSession
@@ -112,10 +118,39 @@ async def test_a_file_that_is_none_lets_nobody_in(tmp_path: Path, clock: ManualC
     assert told.sha256s == set()
 
 
-async def test_there_are_so_many_and_the_oldest_makes_room(sessions: PageSessions, told: Told) -> None:
-    links = [await sessions.invite(0, "") for _ in range(MOST_SESSIONS + 2)]
-    assert len(told.sha256s) == MOST_SESSIONS
-    assert [sessions.find(hash_token(link)) is None for link in links[:3]] == [True, True, False]
+async def let_in(sessions: PageSessions, owner: int) -> str:
+    return (await sessions.enter(known(sessions, await sessions.invite(owner, ""))))[0]
+
+
+def is_good(sessions: PageSessions, secret: str) -> bool:
+    return sessions.find(hash_token(secret)) is not None
+
+
+async def test_an_owner_has_so_many_links_and_they_end_nobodys_session(sessions: PageSessions, told: Told) -> None:
+    """A token that may only read asked for 210 links, and everybody's page ended."""
+    others, own = await let_in(sessions, 1000), await let_in(sessions, -1)
+    waiting = await sessions.invite(1000, "")
+    links = [await sessions.invite(-1, "") for _ in range(MOST_SESSIONS + 10)]
+    assert all(is_good(sessions, secret) for secret in (others, own, waiting))
+    assert [is_good(sessions, link) for link in links[-MOST_OF_AN_OWNER - 1 :]] == [False, *[True] * MOST_OF_AN_OWNER]
+    assert len(told.sha256s) == MOST_OF_AN_OWNER + 3
+    sessions.close()
+
+
+async def test_an_owner_has_so_many_sessions_and_the_oldest_of_them_makes_room(sessions: PageSessions) -> None:
+    other = await let_in(sessions, 1000)
+    mine = [await let_in(sessions, -1) for _ in range(MOST_OF_AN_OWNER + 1)]
+    assert [is_good(sessions, secret) for secret in (other, *mine[:2])] == [True, False, True]
+    sessions.close()
+
+
+async def test_where_all_is_full_the_oldest_of_whoever_has_the_most_ends(sessions: PageSessions) -> None:
+    single = await let_in(sessions, 1000)
+    many = [await let_in(sessions, -owner) for owner in range(1, 11) for _ in range(MOST_OF_AN_OWNER)]
+    assert len(many) == MOST_SESSIONS
+    assert is_good(sessions, single)
+    assert [is_good(sessions, secret) for secret in many[:2]] == [False, True]
+    assert sum(is_good(sessions, secret) for secret in many) == MOST_SESSIONS - 1
     sessions.close()
 
 

@@ -160,7 +160,6 @@ def test_policy_pages_state_the_numbers() -> None:
     for sentence in (
         f"floor × {params.bids.markup},",
         f"{params.bids.ceiling_of_on_demand} × that machine's on-demand price",
-        f"the old bid × {params.bids.rebid_step},",
         f"back within {params.bids.rebid_settle_s:g} s",
         f"(set-up {params.timing.setup_s / 60:g} min +",
         f"an image of {params.traffic.image_gb} GB",

@@ -8,11 +8,12 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.evolve_lease import ABSENCE_GAP, evolve_lease
-from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.instance import InstanceStatus, Stopper
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState, Role
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import StopEvidence
 from tests.builders import (
     START,
     D,
@@ -20,6 +21,7 @@ from tests.builders import (
     a_job,
     a_lease,
     a_paused_lease,
+    an_instance,
     an_intent,
     at,
     heartbeat,
@@ -52,10 +54,20 @@ def test_from_the_intent_to_work() -> None:
 @pytest.mark.parametrize(
     ("changes", "out_of_credit", "cause"),
     [
-        ({}, False, Reason.OUTBID),
+        ({}, False, Reason.UNKNOWN),
+        ({"price_to_win": D("0.301")}, False, Reason.OUTBID),
+        ({"price_to_win": D("0.300")}, False, Reason.UNKNOWN),
+        ({"price_to_win": D("0.301"), "capacity_type": CapacityType.ON_DEMAND}, False, Reason.UNKNOWN),
+        ({"stopped_by": Stopper.BIDDER}, False, Reason.OUTBID),
+        ({"stopped_by": Stopper.BIDDER, "price_to_win": D("0.300")}, False, Reason.DISPLACED),
+        ({"stopped_by": Stopper.BIDDER, "stop_said_at": at(-1)}, False, Reason.UNKNOWN),
+        ({"stopped_by": Stopper.USER}, False, Reason.CONSOLE),
+        ({"stopped_by": Stopper.USER, "price_to_win": D("0.301")}, False, Reason.CONSOLE),
+        ({"stopped_by": Stopper.HOST}, False, Reason.HOST_LOST),
+        ({"stopped_by": Stopper.USER}, True, Reason.OUT_OF_CREDIT),
         ({"capacity_type": CapacityType.ON_DEMAND}, False, Reason.UNKNOWN),
         ({"ends_at": at(50)}, False, Reason.EXPIRING),
-        ({"ends_at": at(61)}, False, Reason.OUTBID),
+        ({"ends_at": at(61)}, False, Reason.UNKNOWN),
         ({}, True, Reason.OUT_OF_CREDIT),
         ({"ends_at": at(50)}, True, Reason.OUT_OF_CREDIT),
     ],
@@ -83,7 +95,7 @@ def test_a_machine_that_stops_before_it_ever_ran_where_the_market_says_why(capac
     released = play(job, e.ReleaseRequested(loading.id, Reason.STUCK_LOADING, at(60)))
     assert (released.fruitless, lease_of(released).state) == (1, LeaseState.DESTROY_REQUESTED)
     silent = play(a_job(loading), seen(loading, STOPPED, at(60)))
-    assert silent.reason is (Reason.OUTBID if loading.is_spot else Reason.UNKNOWN)
+    assert silent.reason is Reason.UNKNOWN
     broke = play(a_job(loading), seen(loading, STOPPED, at(60), out_of_credit=True, start_failed=True))
     assert broke.reason is Reason.OUT_OF_CREDIT
 
@@ -93,7 +105,35 @@ def test_a_machine_that_has_run_did_start(ran: dict[str, Any]) -> None:
     """The market showed it running, or its agent was heard."""
     lease = a_lease(**ran)
     job = play(a_job(lease), seen(lease, STOPPED, at(60), start_failed=True))
-    assert job.reason is Reason.OUTBID
+    assert job.reason is Reason.UNKNOWN
+
+
+def test_what_is_known_of_a_stop_only_later_is_its_cause_from_the_beginning() -> None:
+    job = play(a_job(a_lease()), seen(a_lease(), STOPPED, at(60)))
+    assert job.reason is Reason.UNKNOWN
+    job = play(job, seen(lease_of(job), STOPPED, at(75), price_to_win=D("0.400")))
+    paused = lease_of(job)
+    assert (job.reason, paused.observed.paused_at) == (Reason.OUTBID, at(60))
+    assert [span.cause for span in paused.spans if span.status is STOPPED] == [Reason.OUTBID]
+    job = play(job, seen(paused, STOPPED, at(90)))
+    assert job.reason is Reason.OUTBID, "it was, whatever wins now"
+
+
+def test_a_permit_that_had_run_out_is_the_cause_where_the_market_has_no_word_of_a_bid() -> None:
+    over = StopEvidence(permit_over=True)
+    for changes, cause in (
+        ({}, Reason.PERMIT),
+        ({"stopped_by": Stopper.USER}, Reason.PERMIT),
+        ({"price_to_win": D("0.400")}, Reason.PERMIT),
+        ({"stopped_by": Stopper.BIDDER, "price_to_win": D("0.400")}, Reason.OUTBID),
+    ):
+        shown = an_instance(a_lease(), status=STOPPED, **changes)
+        assert play(a_job(a_lease()), e.LeaseObserved("lease-1", shown, at(60), over)).reason is cause
+
+
+def test_a_certification_may_have_asked_for_the_stop_itself() -> None:
+    lease = a_lease(reason=Reason.CERTIFYING)
+    assert play(a_job(lease), seen(lease, STOPPED, at(60), stopped_by=Stopper.USER)).reason is Reason.UNKNOWN
 
 
 def test_outbid_raised_and_resumed() -> None:

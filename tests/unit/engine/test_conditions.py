@@ -23,7 +23,7 @@ async def test_a_pace_beyond_all_numbers_keeps_nothing_from_the_other_jobs() -> 
     async with store.transaction() as uow:
         await uow.jobs.save_all([absurd, poor])
         await ConditionLog({}, lambda name, now: False, Certification(CertifyRules(), {})).note(
-            uow, {}, [absurd, poor], (), START
+            uow, {}, [absurd, poor], (), None, START
         )
     async with store.snapshot() as uow:
         events = await uow.events.list_after()

@@ -91,8 +91,8 @@ def test_lines_tell_time_job_lease_and_numbers() -> None:
     event_log.apply(seen(LEASE, STOPPED, at(30)))
     paused, job = event_log.records
     assert (paused.at, paused.job_id, paused.lease_id) == (at(30), "job-1", "lease-1")
-    assert dict(paused.fields) == {"cause": Reason.OUTBID, "bid": D("0.300"), "price_to_win": None}
-    assert (job.lease_id, dict(job.fields)) == (None, {"reason": Reason.OUTBID, "from": JobStatus.RUNNING})
+    assert dict(paused.fields) == {"cause": Reason.UNKNOWN, "bid": D("0.300"), "price_to_win": None}
+    assert (job.lease_id, dict(job.fields)) == (None, {"reason": Reason.UNKNOWN, "from": JobStatus.RUNNING})
 
 
 def first_run(observed_storage_rate: str) -> list[str]:

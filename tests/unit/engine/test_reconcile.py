@@ -13,6 +13,7 @@ from autopilot.domain.instance import Instance
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import StopEvidence
 from autopilot.engine.observe import Reading
 from autopilot.engine.reconcile import LISTS_TO_ABANDON, SETTLE, failed_starts, find_unaccounted, lease_events
 from tests.builders import D, a_job, a_lease, a_paused_lease, a_reading, an_instance, an_intent, at
@@ -35,7 +36,7 @@ def test_an_instance_that_is_shown_is_observed() -> None:
     reading = a_reading(an_instance(a_lease("x")), an_instance(LEASE), begun_at=at(60), credit=D(5))
     assert told(LEASE, reading, now=61) == [e.LeaseObserved("lease-1", an_instance(LEASE), at(61))]
     empty = a_reading(an_instance(LEASE), begun_at=at(60), credit=D(0))
-    assert told(LEASE, empty, now=61) == [e.LeaseObserved("lease-1", an_instance(LEASE), at(61), out_of_credit=True)]
+    assert told(LEASE, empty, now=61) == [e.LeaseObserved("lease-1", an_instance(LEASE), at(61), StopEvidence(True))]
 
 
 @pytest.mark.parametrize("lease", [LEASE, an_intent(create_unknown=True), a_lease(state=LeaseState.DESTROY_SENT)])

@@ -37,7 +37,8 @@ def watched(**changes: Any) -> Lease:
 
 
 def bound(lease: Lease, beat: Heartbeat | None = BEAT, now: datetime = LATER, **able: Any) -> EndBound:
-    return end_bound(lease, replace(ABLE, **able), 900, beat, now)
+    """By when it has ended; why, is another test's."""
+    return replace(end_bound(lease, replace(ABLE, **able), 900, beat, now), permit_over=False)
 
 
 def test_it_has_ended_two_minutes_after_its_permit() -> None:
@@ -76,3 +77,27 @@ def test_one_that_was_stopped_stays_so_where_nobody_but_we_starts_it() -> None:
     assert bound(stopped, resumes_by_itself=False) == EndBound(stopped=at(100))
     asked = replace(stopped, bidding=replace(stopped.bidding, changed_at=at(101)))
     assert bound(asked, resumes_by_itself=False) == NOBODY_KNOWS
+
+
+def is_over(lease: Lease, beat: Heartbeat | None = BEAT, now: datetime = LATER, **able: Any) -> bool:
+    return end_bound(lease, replace(ABLE, **able), 900, beat, now).permit_over
+
+
+def test_a_permit_is_over_where_nobody_saw_the_machine_run_beyond_it() -> None:
+    """From 60 s, for 900 s."""
+    assert is_over(watched())
+    assert is_over(watched(), None), "its mailbox need not be read"
+    assert is_over(watched(), now=at(960))
+    assert not is_over(watched(), now=at(959))
+    assert not is_over(watched(observed={"seen_at": at(1200)})), "it was shown to run after that"
+    assert not is_over(watched(permit={"renewed_at": None}))
+    assert not is_over(watched(agent={"boot": 0}))
+    assert not is_over(watched(), dead_man=DeadMan.NONE)
+
+
+def test_an_agent_that_says_so_is_believed_for_its_newest_word() -> None:
+    said = replace(BEAT, state=AgentState.EXPIRED)
+    early = at(110)
+    assert is_over(watched(agent={"seq": 8}), said, early)
+    assert not is_over(watched(agent={"seq": 9}), said, early), "what was heard before is no news"
+    assert is_over(watched(agent={"seq": 9, "state": AgentState.EXPIRED}), None, early)

@@ -33,6 +33,7 @@ FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "market.stayed_unread": (("provider", "vastai"), ("unread_s", 300), ("machines", 2)),
     "market.quarantined": (("provider", "vastai"),),
     "credit.ran_low": (("provider", "vastai"), ("credit", Decimal("4.10")), ("per_hour", Decimal("0.50"))),
+    "clock.doubted": (("ahead_s", 7200),),
     "account.tops_up": (("provider", "vastai"), ("credit", Decimal("4.10")), ("below", Decimal(5))),
     "certificate.ends_soon": (("provider", "vastai"), ("ends_at", (START + timedelta(days=5)).isoformat())),
     "certificate.lacked": (("provider", "vastai"), ("lack", "other_version"), ("waiting", 2)),

@@ -5,13 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.domain import events as e
-from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.params import BidRules, Params
 from autopilot.pricing.rule.bidding import ceiling, first_bid, raised_bid
-from tests.builders import START, D, a_lease, a_spec, an_offer
+from tests.builders import D, a_lease, a_spec, an_offer
 
-P = Params(bids=BidRules(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3))
+P = Params(bids=BidRules(markup=D("1.15"), over_winning=D("1.20"), max_rebids=3))
 
 
 def dollars(text: str | None) -> Decimal | None:
@@ -59,33 +57,26 @@ def test_a_first_bid_wins_now_or_is_not_made(floor: str | None, on_demand: str |
 @pytest.mark.parametrize(
     ("rate", "rebids", "bid"),
     [
-        ("0.300", 0, "0.360"),
-        ("0.300", 2, "0.360"),
+        ("0.300", 0, "0.362"),
+        ("0.300", 2, "0.362"),
         ("0.300", 3, None),
         ("0.500", 0, "0.539"),
         ("0.540", 0, None),
         ("0.560", 0, None),
-        ("0.001", 0, "0.002"),  # a fifth of nearly nothing is still a whole unit
-        ("0.0015", 0, "0.003"),
+        ("0.001", 0, "0.003"),  # a fifth of nearly nothing is still a whole unit
     ],
 )
-def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: int, bid: str | None) -> None:
-    assert raised_bid(a_spec(), a_lease(bid=D(rate), rebids=rebids), P) == dollars(bid)
+def test_a_raise_is_a_fifth_over_what_wins_and_within_the_ceiling(rate: str, rebids: int, bid: str | None) -> None:
+    lease = a_lease(bid=D(rate), rebids=rebids, price_to_win=D(rate) + D("0.001"))
+    assert raised_bid(a_spec(), lease, P) == dollars(bid)
 
 
 @pytest.mark.parametrize("pays_bid", [True, False])
-def test_raises_in_the_dark_end_at_three_times_the_first_bid_however_often_they_win(pays_bid: bool) -> None:
-    """Whoever raises against himself wins each time, and begins to count anew."""
-    lease = a_lease(bid=D("0.300"), on_demand_price=D(20))
-    for _ in range(40):
-        bid = raised_bid(a_spec(budget=None), lease, P, pays_bid=pays_bid)
-        if bid is None:
-            break
-        lease = evolve_lease(lease, e.BidIntended(lease.id, bid, START))
-        lease = evolve_lease(lease, e.BidChanged(lease.id, bid, START))
-        lease = replace(lease, bidding=replace(lease.bidding, raises=0))
-    assert bid is None
-    assert lease.bid == D("0.900")
+@pytest.mark.parametrize("to_win", [None, "0.200", "0.300"])
+def test_nothing_is_bid_against_nobody(pays_bid: bool, to_win: str | None) -> None:
+    lease = a_lease(bid=D("0.300"), on_demand_price=D(20), price_to_win=dollars(to_win))
+    for budget in (None, D(9)):
+        assert raised_bid(a_spec(budget=budget), lease, P, pays_bid=pays_bid) is None
 
 
 def test_what_the_market_says_to_win_is_no_raise_in_the_dark() -> None:
@@ -101,7 +92,7 @@ def test_what_the_market_says_to_win_is_no_raise_in_the_dark() -> None:
     [
         ("bids", {"markup": D("0.99")}),
         ("bids", {"markup": D(11)}),
-        ("bids", {"rebid_step": D(1)}),
+        ("bids", {"over_winning": D("0.9")}),
         ("bids", {"ceiling_of_on_demand": D(1)}),
         ("bids", {"ceiling_of_on_demand": D(0)}),
         ("bids", {"max_rebids": -1}),

@@ -30,7 +30,7 @@ from tests.unit.policy.test_auctioned import SHAPE
 
 P = Params()
 ABLE = capabilities()
-CHEAP = an_offer("other", floor=D("0.290"))
+CHEAP = an_offer("other", floor=D("0.294"))
 """Cheaper an hour than a raise on the machine that is paused, but dearer to the end while that machine has its disk."""
 DEAR = an_offer("other", floor=D("0.500"))
 LEAVING = a_lease(state=LeaseState.DESTROY_SENT)
@@ -86,11 +86,11 @@ DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
     "is_pooled": actions(a_job(LEAVING), a_market(an_offer(LEAVING.machine_id))),
     "rebid_needs_stop": actions(DEARLY_HELD, UNSHOWN),
     "resumes_by_itself": lambda able: costs(able, an_offer("dear", download_price=D("0.01"))),
-    "bids_set_price": actions(a_job(PAUSED), a_market(DEAR)),
     "spot_is_unknown": lambda able: actions(a_job(), a_market(CHEAP))(replace(able, spot=False)),
 }
 """Flag → what changes with it. ``reports_floor`` is read where tables for auctions are asked for: below."""
 READ_ELSEWHERE = {
+    "bids_set_price": "policy/own_bids.py",
     "boots_vm": "engine/calls.py",
     "has_bills": "api/market_notes.py",
     "notice_may_be_withdrawn": "api/market_notes.py",

@@ -73,7 +73,7 @@ def test_what_a_bid_does_to_the_price_of_ours_is_part_of_its_cost() -> None:
 
 
 def lost(**changes: Any) -> Lease:
-    return a_paused_lease(machine_id=POOL, **changes)
+    return a_paused_lease(machine_id=POOL, **({"price_to_win": None} | changes))
 
 
 def test_a_bid_that_lost_beside_ours_is_withdrawn() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.instance import InstanceStatus, Stopper
 from autopilot.providers.mithril import mapping, wire
 from autopilot.providers.mithril.own_bids import Own
 from autopilot.providers.mithril.wire import BidRow, InstanceRow, PriceRow, TypeRow
@@ -115,6 +115,20 @@ def test_what_a_bid_and_its_machine_come_to(
     assert made.status is expected
     assert made.intended_running is is_meant_to_run
     assert made.start_failed is (machine is not None and machine.status == "ERROR")
+
+
+@pytest.mark.parametrize(
+    ("bid", "machine", "who"),
+    [
+        (a_bid("Open"), a_machine("PREEMPTED"), Stopper.BIDDER),
+        (a_bid("Preempting"), a_machine("PREEMPTED"), Stopper.BIDDER),
+        (a_bid("Paused"), a_machine("PAUSED"), Stopper.USER),
+        (a_bid("Open"), a_machine("ERROR"), Stopper.HOST),
+        (a_bid("Allocated"), a_machine("RUNNING"), None),
+    ],
+)
+def test_who_stopped_a_machine(bid: BidRow, machine: InstanceRow, who: Stopper | None) -> None:
+    assert mapping.instance(bid, machine, KIND, prices(), NOBODY, is_waiting=False).stopped_by is who
 
 
 def test_a_new_bid_that_waits_for_too_long_counts_as_outbid() -> None:

@@ -6,11 +6,23 @@ from html.parser import HTMLParser
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient
+from aiohttp.typedefs import StrOrURL
+from yarl import URL
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
-Browser = TestClient[web.Request, web.Application]
+OUTSIDE = ("/static/", "/enter/")
+
+
+class Browser(TestClient[web.Request, web.Application]):
+    """``base``: the path beneath which the pages of its session lie."""
+
+    base = ""
+
+    def make_url(self, path: StrOrURL) -> URL:
+        text = str(path)
+        return super().make_url(text if text.startswith(OUTSIDE) else self.base + text)
 
 
 class PageReader(HTMLParser):

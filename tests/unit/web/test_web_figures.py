@@ -256,5 +256,5 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
     assert (row.deadline.word, row.deadline.due) == ("for all its tasks", "in 9\u00a0h")
     given = {"page": page, "log": (), "done": "", "chosen": ""}
     read = PageReader(PageSite().render("job.html", "/jobs/array-000001", READER, **given))
-    assert "/jobs/task-1" in read.links
+    assert "../jobs/task-1" in read.links
     assert "Machines it had" not in read.text

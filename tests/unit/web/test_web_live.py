@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autopilot.web.daemon_source import DaemonSilent, DaemonSource, SessionEnded
-from autopilot.web.live import STREAMS_OF_A_SESSION, Fragment, LiveFragments, Reader, TooManyStreams
+from autopilot.web.live import STREAMS_OF_AN_OWNER, Fragment, LiveFragments, Reader, TooManyStreams
 from tests.patience import PATIENCE_S
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -44,14 +44,14 @@ def follow(
     live: LiveFragments,
     daemon: Daemon,
     *,
-    session: str = "a",
+    owner: int = 1,
     known: str = "",
     key: str = "now",
     ask: Callable[[], Awaitable[DaemonSource]] | None = None,
     within_s: float = LONG_S,
 ) -> AsyncGenerator[Fragment | None]:
     return live.follow(
-        (key,), Reader(session, ask or daemon.ask), daemon.build, lambda page: f"<p>{page}</p>", known, within_s
+        (key,), Reader(owner, ask or daemon.ask), daemon.build, lambda page: f"<p>{page}</p>", known, within_s
     )
 
 
@@ -64,7 +64,7 @@ async def live() -> AsyncGenerator[LiveFragments]:
 
 async def test_two_readers_share_what_is_made_once_a_tick(live: LiveFragments) -> None:
     daemon = Daemon()
-    async with aclosing(follow(live, daemon)) as one, aclosing(follow(live, daemon, session="b")) as two:
+    async with aclosing(follow(live, daemon)) as one, aclosing(follow(live, daemon, owner=3)) as two:
         first = await anext(one)
         assert first is not None
         assert (first.html, first.silence) == ("<p>first</p>", None)
@@ -120,7 +120,7 @@ async def test_a_session_that_ends_ends_its_own_reader_alone(live: LiveFragments
         raise SessionEnded("revoked")
 
     async with (
-        aclosing(follow(live, daemon, session="gone", ask=ended)) as gone,
+        aclosing(follow(live, daemon, owner=2, ask=ended)) as gone,
         aclosing(follow(live, daemon)) as stays,
     ):
         assert [each async for each in gone] == []
@@ -141,14 +141,14 @@ async def test_a_defect_in_a_page_does_not_end_its_stream(live: LiveFragments) -
         assert second.html == "<p>second</p>"
 
 
-async def test_a_session_has_so_many_streams(live: LiveFragments) -> None:
+async def test_an_owner_has_so_many_streams(live: LiveFragments) -> None:
     daemon = Daemon()
-    readers = [follow(live, daemon) for _ in range(STREAMS_OF_A_SESSION)]
+    readers = [follow(live, daemon) for _ in range(STREAMS_OF_AN_OWNER)]
     for reader in readers:
         await anext(reader)
     with pytest.raises(TooManyStreams):
         await anext(follow(live, daemon))
-    async with aclosing(follow(live, daemon, session="b")) as other:
+    async with aclosing(follow(live, daemon, owner=3)) as other:
         assert await anext(other) is not None
     await readers.pop().aclose()
     async with aclosing(follow(live, daemon)) as other:

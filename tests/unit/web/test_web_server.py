@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
 
 from autopilot.books.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
@@ -24,14 +25,16 @@ PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label"
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_page_is_whole_and_has_no_script(browser: Browser, path: str) -> None:
     async with browser.get(path) as answer:
-        page = PageReader(await answer.text())
+        page = PageReader(text := await answer.text())
         assert answer.status == (404 if path in ("/jobs/nobody", "/nowhere") else 200)
         assert answer.headers["Content-Security-Policy"] == POLICY
         assert answer.headers["Cache-Control"] == "no-store"
     assert not {tag for tag, _ in page.elements} & {"script", "iframe", "object", "style"}
     assert [tag for tag, _ in page.elements].count("form") <= 1  # the choice of the time zone
     assert not {name for _, names in page.elements for name in names if name == "style" or name.startswith("on")}
-    assert all(link.startswith("/") for link in page.links if not link.startswith("#"))
+    given = [link for link in page.links if not link.startswith(("#", "/static/"))]
+    assert all(link.startswith(("./", "../", "?")) for link in given), "none holds the path of its session"
+    assert browser.base not in text
 
 
 async def test_the_market_has_the_picture_and_the_program_that_zooms(browser: Browser) -> None:
@@ -54,8 +57,9 @@ async def test_every_link_of_every_page_leads_to_a_page(browser: Browser) -> Non
             assert answer.status == 200, path
             if answer.content_type == "text/html":
                 links = {link.split("#")[0] for link in PageReader(await answer.text()).links}
+                there = [str(URL(f"http://here{path}").join(URL(link))).removeprefix("http://here") for link in links]
                 # Months go back without an end.
-                ahead |= {link for link in links if link and "month=20" not in link} - seen
+                ahead |= {link for link in there if link and "month=20" not in link} - seen
     assert {"/", "/money", "/decisions", "/market", "/machines/lease-a", f"/jobs/{JOB}"} <= seen
     assert any(path.startswith("/static/icon.svg?") for path in seen)
 
@@ -73,6 +77,8 @@ async def test_another_name_or_another_site_is_answered_nothing(browser: Browser
     for headers, status in (
         ({"Host": "evil.example"}, 421),
         ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ):
         async with browser.get("/", headers=headers) as answer:
@@ -131,8 +137,8 @@ async def test_a_ledger_that_cannot_be_read_is_not_shown_as_an_empty_one(browser
     server = Server(LedgerReader(_Unreadable(), ManualClock(NOW), LIMITS), "key")
     async with TestClient(TestServer(server.app(), host="127.0.0.1")) as client:
         async with client.get("/enter/key", allow_redirects=False) as answer:
-            cookie = answer.headers["Set-Cookie"].split(";")[0]
-        async with client.get("/", headers={"Cookie": cookie}) as answer:
+            cookie, path = answer.headers["Set-Cookie"].split(";")[0], answer.headers["Location"]
+        async with client.get(path, headers={"Cookie": cookie}) as answer:
             text = PageReader(await answer.text()).text
             assert answer.status == 503
     assert "the disk is gone" in text
@@ -152,7 +158,14 @@ async def test_the_style_is_kept_by_the_browser_and_changes_its_address(browser:
 async def test_two_servers_let_in_their_own_alone(browser: Browser) -> None:
     server = TestServer(Server(await a_reader(), "other").app(), host="127.0.0.1")
     async with TestClient(server) as other:
-        cookie = browser.session.headers["Cookie"].split("=")[1]
-        headers = {"Cookie": f"autopilot-page-{server.port}={cookie}"}
-        async with other.get("/", headers=headers) as answer:
-            assert answer.status == 401
+        for path in ("/", f"{browser.base}/"):
+            async with other.get(path, headers={"Cookie": browser.session.headers["Cookie"]}) as answer:
+                assert answer.status == 401
+
+
+@pytest.mark.parametrize("path", ["/s/{other}/", "/", "/s/{own}", "/s//", "/S/{own}/", "/s/{own}%2F"])
+async def test_a_cookie_lets_in_beneath_its_own_path_alone(browser: Browser, path: str) -> None:
+    own, browser.base = browser.base.removeprefix("/s/"), ""
+    async with browser.get(path.format(own=own, other="0" * 32), allow_redirects=False) as answer:
+        assert answer.status == 401
+        assert "research" not in await answer.text()

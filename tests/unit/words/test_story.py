@@ -91,6 +91,8 @@ def test_the_story_of_an_outbid() -> None:
     assert tell("job.changed", key="budget", **{"from": None, "to": "12"}) == (
         "the owner changed the budget from none to $12.00"
     )
+    assert tell("lease.paused", cause="console", bid="0.3") == "its user stopped the machine in the market's console"
+    assert tell("lease.paused", cause="unknown", bid="0.3") == "the machine stopped, and nothing shows why"
     displaced = tell("lease.paused", cause="outbid", bid="0.3", price_to_win="0.25")
     assert displaced == "displaced at $0.30/h"
     assert tell("lease.paused", cause="outbid", bid="0.3", price_to_win="0.35") == "outbid at $0.30/h"

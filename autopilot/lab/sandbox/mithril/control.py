@@ -8,6 +8,7 @@
 | POST slots | bid_id (or region, instance_type), slots: machines that are not reserved | |
 | POST minimum | bid_id (or region, instance_type), price ($/h of one machine) | |
 | POST highest | bid_id (or region, instance_type), price ($/h of one machine; null: none): no limit above is taken | |
+| POST pause | bid_id: its user pauses it in the console | |
 | POST power_off | bid_id: its machine, from inside; it goes on being billed | |
 | POST strangers | ended (bids of colleagues that have ended; null: nobody else is in the project) | |
 | POST ssh_key | id: of the one that takes the place of the project's | |
@@ -57,6 +58,7 @@ class MithrilControl:
             ("POST", "slots"): self._set_slots,
             ("POST", "minimum"): self._set_minimum,
             ("POST", "highest"): self._set_highest,
+            ("POST", "pause"): self._pause,
             ("POST", "power_off"): self._power_off,
             ("POST", "strangers"): self._set_strangers,
             ("POST", "ssh_key"): self._set_ssh_key,
@@ -111,6 +113,10 @@ class MithrilControl:
 
     def _set_highest(self, wish: Json) -> Json:
         self._pool(wish).highest = None if wish.get("price") is None else amount(wish, "price")
+        return {}
+
+    def _pause(self, wish: Json) -> Json:
+        self._market.pause(self._bid(wish))
         return {}
 
     def _power_off(self, wish: Json) -> Json:

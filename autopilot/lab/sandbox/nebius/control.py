@@ -8,6 +8,7 @@
 | POST gpus | vm_id (or region, platform), gpus: those that preemptible machines may have | |
 | POST reclaim | vm_id: its hardware is taken back | |
 | POST quota | vms, policies: how many there may be | |
+| POST stop | vm_id: its user stops it in the console | |
 | POST power_off | vm_id: from inside | |
 | POST update | vm_id, duration_s: its owner changes something of it in a console, and it shows as `UPDATING` | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
@@ -66,6 +67,7 @@ class NebiusControl:
             ("POST", "gpus"): self._set_gpus,
             ("POST", "reclaim"): self._reclaim,
             ("POST", "quota"): self._set_quota,
+            ("POST", "stop"): self._stop,
             ("POST", "power_off"): self._power_off,
             ("POST", "update"): self._update,
             ("POST", "claim"): lambda wish: {"broken": set_claim(market.broken, "nebius", wish)},
@@ -111,6 +113,11 @@ class NebiusControl:
             self._market.most_vms = int(amount(wish, "vms"))
         if "policies" in wish:
             self._market.most_policies = int(amount(wish, "policies"))
+        return {}
+
+    def _stop(self, wish: Json) -> Json:
+        vm = self._vm(wish)
+        self._market.stop_vm(f"console {vm.id} {vm.boots}", vm)
         return {}
 
     def _power_off(self, wish: Json) -> Json:

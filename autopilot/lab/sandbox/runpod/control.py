@@ -7,6 +7,7 @@
 | POST rival | machine_id (or pod_id), bid ($/h per GPU), gpu_count (default: all), duration_s | id (null: no room) |
 | DELETE rival | id | |
 | POST on_demand_arrival | machine_id (or pod_id), gpu_count (default: all), duration_s | id (null: no room) |
+| POST stop | pod_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
 | POST balance | amount | balance |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
@@ -64,6 +65,7 @@ class RunpodControl:
             ("POST", "rival"): lambda wish: self._add_stranger("rival", wish, amount(wish, "bid")),
             ("DELETE", "rival"): self._remove_rival,
             ("POST", "on_demand_arrival"): lambda wish: self._add_stranger("on_demand", wish, None),
+            ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
             ("POST", "balance"): self._set_balance,
             ("POST", "mode"): self._set_mode,
@@ -121,6 +123,13 @@ class RunpodControl:
     def _remove_rival(self, wish: Json) -> Json:
         if not self._market.remove_stranger(str(wish.get("id"))):
             raise BadRequest(f"no such rival: {wish.get('id')!r}")
+        return {}
+
+    def _stop(self, wish: Json) -> Json:
+        pod = self._market.pods.get(str(wish.get("pod_id", "")))
+        if pod is None:
+            raise BadRequest("pod_id: there is no such pod")
+        self._market.stop(pod)
         return {}
 
     def _set_host(self, wish: Json) -> Json:

@@ -25,7 +25,7 @@ _DEFAULT_LIMIT = 20
 def current_user(call: Call) -> HttpReply:
     return HttpReply(
         {
-            "id": 123,
+            "id": call.site.account_id,
             "email": "dev@example.com",
             "balance": 0.0,
             "credit": float(call.market.credit),

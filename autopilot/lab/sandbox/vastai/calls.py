@@ -33,6 +33,7 @@ class Site:
     consoles: Consoles
     quota: RowQuota
     base_url: str = ""
+    account_id: int = 123
     log_polls: int = 1
     list_lag_s: float = 0.0
     private_images: tuple[PrivateImage, ...] = ()

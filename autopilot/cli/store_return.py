@@ -1,0 +1,71 @@
+"""``autopilot resume JOB --from-store``: what the store holds is told, and asked about, before it is taken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from autopilot.cli.client import Client, job_path
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.words import text
+
+Row = dict[str, Any]
+
+OVER = ("gone", "abandoned")
+
+
+def resume(client: Client, job: str, *, dry_run: bool, yes: bool) -> int:
+    where = job_path(job, "resume")
+    answer = client.post(where, {"from_store": True, "dry_run": True})
+    while answer["store"] is None:  # all of a checkpoint is read to verify it, and each answer waits for that a while
+        answer = client.post(where, {"from_store": True, "dry_run": True})
+    for line in tell(answer["store"]):
+        print(line)
+    if dry_run:
+        return Exit.OK
+    if not yes:
+        _ask()
+    found = client.act_once("POST", where, {"from_store": True})["job"]
+    name = text.plain(found["name"])
+    print(
+        f"{name} ({text.plain(found['id'])}) goes on from the store in the next ticks."
+        f" A machine of it that is still there is watched for half an hour first. autopilot show {name} says how far"
+        " it is."
+    )
+    return Exit.OK
+
+
+def tell(store: Row) -> Iterator[str]:
+    chosen = store["checkpoint"]
+    if chosen is None:
+        yield "checkpoint: the store has none that is newer than the ledger's"
+    else:
+        age = "which the lost ledger had not verified"
+        if chosen["age_s"] is not None:
+            age = f"verified {text.span(chosen['age_s'])} ago"
+        where = f"{text.plain(chosen['lease_id'])}.{chosen['number']}"
+        size = text.size(chosen["size_bytes"])
+        yield f"checkpoint: {where}, step {chosen['step']}, {size}, {age}"
+    for machine in store["machines"]:
+        yield f"machine: {_machine(machine)}"
+    for each in store["passed_over"]:
+        number = "" if each["number"] is None else f".{each['number']}"
+        yield f"passed over: {text.plain(each['lease_id'])}{number}: {text.plain(each['why'])}"
+
+
+def _machine(machine: Row) -> str:
+    state = "gone" if machine["state"] in OVER else "its last word was that it is " + text.words(machine["state"])
+    place = f"{text.plain(machine['provider'])} {text.plain(machine['instance_id'] or '(no instance)')}"
+    rented = text.plain(machine["rented_at"])[:16].replace("T", " ")
+    return (
+        f"{text.plain(machine['lease_id'])}, {place}, since {rented} UTC, {text.per_hour(machine['per_hour'])}, {state}"
+    )
+
+
+def _ask() -> None:
+    """Raises ``CommandError`` where nobody says yes."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError(Exit.USAGE, "nobody is here to be asked", hint="--yes takes it without a question")
+    if input("Take this into the ledger and go on from it? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise CommandError(Exit.USAGE, "nothing was changed")

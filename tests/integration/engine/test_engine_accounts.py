@@ -1,0 +1,90 @@
+"""A key that is replaced by one of another account while nobody knows what a create has made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import LeaseState
+from autopilot.engine.reconcile import SETTLE
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.ports.provider import Provider
+from tests.integration.engine.engine_world import World, a_world
+from tests.integration.engine.in_process import connect_in_process
+
+TICKS = int(SETTLE.total_seconds() / 15) + 20
+
+
+class TwoAccounts(World):
+    """``elsewhere``: the market as another account sees it."""
+
+    elsewhere: Sandbox
+    has_other_key = False
+
+    def connect(self) -> Provider:
+        return connect_in_process(self.elsewhere, self.api_key, self.clock) if self.has_other_key else super().connect()
+
+    async def change_key(self, *, is_other: bool) -> None:
+        self.has_other_key = is_other
+        await self.restart()
+
+    def made_there(self) -> int:
+        return len(self.elsewhere.market.live())
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[TwoAccounts]:
+    async with a_world(tmp_path / "mine", kind=TwoAccounts) as made:
+        assert isinstance(made, TwoAccounts)
+        config = SandboxConfig(state_dir=tmp_path / "others", real_processes=False, account_id=124)
+        async with running_sandbox(config, made.clock) as others:
+            made.elsewhere = others
+            await made.tick()
+            yield made
+
+
+async def lose_a_create(world: TwoAccounts) -> str:
+    """The market makes it, and says nothing. The daemon ends before it can look."""
+    await world.fault("create", "effect_then_500")
+    await world.submit()
+    await world.engine.tick()
+    (lease,) = await world.leases()
+    assert lease.state is LeaseState.INTENT
+    return lease.id
+
+
+async def test_an_unresolved_create_is_not_made_again_in_another_account(world: TwoAccounts) -> None:
+    lease_id = await lose_a_create(world)
+    await world.change_key(is_other=True)
+    await world.tick(TICKS)
+    assert (await world.lease(lease_id)).state is LeaseState.INTENT
+    assert world.made_there() == 0
+    await world.change_key(is_other=False)
+    await world.until_running()
+    assert [each.id for each in await world.leases()] == [lease_id], "found by its label, and used"
+    assert world.creates() == 1
+
+
+async def test_whoever_has_looked_ends_it_by_cancelling_the_job(world: TwoAccounts) -> None:
+    lease_id = await lose_a_create(world)
+    await world.change_key(is_other=True)
+    await world.tick(TICKS)
+    await world.jobs.cancel("train")
+    await world.tick(TICKS)
+    assert (await world.job()).status is JobStatus.CANCELLED
+    assert (await world.lease(lease_id)).state is LeaseState.ABANDONED
+    await world.submit()
+    await world.until(lambda job: job.main is not None, "a machine in the new account")
+    await world.change_key(is_other=False)
+    await world.tick(TICKS)
+    assert world.ours() == [], "what the create had made is found and destroyed"
+
+
+async def test_another_account_is_taken_where_nothing_is_unresolved(world: TwoAccounts) -> None:
+    await world.change_key(is_other=True)
+    await world.submit()
+    await world.until(lambda job: job.main is not None and job.main.instance_id is not None, "a machine there")
+    assert (world.creates(), world.made_there()) == (0, 1)
