@@ -13,7 +13,7 @@ from typing import Any
 from .chunks import MAX_INDEX_BYTES, PartWriter, parse_index
 from .compress import MOST_BYTES, copy_decompressed
 from .disk import read_json, write_json
-from .snapshots import Record, Snapshots, copy_part
+from .snapshots import Record, Snapshots, copy_part, rank
 from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .tree import Corrupt, lay_out, remove
@@ -109,7 +109,9 @@ class Download(Parts):
         self.stored.close(restore["lease"], meta["n"], [[*content(part), *part["stored"]] for part in parts])
         self.keys = {i: part["stored"].key for i, part in enumerate(parts)}
         here = self.snapshots.newest_first()
-        if here and (here[0]["run_epoch"], here[0]["n"]) >= (meta["run_epoch"], meta["n"]):
+        if restore.get("only"):
+            here = [record for record in here if self.keeps(record, meta)]
+        if any(rank(record) >= rank(meta) for record in here):
             return False
         entries, slices, run = parse_index(self.fetch_index(parts[0]), [part["size"] for part in parts[1:]])
         done = self.begin(parts[0]["sha256"], entries)
@@ -139,6 +141,13 @@ class Download(Parts):
         self.snapshots.commit(record, self.scratch)
         return is_fresh
 
+    def keeps(self, record: Record, meta: Record) -> bool:
+        """Whether a snapshot stays where an older checkpoint is to be restored than those that were made since."""
+        is_kept = (record["run_epoch"], record["n"]) <= (meta["run_epoch"], meta["n"])
+        if not is_kept:
+            self.snapshots.drop(record)
+        return is_kept
+
     def receive_part(
         self, url: Callable[[], str], writer: PartWriter, part: Record, halves: dict[int, Any], i: int
     ) -> None:
@@ -164,6 +173,7 @@ def read_manifest(data: bytes, lease: str, key: re.Pattern[str] = KEY) -> tuple[
         body = json.loads(data)
         parts = [read_part(part) for part in body["parts"]]
         meta = {"run_epoch": body["run_epoch"], "n": body["n"], "step": body["step"], "uploaded": True}
+        meta.update({"suspect": True} if body.get("suspect") is True else {})
         numbers = [meta["run_epoch"], meta["n"]]
         numbers += [size for part in parts for size in (part["size"], part["stored"].size)]
         whole = all(type(number) is int and number >= 0 for number in numbers) and parts
