@@ -51,6 +51,12 @@ def forecast(known: JobForecast | None) -> Json | None:
     return {each.name: plain(getattr(known, each.name)) for each in fields(known) if each.name != "job_id"}
 
 
+def checkpoint_state(checkpoint: Checkpoint) -> str:
+    if checkpoint.is_set_aside:
+        return "set_aside"
+    return "suspect" if checkpoint.is_suspect else "safe"
+
+
 def job(
     state: Job,
     now: datetime,
@@ -98,6 +104,8 @@ def job(
             "number": checkpoint.number,
             "step": checkpoint.step,
             "lease_id": checkpoint.lease_id,
+            "run_epoch": checkpoint.run_epoch,
+            "state": checkpoint_state(checkpoint),
             "part_count": checkpoint.part_count,
             "verified_at": plain(checkpoint.verified_at),
         },

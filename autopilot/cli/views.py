@@ -201,7 +201,9 @@ def _foretell(known: Row | None, now: datetime) -> list[tuple[str, str]]:
 def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
     if checkpoint is None:
         return "none yet"
-    return f"number {checkpoint['number']} at step {checkpoint['step']}, {text.when(checkpoint['verified_at'], now)}"
+    doubt = ", suspect: it may be torn, and there is no other" if checkpoint.get("state") == "suspect" else ""
+    at = text.when(checkpoint["verified_at"], now)
+    return f"number {checkpoint['number']} of run {checkpoint['run_epoch']} at step {checkpoint['step']}, {at}{doubt}"
 
 
 def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:

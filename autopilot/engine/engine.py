@@ -39,6 +39,7 @@ from autopilot.engine.arrays import Arrays
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
+from autopilot.engine.older_checkpoints import step_back
 from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
@@ -356,9 +357,10 @@ class Engine:
                 self.unrecorded_cancels.apply(event_log, now)
                 with contain(event_log):
                     self._evolve(event_log, readings, mail, now)
-                newest = event_log.job.checkpoint
-                if newest is not None and newest is not event_log.original.checkpoint:
-                    await uow.checkpoints.add(newest)
+                for checkpoint in event_log.verified:
+                    await uow.checkpoints.add(checkpoint)
+                    self._checkpoints.note_new(checkpoint)
+                await step_back(uow, event_log, now)
             await judge_waiting(uow, event_logs, now, left)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
             orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
@@ -388,6 +390,9 @@ class Engine:
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, {**watched, **offers}, leases, now)
             await self._history.record_readings(uow, (event_log.job for event_log in event_logs))
+        for event_log in event_logs:
+            for checkpoint in event_log.verified:
+                self._mailbox.note_kept(checkpoint)
         return tuple(event_log.job for event_log in event_logs), outbox, orphans
 
     def _evolve(

@@ -195,6 +195,7 @@ class Agent:
         if event[0] == "orders" and self.machine.take_orders(event[1], now):
             if has_ended and self.machine.exit is None:
                 self.progress.forget()
+                self.keeper.restored = {}
             self.log.begin(event[1].get("job", ""))
             self.execs.take(event[1].get("exec"), event[2])
             url = event[1]["next_orders_url"]
@@ -312,6 +313,8 @@ class Agent:
             self.child.sweep(kind)
         if kind == "run" and self.checkpoint_path():
             self.keeper.look_last(self.checkpoint_path(), is_cut=process.state != ENDING)
+        if self.machine.has_failed_soon:
+            self.keeper.doubt(self.machine.epoch)
         self.child.drain()
 
     # -- tasks, each in a thread of its own

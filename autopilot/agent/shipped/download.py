@@ -109,8 +109,6 @@ class Download(Parts):
         self.stored.close(restore["lease"], meta["n"], [[*content(part), *part["stored"]] for part in parts])
         self.keys = {i: part["stored"].key for i, part in enumerate(parts)}
         here = self.snapshots.newest_first()
-        if restore.get("only"):
-            here = [record for record in here if self.keeps(record, meta)]
         if any(rank(record) >= rank(meta) for record in here):
             return False
         entries, slices, run = parse_index(self.fetch_index(parts[0]), [part["size"] for part in parts[1:]])
@@ -140,13 +138,6 @@ class Download(Parts):
         }
         self.snapshots.commit(record, self.scratch)
         return is_fresh
-
-    def keeps(self, record: Record, meta: Record) -> bool:
-        """Whether a snapshot stays where an older checkpoint is to be restored than those that were made since."""
-        is_kept = (record["run_epoch"], record["n"]) <= (meta["run_epoch"], meta["n"])
-        if not is_kept:
-            self.snapshots.drop(record)
-        return is_kept
 
     def receive_part(
         self, url: Callable[[], str], writer: PartWriter, part: Record, halves: dict[int, Any], i: int

@@ -283,6 +283,7 @@ class Keeper:
         if not path:
             return ""
         is_fresh, self.restored = False, {}
+        self.drop_doubted()
         try:
             if self.damaged < TRIES or not self.snapshots.newest_first():  # else: an older one that is here will do
                 is_fresh = self.prefetch()
@@ -295,7 +296,7 @@ class Keeper:
                 self.seen, self.damaged = fingerprint(path), 0
                 self.watch = Watch()
                 self.watch.adopt(scan(path), bool(record.get("suspect")))
-                self.restored = {"restored_n": record["n"], "restored_epoch": record["run_epoch"]}
+                self.restored = {"restored": [record["run_epoch"], record["n"]]}
                 doubt = ", which is suspect: there is no other" if record.get("suspect") else ""
                 self.log.say(f"restored checkpoint {record['n']} of epoch {record['run_epoch']}{doubt}")
                 return str(record.get("mlflow_run", ""))
@@ -303,6 +304,19 @@ class Keeper:
             self.damaged += 1
             raise
         return ""
+
+    def doubt(self, run_epoch: int) -> None:
+        """The run of that epoch has failed soon: of what it began from, and what it has left, no copy is used again."""
+        began_from = self.restored.get("restored")
+        self.memory.save(doubted=[began_from, run_epoch])
+
+    def drop_doubted(self) -> None:
+        """What the orders name is fetched once more, if it is that."""
+        began_from, run_epoch = self.memory["doubted"] or (None, None)
+        for record in self.snapshots.newest_first():
+            if [record["run_epoch"], record["n"]] == began_from or record["run_epoch"] == run_epoch:
+                self.snapshots.drop(record)
+        self.memory.save(doubted=None)
 
     def fetch_left(self, number: int, wanted: dict[str, Any], path: str) -> None:
         """What another job has left, put where this one looks for it; nothing where that is already.

@@ -77,7 +77,7 @@ class Machine:
         self.exit = Exit(**memory["exit"]) if memory["exit"] else None
         self.result = ENDED if self.exit else NONE
         self.has_left_files = False  # the run that ended, since this boot
-        self.run_since = now
+        self.run_since, self.has_failed_soon = now, False  # soon: what it began from may be to blame
         self.epoch = int(memory["run_epoch"])
         self.job = str(memory.get("job", ""))  # whose files lie on the disk; agents of older versions do not remember
         # Of ``code``, ``inputs`` and ``setup``. An agent of an older version remembers no code.
@@ -147,7 +147,7 @@ class Machine:
         self.claim = Claim(self.claim.progress, now)
         if kind == "run":
             self.exit, self.result = None, move(RESULT, self.result, "start")
-            self.disk, self.run_since = move(DISK, self.disk, "start"), now
+            self.disk, self.run_since, self.has_failed_soon = move(DISK, self.disk, "start"), now, False
             self.epoch = self.orders["run_epoch"] if self.orders else self.epoch
             self.checkpoint_at = now + self._interval()
             self.mark_taken = self.mark
@@ -173,8 +173,7 @@ class Machine:
             return
         if process.kind == "run":
             self._end_run(self.epoch, code, "stalled" if process.has_hung else "exited", finished_at, has_saved)
-            if code and not has_saved and now - self.run_since < SOON_S:
-                self.has_left_files = False  # what it began from may be to blame: the next run gets what is ordered
+            self.has_failed_soon = bool(code) and not has_saved and now - self.run_since < SOON_S
         elif self.orders and self._role() == "run":
             self._end_run(self.orders["run_epoch"], code, "setup_failed", finished_at)
         else:
@@ -437,7 +436,7 @@ class Machine:
     def _start_over(self) -> None:
         """Another run is ordered after an exit: what was prepared still is, and the files stay as they lie."""
         self.exit, self.result = None, move(RESULT, self.result, "start")
-        if self.has_left_files and not self.is_of_other():
+        if self.has_left_files and not (self.has_failed_soon or self.is_of_other()):
             self.disk = move(DISK, self.disk, "again")
 
     def _end_run(self, epoch: int, code: int, reason: str, finished_at: str, has_saved: bool = True) -> None:

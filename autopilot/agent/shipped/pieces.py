@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from typing import Any
 
+from .chunks import BLOCK_BYTES
 from .disk import MAPPED
 from .snapshots import Moved, Record
 from .tree import ROOT, Scanned
-from .watch import Plan, piece_of, tops_of
+from .watch import Item, Plan, piece_of, tops_of
 
 
 class Pieces:
@@ -18,6 +21,8 @@ class Pieces:
         self.found: list[Scanned] = []
         self.taken: dict[str, Scanned] = {}  # of what lies there, by name
         self.plan: Plan = Plan([], [], [], [], {})
+        self.items: dict[str, Item] = {}
+        self.mapped: set[str] = set()
         self.is_suspect = self.is_all = self.waits = False
 
     def choose(self, found: list[Scanned]) -> list[Scanned]:
@@ -43,6 +48,8 @@ class Pieces:
 
     def compose(self, found: list[Scanned]) -> list[Scanned]:
         kept, tops = set(self.plan.kept), tops_of(each.entry for each in found)
+        self.items = {name: copy.copy(item) for name, item in self.watch.items.items()}  # as they are now
+        self.mapped = {name for name, item in self.items.items() if item.maps}
         chosen = [self.as_watched(each) for each in found if is_top(each) or piece_of(each.entry.name, tops) not in kept]
         self.taken = {each.entry.name: each for each in chosen}
         before = self.list_before(kept)
@@ -52,9 +59,10 @@ class Pieces:
         return chosen if any(each.entry.kind != "dir" for each in chosen) else []
 
     def as_watched(self, each: Scanned) -> Scanned:
-        """A file that was mapped may have changed and bear no sign of it."""
-        item = self.watch.find(each.entry.name) if each.entry.kind == "file" else None
-        return each._replace(identity=item.state) if item and item.identity == each.identity else each
+        """A file that was mapped may have changed without a sign of it: no copy of it is taken for an older one."""
+        if each.entry.name in self.mapped:
+            return each._replace(identity=[*each.identity, "mapped", self.watch.looks])
+        return each
 
     def list_before(self, kept: set[str]) -> list[Scanned]:
         """Of the pieces that are waited for, what they were when they were whole. Raises ``Moved`` if that is lost."""
@@ -69,7 +77,7 @@ class Pieces:
             self.snapshots.refuse_harmed(each)
         return before
 
-    def is_still(self, found: list[Scanned]) -> bool:
+    def is_still(self, found: list[Scanned], copies: str) -> bool:
         """Whether what was copied is what was chosen."""
         if self.is_all:
             return True
@@ -80,9 +88,12 @@ class Pieces:
             return False
         with self.keeper.looking:
             pace = self.keeper.pace()
-            is_same = all(self.watch.is_same(now[name], pace) for name in files)
+            is_same = all(self.watch.is_same(self.items[name], now[name], pace) for name in files)
         uses = self.keeper.find_uses([now[name] for name in files])
-        return is_same and MAPPED not in uses.values()
+        mapped = [name for name in files if uses.get(now[name].path) == MAPPED]
+        with self.keeper.looking:
+            self.watch.note_mapped(mapped)
+        return is_same and not mapped and all(is_equal(now[name], copies) for name in self.mapped & files)
 
     def says(self) -> Record:
         return {"suspect": True} if self.is_suspect else {}
@@ -117,3 +128,9 @@ class Pieces:
 
 def is_top(each: Scanned) -> bool:
     return each.entry.kind == "dir" and each.entry.name == ROOT
+
+
+def is_equal(each: Scanned, copies: str) -> bool:
+    """Whether what lies there is what was copied, byte for byte."""
+    with open(each.path, "rb") as file, open(os.path.join(copies, each.entry.name), "rb") as copy:
+        return all(block == copy.read(BLOCK_BYTES) for block in iter(lambda: file.read(BLOCK_BYTES), b""))

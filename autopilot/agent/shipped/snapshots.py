@@ -113,7 +113,7 @@ class Snapshots:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 if keep_copy(each.path, target, each.entry.size, self.links and not meta.get("suspect")):
                     linked.append((target, each.entry))
-        if not judge.is_still(scan(path)):
+        if not judge.is_still(scan(path), scratch):
             raise Moved("it changed")
         record = self.describe(chosen, scratch, meta)
         if any(is_changed(target, entry) for target, entry in linked):
@@ -236,7 +236,7 @@ class Everything:
         self.found, self.identities = found, [each.identity for each in found]
         return [] if self.identities == self.seen else found
 
-    def is_still(self, found: list[Scanned]) -> bool:
+    def is_still(self, found: list[Scanned], copies: str) -> bool:
         return [each.identity for each in found] == self.identities
 
     def says(self) -> Record:

@@ -6,9 +6,9 @@ loose in one directory are one piece together. A piece is whole when none of its
 - nothing of it has changed for the quiet time, or
 - each of the files that its saves write has been written as often as the others since it was last whole.
 
-A directory that is new is compared with the last whole one of the same name but for digits. If it has the same files
-the quiet time will do. If it lacks one of them it must be quiet for two intervals, and if there is none to compare it
-with, for twice the quiet time.
+A directory that is new is compared with the one before of the same name but for digits. If it has the same files and
+is as large, a quarter of the quiet time will do. If it lacks a file it must be quiet for two intervals, and if there is
+none to compare it with, for twice the quiet time.
 
 Growth of a file that has been there for long is no change: logs and event files are taken to their length. A file that
 stays open for two intervals is judged by its changes alone, as that of a database.
@@ -38,8 +38,10 @@ MOST_STEP = 3
 job."""
 LONGEST_GROWTH = 10
 """Times two intervals: a new piece that grows for longer is never quiet."""
+AS_LARGE = 0.9
+SOON = 0.25
 LONG_AGO = -1e12
-TAIL_BYTES = 4096
+END_BYTES = 4096
 DIGITS = re.compile(r"\d+")
 
 State = Dict[str, Any]  # noqa: UP006 -- what identifies each file of a piece, by name
@@ -63,6 +65,24 @@ class Pace(NamedTuple):
         return cls(quiet_s, max(2 * interval_s / speed, 2 * quiet_s), look_s)
 
 
+class Shape(NamedTuple):
+    """What a piece consists of. Names are without their digits."""
+
+    names: Counter[str]
+    size: int
+
+    @classmethod
+    def of(cls, name: str, sizes: Mapping[str, int]) -> Shape:
+        return cls(Counter(mask(file[len(name) :]) for file in sizes), sum(sizes.values()))
+
+    def lacks(self, other: Shape) -> bool:
+        """Whether ``other`` has a file that this has not."""
+        return any(self.names[name] < count for name, count in other.names.items())
+
+    def is_as_large_as(self, other: Shape) -> bool:
+        return self.size >= AS_LARGE * other.size
+
+
 class Plan(NamedTuple):
     """What the next checkpoint holds of each piece; a piece in none of the lists is as it was."""
 
@@ -82,16 +102,16 @@ class Item:
     """One file or link of a piece."""
 
     def __init__(self, each: Scanned, now: float, use: str) -> None:
-        self.identity, self.since = each.identity, now
+        self.identity, self.size, self.since = each.identity, each.entry.size, now
         self.writes, self.is_in_write = 1, True
         self.use, self.open_since = use, None if use == CLOSED else now
         self.is_busy = use != CLOSED
         self.maps = int(use == MAPPED)
-        self.tail = tail_of(each.path, each.entry.size)
+        self.ends = ends_of(each.path, each.entry.size)
 
     @property
     def state(self) -> list[Any]:
-        """A mapped file changes without a sign of it: having been mapped is one."""
+        """A mapped file may change without a sign of it: having been mapped is one."""
         return [*self.identity, self.maps] if self.maps else self.identity
 
     def look(self, each: Scanned, now: float, use: str, pace: Pace) -> bool:
@@ -102,7 +122,8 @@ class Item:
             self.is_in_write = self.is_in_write and self.is_busy
             return False
         has_grown = self.has_grown(each)
-        self.identity, self.tail = each.identity, tail_of(each.path, each.entry.size)
+        self.size = each.entry.size
+        self.identity, self.ends = each.identity, ends_of(each.path, each.entry.size)
         if has_grown and not (was_busy or self.is_busy) and now - self.since >= 2 * pace.quiet_s:
             return False
         if not self.is_in_write or before[:3] != each.identity[:3]:
@@ -120,11 +141,11 @@ class Item:
         self.use, self.is_busy = use, use == MAPPED or (use == OPEN and not is_held)
 
     def has_grown(self, each: Scanned) -> bool:
-        """Whether the same file is longer now and its former end is where it was."""
+        """Whether the same file is longer now, and begins and went on as it did."""
         before, after = self.identity, each.identity
-        if self.tail is None or len(before) != len(after) or before[:3] != after[:3] or after[3] <= before[3]:
+        if self.ends is None or len(before) != len(after) or before[:3] != after[:3] or after[3] <= before[3]:
             return False
-        return tail_of(each.path, before[3]) == self.tail
+        return ends_of(each.path, before[3]) == self.ends
 
 
 class Piece:
@@ -132,7 +153,7 @@ class Piece:
         self.items: dict[str, Item] = {}
         self.good: State | None = None  # as it was when it was last whole
         self.together: set[str] | None = None  # what was written between the last two whole states
-        self.changed_at, self.changed_in = now, 0
+        self.since, self.changed_at, self.changed_in = now, now, 0
         self.restless_since, self.grown_at, self.most = now, now, (0, 0)
         self.is_gone = False
         self.is_doubtful = False  # it was restored from a suspect checkpoint and is as it was then
@@ -140,6 +161,10 @@ class Piece:
     @property
     def state(self) -> State:
         return {name: item.state for name, item in self.items.items()}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {name: item.size for name, item in self.items.items()}
 
     @property
     def is_new(self) -> bool:
@@ -207,7 +232,7 @@ class Piece:
 class Watch:
     def __init__(self) -> None:
         self.pieces: dict[str, Piece] = {}
-        self.shapes: dict[str, Counter[str]] = {}  # the files of the last whole piece, by its name without digits
+        self.shapes: dict[str, Shape] = {}  # of the last piece that was whole, or had a successor, by name
         self.now, self.looked_at, self.looks = 0.0, 0.0, 0
         self.seen: list[Any] = []
         self.items: dict[str, Item] = {}  # of all pieces
@@ -225,7 +250,10 @@ class Watch:
         self.is_single = len(found) == 1 and found[0].entry.name == ROOT and found[0].entry.kind != "dir"
         present = split(found)
         for name, files in present.items():
-            self.pieces.setdefault(name, Piece(self.now)).look(self.now, self.looks, files, use, pace)
+            if name not in self.pieces:
+                self.note_successor(name)
+                self.pieces[name] = Piece(self.now)
+            self.pieces[name].look(self.now, self.looks, files, use, pace)
         for name in [name for name in self.pieces if name not in present]:
             if self.pieces[name].good is None:
                 del self.pieces[name]
@@ -235,6 +263,17 @@ class Watch:
         for name, piece in self.pieces.items():
             if piece.is_new and self.is_whole(name, piece, pace):
                 piece.restless_since = piece.grown_at = self.now
+
+    def note_successor(self, name: str) -> None:
+        """Nobody begins the next one before the last one has all its files."""
+        before = [
+            (piece.since, other)
+            for other, piece in self.pieces.items()
+            if piece.items and mask(other) == mask(name) and other != name
+        ]
+        if before:
+            other = max(before)[1]
+            self.shapes[mask(name)] = Shape.of(other, self.pieces[other].sizes)
 
     @property
     def is_restless(self) -> bool:
@@ -263,7 +302,8 @@ class Watch:
 
     def settle_piece(self, name: str, piece: Piece, taken: Writes) -> None:
         piece.settle(taken)
-        self.shapes[mask(name)] = shape_of(name, taken)
+        if piece.items:
+            self.shapes[mask(name)] = Shape.of(name, piece.sizes)
 
     # -- the end of the process
 
@@ -290,8 +330,10 @@ class Watch:
         if self.is_single:
             return True
         if piece.good is None:
-            shape = self.shapes.get(mask(name))
-            return is_unknown_good if shape is None else lacks_nothing(name, piece, shape)
+            before, shape = self.shapes.get(mask(name)), Shape.of(name, piece.sizes)
+            if before is None:
+                return is_unknown_good
+            return shape.is_as_large_as(before) and not shape.lacks(before)
         return is_unknown_good if piece.together is None else piece.has_closed_round(1)
 
     # -- judgement
@@ -313,10 +355,12 @@ class Watch:
     def needed_quiet_s(self, name: str, piece: Piece, pace: Pace) -> float:
         if piece.good is not None:
             return pace.quiet_s
-        shape = self.shapes.get(mask(name))
-        if shape is None:
+        before, shape = self.shapes.get(mask(name)), Shape.of(name, piece.sizes)
+        if before is None:
             return 2 * pace.quiet_s
-        return pace.quiet_s if lacks_nothing(name, piece, shape) else pace.two_intervals_s
+        if shape.lacks(before):
+            return pace.two_intervals_s
+        return SOON * pace.quiet_s if shape.is_as_large_as(before) else pace.quiet_s
 
     def is_stuck(self, piece: Piece, pace: Pace) -> bool:
         """Whether it is never quiet. A new one that still grows is no such piece, for as long as that may take."""
@@ -324,15 +368,18 @@ class Watch:
         is_endless = self.now - piece.restless_since >= LONGEST_GROWTH * pace.two_intervals_s
         return self.now - since >= pace.two_intervals_s or is_endless
 
-    def is_same(self, each: Scanned, pace: Pace) -> bool:
-        """Whether a file is as the last look has seen it, or a log that has grown since."""
-        item = self.find(each.entry.name)
-        if item is None or item.identity == each.identity:
-            return item is not None
+    def is_same(self, item: Item, each: Scanned, pace: Pace) -> bool:
+        """Whether a file is as ``item`` was, or a log that has grown since."""
+        if item.identity == each.identity:
+            return True
         return not item.is_busy and self.now - item.since >= 2 * pace.quiet_s and item.has_grown(each)
 
-    def find(self, name: str) -> Item | None:
-        return self.items.get(name)
+    def note_mapped(self, names: Iterable[str]) -> None:
+        """Between two looks."""
+        for name in names:
+            item = self.items.get(name)
+            if item is not None and item.use != MAPPED:
+                item.maps, item.use, item.is_busy = item.maps + 1, MAPPED, True
 
     def plan(self, pace: Pace) -> Plan:
         """What was written after a piece that is waited for stays as it was, too: it may speak of that piece."""
@@ -384,20 +431,12 @@ def mask(name: str) -> str:
     return DIGITS.sub("#", name)
 
 
-def shape_of(name: str, files: Iterable[str]) -> Counter[str]:
-    return Counter(mask(file[len(name) :]) for file in files)
-
-
-def lacks_nothing(name: str, piece: Piece, shape: Counter[str]) -> bool:
-    present = shape_of(name, piece.items)
-    return all(present[each] >= count for each, count in shape.items())
-
-
-def tail_of(path: str, size: int) -> bytes | None:
-    """The last bytes of what is so long, or was."""
+def ends_of(path: str, size: int) -> bytes | None:
+    """The first and the last bytes of a file that is so long, or was."""
     try:
         with open(path, "rb", buffering=0) as file:
-            file.seek(max(size - TAIL_BYTES, 0))
-            return file.read(min(size, TAIL_BYTES))
+            first = file.read(min(size, END_BYTES))
+            file.seek(max(size - END_BYTES, 0))
+            return first + file.read(min(size, END_BYTES))
     except OSError:
         return None
