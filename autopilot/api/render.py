@@ -16,7 +16,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.after import After, On, waited_for
 from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.code import JobCode
-from autopilot.domain.job import Job
+from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO, accrue

@@ -79,7 +79,8 @@ def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
     job
         The job's id or name.
     from_checkpoint
-        Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are set aside, and deleted once there is a still newer one.
+        Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are set aside. They
+        are deleted once the job has made one after them.
     """
     return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
 

@@ -39,7 +39,6 @@ from autopilot.engine.arrays import Arrays
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
-from autopilot.engine.older_checkpoints import step_back
 from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
@@ -51,6 +50,7 @@ from autopilot.engine.lost_bids import LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch, join_offers
+from autopilot.engine.older_checkpoints import step_back
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.past_prices import PastPrices

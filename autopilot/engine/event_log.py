@@ -227,7 +227,14 @@ def _lease_id(event: e.Event) -> str | None:
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
-        case e.CheckpointChosen() | e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged() | e.TaskRetried() | e.TaskExcused():
+        case (
+            e.CheckpointChosen()
+            | e.StatusSet()
+            | e.PredecessorsEnded()
+            | e.SpecChanged()
+            | e.TaskRetried()
+            | e.TaskExcused()
+        ):
             return None
         case _:
             return event.lease_id

@@ -12,8 +12,8 @@ from autopilot.engine.event_log import EventLog
 from autopilot.ports.store import UnitOfWork
 
 SOON = timedelta(minutes=5)
-"""Of work. What is torn fails where it is loaded, before the first step; what fails later has another reason more often,
-and going back would cost the work since. The agent goes by the same on its own clock."""
+"""Of work. What is torn fails where it is loaded, before the first step. What fails later has another reason more
+often, and going back would cost the work since. The agent goes by the same on its own clock."""
 
 
 async def step_back(uow: UnitOfWork, event_log: EventLog, now: datetime) -> None:

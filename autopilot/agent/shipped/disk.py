@@ -128,27 +128,38 @@ def find_uses(paths: set[str]) -> list[tuple[str, str]]:
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            for number in os.listdir(f"/proc/{pid}/fd"):
+            numbers = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue  # gone meanwhile, or not ours to see
+        for number in numbers:
+            try:
                 path = os.readlink(f"/proc/{pid}/fd/{number}")
                 if path not in paths or path in found:
                     continue
                 with open(f"/proc/{pid}/fdinfo/{number}") as info:
                     flags = int(next(line for line in info if line.startswith("flags:")).split()[1], 8)
-                if flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_APPEND:
-                    found[path] = "o"
-            with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
-                for line in maps:
-                    row = line.rstrip("\n").split(None, 5) if "w-s " in line or "wxs " in line else ()
-                    if len(row) == 6 and row[5] in paths:
-                        found[row[5]] = "m"
-        except (OSError, StopIteration, ValueError):
-            continue  # gone meanwhile, or not ours to see
+            except (OSError, StopIteration, ValueError):
+                continue  # closed meanwhile
+            if flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_APPEND:
+                found[path] = "o"
+        found.update((path, "m") for path in find_mapped(pid, paths))
     return list(found.items())
+
+
+def find_mapped(pid: str, paths: set[str]) -> list[str]:
+    """Which of them that process has mapped so that it can write to them."""
+    try:
+        with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
+            shared = [line.rstrip("\n").split(None, 5) for line in maps if "w-s " in line or "wxs " in line]
+    except OSError:
+        return []
+    return [row[5] for row in shared if len(row) == 6 and row[5] in paths]
 
 
 LOOK = (
     "from __future__ import annotations\nimport os,sys\n"
     + inspect.getsource(find_uses)
+    + inspect.getsource(find_mapped)
     + BECOME
     + "p=set(os.fsdecode(sys.stdin.buffer.read()).split(chr(0)))\n"
     + "sys.stdout.buffer.write(os.fsencode(chr(0).join(u+n for n,u in find_uses(p))))\n"

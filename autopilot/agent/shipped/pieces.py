@@ -50,7 +50,9 @@ class Pieces:
         kept, tops = set(self.plan.kept), tops_of(each.entry for each in found)
         self.items = {name: copy.copy(item) for name, item in self.watch.items.items()}  # as they are now
         self.mapped = {name for name, item in self.items.items() if item.maps}
-        chosen = [self.as_watched(each) for each in found if is_top(each) or piece_of(each.entry.name, tops) not in kept]
+        chosen = [
+            self.as_watched(each) for each in found if is_top(each) or piece_of(each.entry.name, tops) not in kept
+        ]
         self.taken = {each.entry.name: each for each in chosen}
         before = self.list_before(kept)
         if before:
@@ -119,11 +121,9 @@ class Pieces:
         reason = f"{names} was never quiet for two intervals" if plan.suspect else "the job was cut off while it saved"
         log.trouble(
             "suspect",
-            f"the newest checkpoint is suspect: {reason}. It is restored only if there is no other. The job can say when its"
-            " files are whole by $AUTOPILOT_CHECKPOINT_MARK, or write aside and rename",
+            f"the newest checkpoint is suspect: {reason}. It is restored only if there is no other. The job can say when"
+            " its files are whole by $AUTOPILOT_CHECKPOINT_MARK, or write aside and rename",
         )
-
-
 
 
 def is_top(each: Scanned) -> bool:

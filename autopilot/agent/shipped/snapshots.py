@@ -248,7 +248,7 @@ class Everything:
 
 def rank(record: Record) -> tuple[bool, int, int]:
     """Of two checkpoints the one with the greater rank is restored."""
-    return not record.get("suspect"), record["run_epoch"], record["n"]
+    return not record.get("suspect"), int(record["run_epoch"]), int(record["n"])
 
 
 def check_index(entries: list[Entry]) -> None:
