@@ -291,7 +291,19 @@ def job_status(job: Row) -> list[RenderableType]:
     as_of = f" (at {text.clock_time(waiting['at'])} UTC)" if waiting else ""
     status = Text(f"now {text.plain(job['status'])}: {text.words(job['reason'])}{as_of}", style="bold")
     lines = [Text(f"  {line}") for line in reasons.tell_wait(job)]
-    return [status, *lines, *_tabulate_options(waiting["notes"] if waiting else [])]
+    return [status, *lines, *_began_from(job), *_tabulate_options(waiting["notes"] if waiting else [])]
+
+
+def _began_from(job: Row) -> list[RenderableType]:
+    """Which checkpoint was restored, or will be; nothing once the present run has made one itself."""
+    from rich.text import Text
+
+    checkpoint = job.get("checkpoint")
+    if not checkpoint or checkpoint["run_epoch"] >= job["run_epoch"]:
+        return []
+    doubt = ", which is suspect: there is no other" if checkpoint["state"] == "suspect" else ""
+    number, run = text.plain(checkpoint["number"]), text.plain(checkpoint["run_epoch"])
+    return [Text(f"  run {text.plain(job['run_epoch'])} goes on from checkpoint {number} of run {run}{doubt}")]
 
 
 def decision_lines(decisions: list[Row]) -> list[RenderableType]:

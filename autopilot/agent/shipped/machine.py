@@ -173,7 +173,8 @@ class Machine:
             return
         if process.kind == "run":
             self._end_run(self.epoch, code, "stalled" if process.has_hung else "exited", finished_at, has_saved)
-            self.has_failed_soon = bool(code) and not has_saved and now - self.run_since < SOON_S
+            is_soon = now - self.run_since < SOON_S and not has_saved
+            self.has_failed_soon = bool(code and self.restore_name()) and is_soon
         elif self.orders and self._role() == "run":
             self._end_run(self.orders["run_epoch"], code, "setup_failed", finished_at)
         else:

@@ -121,8 +121,8 @@ class Pieces:
         reason = f"{names} was never quiet for two intervals" if plan.suspect else "the job was cut off while it saved"
         log.trouble(
             "suspect",
-            f"the newest checkpoint is suspect: {reason}. It is restored only if there is no other. The job can say when"
-            " its files are whole by $AUTOPILOT_CHECKPOINT_MARK, or write aside and rename",
+            f"the newest checkpoint is suspect: {reason}. It is restored only if there is no other. The job can say"
+            " when its files are whole by $AUTOPILOT_CHECKPOINT_MARK, or write aside and rename",
         )
 
 

@@ -237,7 +237,7 @@ class Everything:
         return [] if self.identities == self.seen else found
 
     def is_still(self, found: list[Scanned], copies: str) -> bool:
-        return [each.identity for each in found] == self.identities
+        return bool([each.identity for each in found] == self.identities)
 
     def says(self) -> Record:
         return {}

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from autopilot.agent.shipped import disk
 from autopilot.agent.shipped import snapshots as module
 from autopilot.agent.shipped.keeper import Keeper
 from autopilot.agent.shipped.log import Log
@@ -30,7 +31,13 @@ INTERVAL_S = 30.0
 UPLOAD_S = 2.0
 TICK_S, REAL_SLEEP = 0.005, time.sleep
 """The clock by which a disk dates files goes in steps: what is written at two times must bear two."""
-ORDERS = {"checkpoint_interval_s": INTERVAL_S, "restore": None, "lease": "a", "put_urls": {"ckpt": []}, "grant": None}
+ORDERS: dict[str, Any] = {
+    "checkpoint_interval_s": INTERVAL_S,
+    "restore": None,
+    "lease": "a",
+    "put_urls": {"ckpt": []},
+    "grant": None,
+}
 
 
 class Lost(BaseException):
@@ -52,7 +59,7 @@ class Host:
         self.program: Iterator[float] = iter(())
         self.writes_at = self.looks_at = 0.0
         self.began_from = 0
-        self.real_copy = self.slow_copy = module.keep_copy
+        self.slow_copy: Any = disk.keep_copy
 
     def live(self, before: tuple[Path, dict[str, Any]] | None) -> None:
         """``before``: a checkpoint that an earlier host has sent. Raises ``Torn``."""
@@ -63,13 +70,17 @@ class Host:
             self.keeper.restore(self.path)
         self.began_from = step = self.saver.read(self.files)
         self.program = self.saver.save(self.files, self.rng, step)
-        due_at, module.keep_copy = INTERVAL_S, self.slow_copy
+        due_at = INTERVAL_S
+        self.use_copy(self.slow_copy)
         try:
             while True:
                 self.advance(due_at - self.now)
                 due_at = self.now + self.save()
         except Lost:
             self.program.close()  # type: ignore[attr-defined]
+
+    def use_copy(self, copy: Any) -> None:
+        module.__dict__["keep_copy"] = copy
 
     def save(self) -> float:
         try:
@@ -122,7 +133,7 @@ class VirtualKeeper(Keeper):
         """What was sent lies where it was put together: on a disk that the test keeps."""
         host = self.host
         host.advance(UPLOAD_S)
-        module.keep_copy = host.real_copy
+        host.use_copy(disk.keep_copy)
         kept = Path(self.snapshots.directory).parent / f"sent-{record['n']}"
         restored = kept.with_name(kept.name + "-restored") / "out"
         try:
@@ -132,7 +143,7 @@ class VirtualKeeper(Keeper):
             self.snapshots.links = False
             raise Moved("the job wrote into a file that it had saved") from error
         finally:
-            module.keep_copy = host.slow_copy
+            host.use_copy(host.slow_copy)
         self.memory.save(next_ckpt_n=record["n"] + 1, last_ckpt_n=record["n"])
         lies = {"lies_at": str(kept), "restored_at": str(restored), "sent_at": host.now}
         host.sent.append({**record, "uploaded": True, **lies})
@@ -155,7 +166,7 @@ def play(name: str, seed: int, directory: Path, monkeypatch: pytest.MonkeyPatch,
     saver, rng = SAVERS[name], random.Random(f"{name}-{seed}")
     hosts: list[Host] = []
     sent: list[dict[str, Any]] = []
-    real = module.keep_copy
+    real = disk.keep_copy
     for life in range(lives):
         host = Host(directory / f"host-{life}", saver, rng, life + 1, rng.uniform(60, 500))
         hosts.append(host)
@@ -169,10 +180,9 @@ def play(name: str, seed: int, directory: Path, monkeypatch: pytest.MonkeyPatch,
 
         monkeypatch.setattr(module, "keep_copy", real)
         best = newest_good(sent)
-        before = (
-            None if best is None else (Path(best["lies_at"]), {k: v for k, v in best.items() if not k.endswith("_at")})
-        )
-        monkeypatch.setattr(module.time, "sleep", host.advance)
+        record = {key: value for key, value in (best or {}).items() if not key.endswith("_at")}
+        before = None if best is None else (Path(best["lies_at"]), record)
+        monkeypatch.setattr(time, "sleep", host.advance)
         host.slow_copy = copy
         try:
             host.live(before)
