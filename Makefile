@@ -13,7 +13,7 @@ WORKERS ?= $(shell expr $(CORES) + 1)
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a local market (about a minute)
+demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a local market (one to three minutes)
 	$(BIN)/autopilot demo $(ARGS)
 
 # Compiled files are kept, also where Python is told to keep nothing: else each process compiles the package, and each

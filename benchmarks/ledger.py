@@ -15,8 +15,7 @@ from pathlib import Path
 
 from figures import Figure
 
-from autopilot.api.outstanding import read_moment
-from autopilot.api.spend import spend
+from autopilot.books.spend import spend
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Billing, Ending, Lease, LeaseState, Slot
@@ -24,6 +23,7 @@ from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.engine.outstanding import read_moment
 from autopilot.ports.store import Store
 from autopilot.store.database import open_store
 from tests.pg import PostgresServer

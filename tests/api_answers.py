@@ -6,7 +6,7 @@ import re
 
 from pydantic import BaseModel
 
-from autopilot.api.models.base import Problem
+from autopilot.answers.models.base import Problem
 from autopilot.api.operations import OPERATIONS
 
 

@@ -67,6 +67,7 @@ RULES = {
     "GET /v1/jobs/{ref}/outputs": Rule(READ, Others.SEEN),
     "GET /v1/jobs/{ref}/code": Rule(SUBMIT),
     "GET /v1/jobs/{ref}/why": Rule(READ, Others.SEEN),
+    "GET /v1/jobs/{ref}/receipt": Rule(READ, Others.SEEN),
     "PATCH /v1/jobs/{ref}": Rule(SUBMIT),
     "POST /v1/jobs/{ref}/stop": Rule(OPERATE),
     "POST /v1/jobs/{ref}/cancel": Rule(OPERATE),

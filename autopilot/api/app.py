@@ -13,25 +13,9 @@ import structlog
 from aiohttp import web
 
 from autopilot import __version__
-from autopilot.api import render
-from autopilot.api.access import ApiCaller
-from autopilot.api.books import instance, reconciliation
-from autopilot.api.budget import budget, credits_of
-from autopilot.api.callers import caller_of, check_access, is_from_elsewhere, job_ref, origin_of
-from autopilot.api.certify import CertifyService
-from autopilot.api.certify_routes import CertifyRoutes
-from autopilot.api.code import SentCode
-from autopilot.api.drift import drift
-from autopilot.api.event_feed import EventFeed
-from autopilot.api.gpu_check import check_gpus, meanings
-from autopilot.api.jobs import JobService
-from autopilot.api.large_bodies import bound_bodies
-from autopilot.api.lives import LifeRoutes
-from autopilot.api.log_feed import LogFeed
-from autopilot.api.markets import render_markets
-from autopilot.api.metrics import CONTENT_TYPE, Metrics
-from autopilot.api.models.account import DriftQuery
-from autopilot.api.models.jobs import (
+from autopilot.answers import render
+from autopilot.answers.models.account import DriftQuery
+from autopilot.answers.models.jobs import (
     ChangeBody,
     ExecBody,
     ListQuery,
@@ -42,25 +26,38 @@ from autopilot.api.models.jobs import (
     SubmitSetBody,
     WhyQuery,
 )
-from autopilot.api.models.money import MonthQuery, PricesQuery, SpendQuery
-from autopilot.api.models.plans import OffersBody
+from autopilot.answers.models.money import MonthQuery, PricesQuery, SpendQuery
+from autopilot.answers.models.plans import OffersBody
+from autopilot.api.access import ApiCaller
+from autopilot.api.callers import caller_of, check_access, is_from_elsewhere, job_ref, origin_of
+from autopilot.api.certify import CertifyService
+from autopilot.api.certify_routes import CertifyRoutes
+from autopilot.api.code import SentCode
+from autopilot.api.drift import drift
+from autopilot.api.event_feed import EventFeed
+from autopilot.api.jobs import JobService
+from autopilot.api.large_bodies import bound_bodies
+from autopilot.api.lives import LifeRoutes
+from autopilot.api.log_feed import LogFeed
+from autopilot.api.markets import render_markets
+from autopilot.api.metrics import CONTENT_TYPE, Metrics
 from autopilot.api.once import OnceOnly
 from autopilot.api.openapi import openapi
-from autopilot.api.outstanding import Moment, read_moment
 from autopilot.api.page_routes import PageRoutes
 from autopilot.api.page_sessions import PageSessions
-from autopilot.api.plan import ranked_offers
-from autopilot.api.prices import prices
 from autopilot.api.problem_documents import Handler
 from autopilot.api.problems import answer_errors
 from autopilot.api.proxied_users import ProxiedUsers
 from autopilot.api.requests import MAX_BODY_BYTES, read_body, read_body_if_any, read_query, whole
 from autopilot.api.schedule_routes import ScheduleRoutes
-from autopilot.api.spend import spend
 from autopilot.api.submissions import Sent, Tell
 from autopilot.api.token_routes import TokenRoutes
 from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
+from autopilot.books.budget import budget, credits_of
+from autopilot.books.prices import prices
+from autopilot.books.reconciliation import instance, reconciliation
+from autopilot.books.spend import spend
 from autopilot.domain.delegation import NOBODY, Settled
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
@@ -68,6 +65,9 @@ from autopilot.domain.proxied import ProxyRules
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
+from autopilot.engine.outstanding import Moment, read_moment
+from autopilot.planning.gpu_check import check_gpus, meanings
+from autopilot.planning.plan import ranked_offers
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, UnitOfWork
 
@@ -129,6 +129,7 @@ class Api:
             web.get("/v1/jobs/{ref}/outputs", routes.outputs),
             web.get("/v1/jobs/{ref}/code", routes.code_of_job),
             web.get("/v1/jobs/{ref}/why", routes.why),
+            web.get("/v1/jobs/{ref}/receipt", routes.receipt),
             web.patch("/v1/jobs/{ref}", routes.change),
             web.post("/v1/jobs/{ref}/stop", routes.stop),
             web.post("/v1/jobs/{ref}/cancel", routes.cancel),
@@ -287,6 +288,9 @@ class _Routes:
         where = caller_of(request).owner, request.match_info["sha256"], number
         await self._jobs.code.add_part(*where, self._uploads.of(request))
         return web.json_response({})
+
+    async def receipt(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.receipt(job_ref(request)))
 
     async def why(self, request: web.Request) -> web.Response:
         limit = read_query(request, WhyQuery).limit

@@ -23,10 +23,10 @@ from autopilot.api.access import (
     token_unknown,
 )
 from autopilot.api.bearer import hash_of_bearer
-from autopilot.api.finding import no_such_job
 from autopilot.api.of_listener import FROM_LISTENER, PEER, PROXY_SECRET, PROXY_USER
 from autopilot.api.page_sessions import PageSessions
 from autopilot.api.proxied_users import ProxiedUsers, proxy_unknown
+from autopilot.books.finding import no_such_job
 from autopilot.domain.delegation import Settled
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock

@@ -7,9 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.api import render
-from autopilot.api.gpu_check import check_gpus
-from autopilot.api.outstanding import Money
+from autopilot.answers import render
 from autopilot.certify.claim import HOW, MarketClaim
 from autopilot.certify.claims import claims_of
 from autopilot.certify.job import spec_for
@@ -22,6 +20,8 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import claim_accepted
+from autopilot.engine.outstanding import Money
+from autopilot.planning.gpu_check import check_gpus
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, UnitOfWork

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from autopilot.answers.models.account import AcceptBody, CertifyBody
 from autopilot.api.callers import caller_of
 from autopilot.api.certify import CertifyService
-from autopilot.api.models.account import AcceptBody, CertifyBody
 from autopilot.api.requests import read_body
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import usd

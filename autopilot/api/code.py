@@ -10,8 +10,8 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from autopilot.api import render
-from autopilot.api.models import jobs as models
+from autopilot.answers import render
+from autopilot.answers.models import jobs as models
 from autopilot.api.uploads import Upload
 from autopilot.domain.code import MOST_BYTES, CodeCopy, JobCode
 from autopilot.domain.errors import UserError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from autopilot.api.models.account import DriftQuery
-from autopilot.api.render import Json, plain
+from autopilot.answers.models.account import DriftQuery
+from autopilot.answers.render import Json, plain
 from autopilot.ports.store import Store
 
 

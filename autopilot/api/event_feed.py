@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from autopilot.api import render
+from autopilot.answers import render
+from autopilot.answers.models.jobs import Event, EventsQuery
 from autopilot.api.access import ApiCaller, Unauthorised
 from autopilot.api.callers import StillAllowed, caller_of
-from autopilot.api.models.jobs import Event, EventsQuery
 from autopilot.api.pages import select_fields
-from autopilot.api.periods import instant
 from autopilot.api.requests import has_hung_up, read_query, whole
 from autopilot.api.streams import KEEP_ALIVE, KEEP_ALIVE_S, begin_stream, frame, wants_stream
+from autopilot.books.periods import instant
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import EventRecord, Store, StoreUnavailable

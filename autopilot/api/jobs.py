@@ -9,28 +9,25 @@ from datetime import datetime
 
 import structlog
 
-from autopilot.api import render
+from autopilot.answers import render
+from autopilot.answers.models import jobs as models
+from autopilot.answers.models.jobs import ListQuery
 from autopilot.api.access import check_total
-from autopilot.api.changes import ChangeSpec, check_paid, is_looser, is_tighter
 from autopilot.api.code import CodeService
 from autopilot.api.confirmations import PlanBook
 from autopilot.api.exec import ExecService
-from autopilot.api.finding import find_job, no_such_job, refuse_array
-from autopilot.api.job_life import read_decisions, read_life
 from autopilot.api.logs import LogReader
-from autopilot.api.models import jobs as models
-from autopilot.api.models.jobs import ListQuery
 from autopilot.api.once import Once
-from autopilot.api.outstanding import Moment, read_moment
-from autopilot.api.owners import find_owner
 from autopilot.api.pages import select_fields
-from autopilot.api.periods import instant
-from autopilot.api.prospects import Unlikely
 from autopilot.api.schedules import ScheduleService
 from autopilot.api.ssh import SshService
 from autopilot.api.submissions import ParseJob, Submissions
 from autopilot.api.tasks import TaskService, refuse_task
-from autopilot.api.wider import look_wider
+from autopilot.books.finding import find_job, no_such_job, refuse_array
+from autopilot.books.job_life import read_decisions, read_life
+from autopilot.books.owners import find_owner
+from autopilot.books.periods import instant
+from autopilot.books.receipt import read_receipt
 from autopilot.domain import events as e
 from autopilot.domain.array import read_tasks, split_task
 from autopilot.domain.errors import UserError
@@ -41,9 +38,13 @@ from autopilot.domain.token import Token, is_of_token
 from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
+from autopilot.engine.outstanding import Moment, read_moment
 from autopilot.mailbox.checkpoints import kept_outputs
 from autopilot.mailbox.keys import code_key
 from autopilot.mailbox.orders import URL_VALID_FOR
+from autopilot.planning.changes import ChangeSpec, check_paid, is_looser, is_tighter
+from autopilot.planning.prospects import Unlikely
+from autopilot.planning.wider import look_wider
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
@@ -133,6 +134,10 @@ class JobService:
             job = await find_job(uow, reference)
             moment = await self._read_moment(uow, job)
             return {"job": self.render(job, moment)} | await read_life(uow, job, moment)
+
+    async def receipt(self, reference: str) -> render.Json:
+        async with self._store.snapshot() as uow:
+            return await read_receipt(uow, await find_job(uow, reference), self._clock.now())
 
     async def why(self, reference: str, *, limit: int) -> render.Json:
         """Where the job stands, and its newest decisions, each with what the market answered."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from aiohttp import web
 
 from autopilot.api.access import ApiCaller
-from autopilot.api.budget import credits_of
 from autopilot.api.callers import caller_of, job_ref
-from autopilot.api.finding import find_job
-from autopilot.api.job_life import read_drawn, read_newest_decisions, read_spans
 from autopilot.api.jobs import JobService
-from autopilot.api.ledger_view import DECISIONS_SHOWN, MACHINES_OF
 from autopilot.api.markets import render_markets
-from autopilot.api.outstanding import read_moment
-from autopilot.api.page_views import read_money, read_now
+from autopilot.books.budget import credits_of
+from autopilot.books.finding import find_job
+from autopilot.books.job_life import read_drawn, read_newest_decisions, read_spans
+from autopilot.books.ledger_view import DECISIONS_SHOWN, MACHINES_OF
+from autopilot.books.page_views import read_money, read_now
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import utc_day
 from autopilot.engine.engine import Engine
+from autopilot.engine.outstanding import read_moment
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
 

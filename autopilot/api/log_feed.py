@@ -7,11 +7,11 @@ import contextlib
 
 from aiohttp import web
 
-from autopilot.api import render
+from autopilot.answers import render
+from autopilot.answers.models.jobs import LogsQuery
 from autopilot.api.callers import StillAllowed, job_ref
 from autopilot.api.event_feed import TooManyFollow
 from autopilot.api.jobs import JobService
-from autopilot.api.models.jobs import LogsQuery
 from autopilot.api.requests import has_hung_up, read_query
 from autopilot.api.streams import KEEP_ALIVE, KEEP_ALIVE_S, begin_stream, frame, wants_stream
 from autopilot.domain.errors import UserError

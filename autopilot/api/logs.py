@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autopilot.api import render
-from autopilot.api.finding import find_job, refuse_array
+from autopilot.answers import render
+from autopilot.books.finding import find_job, refuse_array
 from autopilot.domain.lease import Lease
 from autopilot.mailbox.keys import log_key, log_prefix, parse_log_key
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, read_log_note

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from autopilot.api import render
+from autopilot.answers import render
 from autopilot.api.certify import certificate
 from autopilot.api.key_hint import replace_keys
-from autopilot.api.market_notes import tell_unwatched
 from autopilot.engine.engine import Engine
+from autopilot.planning.market_notes import tell_unwatched
 
 
 def render_markets(engine: Engine, now: datetime, *, sees_all: bool) -> list[render.Json]:

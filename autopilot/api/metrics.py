@@ -17,9 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 
 from autopilot import __version__
-from autopilot.api.budget import budget, burning, credits_of
-from autopilot.api.outstanding import read_moment
-from autopilot.api.render import Json
+from autopilot.answers.render import Json
+from autopilot.books.budget import budget, burning, credits_of
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.job_forecast import GOES_ON
 from autopilot.domain.lease import OVER, Lease, LeaseState
@@ -28,6 +27,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.reconciliation import ReconciliationRow
 from autopilot.domain.spend import SpendSource
 from autopilot.engine.engine import Engine
+from autopilot.engine.outstanding import read_moment
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
 

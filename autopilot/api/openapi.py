@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from autopilot import __version__
+from autopilot.answers.models.base import Problem
 from autopilot.api.access import RULES
-from autopilot.api.models.base import Problem
 from autopilot.api.once import HEADER, LONGEST_KEY
 from autopilot.api.operations import OPERATIONS, Operation
 from autopilot.api.problem_documents import PROBLEM

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autopilot.api.models import account, jobs, money, plans, schedules
-from autopilot.api.models.base import Answer, Asked, Query
+from autopilot.answers.models import account, jobs, money, plans, schedules
+from autopilot.answers.models.base import Answer, Asked, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ OPERATIONS: dict[str, Operation] = {
     "PUT /v1/code/{sha256}/parts/{number}": Operation("Send a part of it", _one(jobs.Nothing), is_upload=True),
     "GET /v1/events": Operation("Events, as they come", _one(jobs.Events), query=jobs.EventsQuery, streams=True),
     "POST /v1/offers": Operation("What can be rented now", _one(plans.Offers), body=plans.OffersBody),
+    "GET /v1/jobs/{ref}/receipt": Operation("What a job has cost, line by line", _one(jobs.ItemizedReceipt)),
     "GET /v1/spend": Operation("What was spent", _one(money.Spend), query=money.SpendQuery),
     "GET /v1/budget": Operation("Limits, and what counts against them", _one(money.Budget)),
     "GET /v1/reconcile": Operation(

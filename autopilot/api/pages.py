@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel
 
-from autopilot.api import render
+from autopilot.answers import render
 from autopilot.domain.errors import UserError
 
 

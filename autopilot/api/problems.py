@@ -11,9 +11,7 @@ from autopilot.api.access import NotAllowed, Unauthorised
 from autopilot.api.code import SendAgain
 from autopilot.api.confirmations import ConfirmFirst
 from autopilot.api.event_feed import TooManyFollow
-from autopilot.api.finding import JobNotFound
 from autopilot.api.once import CallerGone, KeyReused
-from autopilot.api.plan import OverBudget
 from autopilot.api.problem_documents import (
     CALLER_GONE,
     DEFECT,
@@ -22,11 +20,13 @@ from autopilot.api.problem_documents import (
     problem_of_http,
     problem_of_payload,
 )
-from autopilot.api.prospects import Unlikely
 from autopilot.api.same_job import SameJobOpen
 from autopilot.api.schedules import ScheduleNotFound
+from autopilot.books.finding import JobNotFound
 from autopilot.domain.errors import UserError
 from autopilot.engine.execs import ExecBusy, NoAnswer
+from autopilot.planning.plan import OverBudget
+from autopilot.planning.prospects import Unlikely
 from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.store import StoreUnavailable
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from autopilot.api.models.base import Asked, Query
+from autopilot.answers.models.base import Asked, Query
 from autopilot.domain.errors import UserError
 
 MAX_BODY_BYTES = 1_500_000

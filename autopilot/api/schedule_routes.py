@@ -6,10 +6,10 @@ from functools import partial
 
 from aiohttp import web
 
+from autopilot.answers.models.schedules import ScheduleBody, SchedulesQuery
 from autopilot.api.callers import caller_of
 from autopilot.api.code import SentCode
 from autopilot.api.jobs import JobService
-from autopilot.api.models.schedules import ScheduleBody, SchedulesQuery
 from autopilot.api.once import OnceOnly
 from autopilot.api.requests import read_body, read_query
 from autopilot.api.submissions import Sent

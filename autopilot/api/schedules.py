@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from autopilot.api import render
+from autopilot.answers import render
+from autopilot.answers.models.schedules import ScheduleBody
 from autopilot.api.access import ApiCaller, NotAllowed
 from autopilot.api.code import take
 from autopilot.api.confirmations import PlanBook, asks_above
-from autopilot.api.models.schedules import ScheduleBody
 from autopilot.api.once import Once
-from autopilot.api.prospects import Unlikely
-from autopilot.api.schedule_view import firings_shown, list_live, render_schedule
 from autopilot.api.submissions import Sent, Submissions
+from autopilot.books.schedule_view import firings_shown, list_live, render_schedule
 from autopilot.domain.cadence import Cadence, list_due
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.schedule import MOST_SCHEDULES, Schedule, ScheduleReason, ScheduleStatus
 from autopilot.domain.token import Scope, is_of_token
 from autopilot.engine.firings import begin, end, firing_spec, move
+from autopilot.planning.prospects import Unlikely
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
 

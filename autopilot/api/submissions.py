@@ -11,24 +11,16 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 
-from autopilot.api import render
+from autopilot.answers import render
 from autopilot.api.access import check_total
-from autopilot.api.array_plan import plan_array
-from autopilot.api.array_table import with_table
-from autopilot.api.budget import account
 from autopilot.api.certify import certificate_notes
 from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.confirmations import PlanBook
-from autopilot.api.floor_prospects import read_cheapest
-from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.key_hint import replace_keys
-from autopilot.api.market_notes import market_notes
 from autopilot.api.once import Once
-from autopilot.api.outstanding import Money
-from autopilot.api.plan import JobPlan, plan
 from autopilot.api.predecessors import resolve, tell_waits
-from autopilot.api.prospects import INFEASIBLE, Unlikely
 from autopilot.api.same_job import hash_file, refuse_crowd, refuse_doubles, refuse_same
+from autopilot.books.budget import account
 from autopilot.domain import events as e
 from autopilot.domain.code import CodeCopy, JobCode
 from autopilot.domain.errors import UserError
@@ -41,6 +33,14 @@ from autopilot.domain.time import show_duration
 from autopilot.domain.token import Token, is_of_token
 from autopilot.engine.engine import Engine
 from autopilot.engine.learnt_time import learn_time
+from autopilot.engine.outstanding import Money
+from autopilot.planning.array_plan import plan_array
+from autopilot.planning.array_table import with_table
+from autopilot.planning.floor_prospects import read_cheapest
+from autopilot.planning.gpu_check import check_gpus, meanings, unfillable
+from autopilot.planning.market_notes import market_notes
+from autopilot.planning.plan import JobPlan, plan
+from autopilot.planning.prospects import INFEASIBLE, Unlikely
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, UnitOfWork

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from autopilot.api import render
-from autopilot.api.finding import find_job, tasks_of
+from autopilot.answers import render
 from autopilot.api.once import Once
-from autopilot.api.outstanding import Moment
+from autopilot.books.finding import find_job, tasks_of
 from autopilot.domain import events as e
 from autopilot.domain.after import paired_with
 from autopilot.domain.array import split_task
@@ -19,6 +18,7 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.arrays import begin_record, find_table, rows_of, task_of
 from autopilot.engine.event_log import EventLog
+from autopilot.engine.outstanding import Moment
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import Store, UnitOfWork

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from autopilot.answers.models.account import RevokeBody, TokenBody
 from autopilot.api.callers import caller_of
 from autopilot.api.jobs import JobService
-from autopilot.api.models.account import RevokeBody, TokenBody
 from autopilot.api.requests import read_body, read_body_if_any
 from autopilot.api.tokens import TokenService
 

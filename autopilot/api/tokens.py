@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from autopilot.api import render
+from autopilot.answers import render
+from autopilot.answers.models.account import TokenBody
 from autopilot.api.access import ApiCaller, NotAllowed, token_unknown
 from autopilot.api.bearer import hash_token
-from autopilot.api.models.account import TokenBody
-from autopilot.api.owners import name_makers
+from autopilot.books.owners import name_makers
 from autopilot.domain import events as e
 from autopilot.domain.delegation import NOBODY, Delegation, Settled, Wider, find_wider, inherit, made_under
 from autopilot.domain.errors import UserError

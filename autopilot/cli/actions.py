@@ -8,10 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import outcomes, plan, text
+from autopilot.cli import outcomes, plan
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 Flag = Parameter(negative="")
 

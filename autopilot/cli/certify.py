@@ -14,6 +14,7 @@ from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError
+from autopilot.words import certificates
 
 Flag = Parameter(negative="")
 POLL_S = 5.0
@@ -88,7 +89,7 @@ def _follow(client: Client, path: str, *, is_shown: bool) -> Json:
         for claim in body["claims"] if is_shown else ():
             if claim["at"] is not None and claim["id"] not in told:
                 told.add(claim["id"])
-                print(certify_views.line(claim), flush=True)
+                print(certificates.line(claim), flush=True)
         if body["certification"]["status"] in FINAL:
             return body
         time.sleep(POLL_S)

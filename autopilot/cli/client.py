@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from autopilot.cli import text
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.transport import Address, AnswerLost, NotRunning, TcpAddress, UnixAddress, find_daemon
 from autopilot.clock import SystemClock
 from autopilot.config.daemon_address import TOKEN_VARIABLE, read_token
 from autopilot.ids import UlidIds
+from autopilot.words import text
 
 Json = dict[str, Any]
 

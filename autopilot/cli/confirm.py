@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
-from autopilot.cli import text
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, facts, table
+from autopilot.words import text
 
 Row = dict[str, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import text
 from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.words import text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

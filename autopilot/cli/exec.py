@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import text
 from autopilot.cli.client import Client, job_path
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import parse_duration
+from autopilot.words import text
 
 WAIT_BEYOND_S = 120
 """The daemon gives the machine less than this beyond the command's own time."""

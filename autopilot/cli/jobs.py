@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import pkgutil
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import money_views, outcomes, plan, schedules, text, trouble, views
+from autopilot.cli import money_views, outcomes, plan, schedules, trouble, views
 from autopilot.cli import watch as watching
 from autopilot.cli.client import Client, Json, NotFound, instance_path, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.cli.picture import write_picture
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 Flag = Parameter(negative="")
 TASKS_A_PAGE = 1000
-PICTURE = "autopilot.web.picture:write_picture"
-"""Named by text: the page is above this room."""
 
 
 def submit(
@@ -166,7 +165,7 @@ def show(
     """
     client = Client()
     if svg is not None:
-        pkgutil.resolve_name(PICTURE)(client, job, svg)
+        write_picture(client, job, svg)
         print(f"drew {svg}")
         return Exit.OK
     try:

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from autopilot.cli import outcomes, text
+from autopilot.cli import outcomes
 from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import Exit
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 FOLLOW_INTERVAL_S = 1.0
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from autopilot.cli import text, views
+from autopilot.cli import views
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 
 def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Output = FOR_PEOPLE) -> int:

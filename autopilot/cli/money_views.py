@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import readings, text, views
+from autopilot.cli import views
 from autopilot.cli.output import facts, table
+from autopilot.domain.cost_columns import list_shown
+from autopilot.words import bills, readings, text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,17 +25,6 @@ PURPOSES = {
     "hold": "for the time for which it is held",
     "bill": "until the bill is complete",
 }
-WAITS = {
-    "its_end": "machine is still here",
-    "first_look": "not looked at yet",
-    "no_bill": "no line yet",
-    "periods_missing": "does not cover its life yet",
-    "lines_missing": "lacks a line that is due",
-    "too_low": "lower than what it ran up",
-    "second_look": "second look due",
-}
-UNCONFIRMED = "not confirmed by a bill"
-"""Nothing more is waited for, and the market has shown no line: our own figures stand."""
 ENTRIES_SHOWN = 30
 """On a terminal; --json has them all."""
 COMPARED_WITH = {
@@ -56,10 +46,8 @@ def spend(body: Row, by: str) -> list[RenderableType]:
 
 
 def spend_table(body: Row, by: str) -> RenderableType:
-    kinds = ["compute", "storage", "bandwidth", "fees"]
     rows = body["rows"]
-    if not any(Decimal(row.get("fees") or 0) for row in rows):
-        kinds.remove("fees")
+    kinds = [column.name for column in list_shown(rows)]
     amounts = text.Amounts(rows, (*kinds, "accrued", "held"))
     shown = [
         *amounts.sum_columns(kinds),
@@ -198,7 +186,7 @@ def reconciliation(body: Row) -> list[RenderableType]:
         invoiced[-1]
     ]
     numbers = zip(estimate, corrected, posted, invoiced, not_billed, accrued, held, strict=True)
-    names = [(f"{row['provider']} {row['instance_id'] or row.get('lease_id')}", _wait(row)) for row in rows]
+    names = [(f"{row['provider']} {row['instance_id'] or row.get('lease_id')}", bills.tell_wait(row)) for row in rows]
     made = [
         (text.plain(machine), *cells, wait)
         for (machine, wait), cells in zip([*names, ("total", "")], numbers, strict=True)
@@ -208,15 +196,6 @@ def reconciliation(body: Row) -> list[RenderableType]:
     if body["not_invoiced"]:
         parts.append(f"{body['not_invoiced']} not billed by their markets yet")
     return parts
-
-
-def _wait(row: Row) -> str:
-    """Whether the bill is believed, and if not, why."""
-    code = row.get("waits_for")
-    if code is None:
-        return UNCONFIRMED if row.get("invoiced") is None and Decimal(row["posted"] or 0) else "complete"
-    said = WAITS.get(code, text.plain(code))
-    return f"{said} at {text.minute(row['second_look_at'])} UTC" if row.get("second_look_at") else said
 
 
 def instance(life: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
@@ -241,7 +220,7 @@ def instance(life: Row, now: datetime, *, with_fields: bool = False) -> list[Ren
                 ("posted", text.money(lease["posted"], 4)),
                 ("accrued", text.money(lease["accrued"], 4)),
                 ("held back", text.money(lease["held"], 4)),
-                ("bill", _wait({**lease, "invoiced": life["invoice_lines"] or None})),
+                ("bill", bills.tell_wait({**lease, "invoiced": life["invoice_lines"] or None})),
             ]
         )
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from autopilot.cli import text
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.words import text
 
 
 def notify(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from autopilot.cli import text
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import parse_duration, show_duration
+from autopilot.words import text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autopilot.cli import text
 from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.words import receipts, text
 
 POLL_S = 2.0
 
@@ -38,7 +38,8 @@ def wait_for(client: Client, references: Sequence[str]) -> int:
             if reference in ended:
                 continue
             try:
-                job = client.get(job_path(reference))["job"]
+                body = client.get(job_path(reference))
+                job = body["job"]
             except CommandError as problem:
                 if problem.exit_code is not Exit.UNREACHABLE:
                     raise
@@ -49,10 +50,15 @@ def wait_for(client: Client, references: Sequence[str]) -> int:
             is_silent = False
             if job["status"] in EXITS:
                 ended[reference] = exit_of(job)
-                print(sentence(job), file=sys.stderr, flush=True)
+                print(*tell(body), sep="\n", file=sys.stderr, flush=True)
         if len(ended) == len(set(references)):
             return next((ended[each] for each in references if ended[each]), Exit.OK)
         time.sleep(POLL_S)
+
+
+def tell(body: Mapping[str, Any]) -> list[str]:
+    """How the job ended, and its receipt. ``body``: as ``GET /v1/jobs/{ref}`` answers."""
+    return [sentence(body["job"]), *([receipts.tell(body["receipt"])] if body.get("receipt") else [])]
 
 
 def sentence(job: Mapping[str, Any]) -> str:

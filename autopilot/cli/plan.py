@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from autopilot.cli import code, plan_views, schedules, text
+from autopilot.cli import code, plan_views, schedules
 from autopilot.cli.client import Client, JobIsDouble, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
@@ -20,6 +20,7 @@ from autopilot.config.client_file import read_client_file
 from autopilot.config.ssh_key import with_key
 from autopilot.config.toml_document import read_toml
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 Flag = Parameter(negative="")
 

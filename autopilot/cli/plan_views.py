@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import array_views, text
+from autopilot.cli import array_views
 from autopilot.cli.output import facts, table
 from autopilot.domain.time import show_duration
+from autopilot.words import text
+from autopilot.words.options import tell_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Row = dict[str, Any]
-
-OPTION = "option"
-"""Topic of the notes that weigh one option."""
 
 
 def plan(body: Row, now: datetime) -> list[RenderableType]:
@@ -103,14 +102,3 @@ def options_weighed(notes: list[Row]) -> RenderableType:
     """The notes with topic ``option`` of one decision: the cost of each, and why it was or was not taken."""
     columns = ("  OPTION", "EXPECTED COST", "AT", "WHERE", "")
     return table(columns, [tell_option(note["numbers"]) for note in notes], right=("EXPECTED COST", "AT"))
-
-
-def tell_option(option: Row) -> tuple[str, ...]:
-    answer = f"refused: {text.plain(option['refused'])}" if option.get("refused") else ""
-    return (
-        f"  {text.plain(option['option']).replace('_', ' ')}",
-        text.money(option.get("cost"), 4),
-        text.per_hour(option.get("bid")),
-        text.place(option) if option.get("provider") else text.NONE,
-        "chosen" if option.get("chosen") else answer,
-    )

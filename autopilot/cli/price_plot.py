@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import text
+from autopilot.words import text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

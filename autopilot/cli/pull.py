@@ -11,10 +11,10 @@ from urllib.error import HTTPError
 
 from cyclopts import Parameter
 
-from autopilot.cli import text
 from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 TIMEOUT_S = 60
 SCRATCH = ".pulling"

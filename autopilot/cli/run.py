@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import outcomes, plan, text
+from autopilot.cli import outcomes, plan
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
@@ -20,6 +20,7 @@ from autopilot.cli.new import name_of
 from autopilot.config.client_file import read_client_file
 from autopilot.config.draft import DEFAULT_GPU, DEFAULT_IMAGE, Draft
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 KEPT = "outputs"
 """What is brought back beside the checkpoint."""
@@ -194,11 +195,12 @@ def _follow(client: Client, job: Json) -> int:
     from autopilot.cli.logs import logs
 
     logs(job["id"], follow=True)
-    ended = client.get(job_path(job["id"]))["job"]
+    body = client.get(job_path(job["id"]))
+    ended = body["job"]
     if ended["status"] not in outcomes.EXITS:
         print(f"\n{text.plain(job['name'])} goes on: autopilot logs {text.plain(job['name'])} -f, or autopilot cancel")
         return 130
-    print(outcomes.sentence(ended), file=sys.stderr)
+    print(*outcomes.tell(body), sep="\n", file=sys.stderr)
     if ended["status"] == "succeeded":
         _fetch(job)
     return outcomes.exit_of(ended)

@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter
 
-from autopilot.cli import text
 from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 Row = dict[str, Any]
 PATH = "/v1/schedules"

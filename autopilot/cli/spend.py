@@ -16,14 +16,16 @@ from autopilot.cli import money_views, periods
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.errors import UserError, install_hint
 
 Flag = Parameter(negative="")
 KEYS = ("job", "label", "owner", "provider", "gpu", "kind", "day", "month", "instance")
 TAG = "tag:"
 
-MONEY = ("compute", "storage", "bandwidth", "fees", "posted", "accrued", "held", "on_demand", "saved")
-COLUMNS = ("key", "name", *MONEY[:7], "instances", "running_s", *MONEY[7:])
+_POSTED, _BESIDE = (*COST_NAMES, "posted", "accrued", "held"), ("on_demand", "saved")
+MONEY = (*_POSTED, *_BESIDE)
+COLUMNS = ("key", "name", *_POSTED, "instances", "running_s", *_BESIDE)
 """Of a file; the last two are empty where no price on demand is known."""
 NANO_DIGITS = 9
 

@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
-from autopilot.cli import text
 from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
 from autopilot.config.daemon_address import TOKEN_VARIABLE
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 Flag = Parameter(negative="")
 Row = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from autopilot.cli import text
+from autopilot.words import text
 
 Row = dict[str, Any]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import array_views, readings, reasons, story, text
 from autopilot.cli.output import facts, table
-from autopilot.cli.plan_views import OPTION, options_weighed
+from autopilot.cli.plan_views import options_weighed
+from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.time import show_duration
+from autopilot.words import arrays, readings, reasons, receipts, story, text
+from autopilot.words.options import OPTION
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,7 +82,7 @@ def _gpu_cell(main: Row) -> str:
 def _status(job: Row) -> str:
     """With the reason where it does not run, or runs and does nothing; of an array how its tasks stand."""
     if job.get("tasks") and job["status"] == "running":
-        return array_views.brief(job["tasks"])
+        return arrays.brief(job["tasks"])
     status, reason = text.plain(job["status"]), job.get("reason")
     is_plain = not reason or (status in RUN_OR_DONE and reason != "stalled")
     return status if is_plain else f"{status}: {text.words(reason)}"
@@ -104,7 +105,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
             [
                 ("job", f"{text.plain(job['name'])} ({text.plain(job['id'])})"),
                 ("status", f"{text.plain(job['status'])}: {reasons.tell_stall(job, now) or text.words(job['reason'])}"),
-                *(array_views.tell(job["tasks"]) if job.get("tasks") else []),
+                *(arrays.tell(job["tasks"]) if job.get("tasks") else []),
                 *[("waits", line) for line in reasons.tell_wait(job)],
                 *([("machine", _hold(job))] if job.get("held_until") else []),
                 *([("schedule", _firing(job))] if job.get("due_at") else []),
@@ -121,6 +122,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 *_money_lines(job, spend),
                 ("budget", text.money(job.get("budget")) if job.get("budget") is not None else "none"),
                 *_savings(spend),
+                *([("receipt", receipts.tell(body["receipt"]))] if body.get("receipt") else []),
             ]
         )
     ]
@@ -208,7 +210,7 @@ def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
 
 def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
     """Posted, and what for; accrued; held back. What is shown adds up."""
-    kinds = [kind for kind in ("compute", "storage", "bandwidth", "fees") if kind in spend]
+    kinds = [name for name in COST_NAMES if name in spend]
     amounts = text.Amounts([job | spend], ("posted", "accrued", "held", *kinds))
     shown = {name: amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")}
     parts = zip(kinds, amounts.sum_columns(kinds), strict=False) if kinds else ()
@@ -312,22 +314,9 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for decision in decisions:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
-        lines += [Text(f"  {label:<8}{told}") for label, told in list_reasons(decision)]
+        lines += [Text(f"  {label:<8}{told}") for label, told in reasons.list_reasons(decision)]
         lines += _tabulate_options(decision.get("notes"))
     return lines
-
-
-def list_reasons(decision: Row, tell_time: Callable[[str | None], str] = text.clock_time) -> Iterator[tuple[str, str]]:
-    """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
-    actions = decision.get("actions") or []
-    bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
-    yield from (("did", reasons.tell(action)) for action in actions)
-    for answer in decision.get("answers") or []:
-        yield "answer", f"{tell_time(answer['at'])} {reasons.tell_answer(answer, bid)}"
-    for tried in decision.get("bids") or []:
-        yield "answer", f"the bid of {text.per_hour(tried['bid'])}: {text.words(tried['outcome'])}"
-    yield from (("vetoed", reasons.tell_veto(veto)) for veto in decision.get("vetoes") or [])
-    yield from (("saw", reasons.tell(note)) for note in decision.get("notes") or [] if note["topic"] != OPTION)
 
 
 def _tabulate_options(notes: list[Row] | None) -> list[RenderableType]:

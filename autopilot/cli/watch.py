@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from autopilot.cli import story, text, trouble, views
+from autopilot.cli import trouble, views
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.output import console
+from autopilot.words import story, text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from autopilot.api.models import jobs as m
-from autopilot.api.models import money, plans
-from autopilot.api.models import schedules as s
+from autopilot.answers.models import jobs as m
+from autopilot.answers.models import money, plans
+from autopilot.answers.models import schedules as s
 from autopilot.client.errors import ApiError, JobEnded, Unreachable
 from autopilot.client.http import Http
 from autopilot.client.sent_part import SentPart

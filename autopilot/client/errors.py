@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autopilot.api.models.base import Problem
-from autopilot.api.models.jobs import Job
+from autopilot.answers.models.base import Problem
+from autopilot.answers.models.jobs import Job
 from autopilot.domain.errors import UserError
 
 

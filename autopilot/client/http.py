@@ -12,7 +12,7 @@ import aiohttp
 from pydantic import ValidationError
 from yarl import URL
 
-from autopilot.api.models.base import Answer, Asked, Problem, Query
+from autopilot.answers.models.base import Answer, Asked, Problem, Query
 from autopilot.client.errors import ApiError, Unreachable
 from autopilot.client.sent_part import SentPart
 from autopilot.clock import SystemClock

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from autopilot.api.models import jobs as m
-from autopilot.api.models import money, plans
-from autopilot.api.models import schedules as s
+from autopilot.answers.models import jobs as m
+from autopilot.answers.models import money, plans
+from autopilot.answers.models import schedules as s
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
 
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from autopilot.domain.array import split_task
+from autopilot.domain.cost_columns import COLUMN_OF, COST_NAMES
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, Span
 from autopilot.domain.money import ZERO, accrue, from_nano, to_nano
@@ -28,15 +29,6 @@ TAG = "tag:"
 """Before the key of a tag: spend can be grouped by each that job files give."""
 
 
-COLUMNS = ("compute", "storage", "bandwidth", "fees")
-_COLUMN_OF = {
-    CostKind.COMPUTE: "compute",
-    CostKind.STORAGE_RUNNING: "storage",
-    CostKind.STORAGE_STOPPED: "storage",
-    CostKind.BANDWIDTH: "bandwidth",
-    CostKind.FEE: "fees",
-    CostKind.CREDIT: "fees",
-}
 _SPENT_FOR_SPOT = (CostKind.COMPUTE, CostKind.STORAGE_STOPPED)
 """On demand the hours would have cost another price, and no disk would have waited; all else would be the same."""
 
@@ -111,16 +103,11 @@ def of_task(source: SpendSource, leases: Iterable[Lease], job_id: str) -> SpendS
 
 @dataclass(frozen=True, slots=True)
 class SpendRow:
-    """One line of a report: what is posted, by what it was for, and beside it what is accrued and held back.
-
-    ``fees`` holds fees and credits; a credit is negative.
-    """
+    """One line of a report: what is posted, by what it was for, and beside it what is accrued and held back."""
 
     key: str
-    compute: Decimal
-    storage: Decimal
-    bandwidth: Decimal
-    fees: Decimal
+    costs: Mapping[str, Decimal]
+    """What is posted, by the names of ``COST_COLUMNS``."""
     accrued: Decimal = ZERO
     held: Decimal = ZERO
     leases: frozenset[str] = frozenset()
@@ -140,7 +127,7 @@ class SpendRow:
 
     @property
     def posted(self) -> Decimal:
-        return self.compute + self.storage + self.bandwidth + self.fees
+        return sum(self.costs.values(), ZERO)
 
     @property
     def saved(self) -> Decimal | None:
@@ -217,7 +204,7 @@ class _Sum:
     """A line in the making."""
 
     def __init__(self) -> None:
-        self.columns: dict[str, Decimal] = dict.fromkeys(COLUMNS, ZERO)
+        self.costs: dict[str, Decimal] = dict.fromkeys(COST_NAMES, ZERO)
         self.accrued = ZERO
         self.held = ZERO
         self.leases: set[str] = set()
@@ -228,7 +215,7 @@ class _Sum:
         self.gpu_hours: dict[str, tuple[timedelta, Decimal]] = {}
 
     def add(self, lease: LeaseFacts, kind: CostKind, amount: Decimal) -> None:
-        self.columns[_COLUMN_OF[kind]] += amount
+        self.costs[COLUMN_OF[kind]] += amount
         self._count(lease)
         if kind in _SPENT_FOR_SPOT:
             hours, spent = self.gpu_hours.get(lease.gpu, (timedelta(0), ZERO))
@@ -256,8 +243,8 @@ class _Sum:
             self.on_demand = (self.on_demand or ZERO) + accrue(lease.on_demand_price, ran)
 
     def add_row(self, row: SpendRow) -> None:
-        for column in self.columns:
-            self.columns[column] += getattr(row, column)
+        for name, amount in row.costs.items():
+            self.costs[name] += amount
         self.accrued += row.accrued
         self.held += row.held
         self.leases |= row.leases
@@ -272,7 +259,7 @@ class _Sum:
     def row(self, key: str, by: str | None) -> SpendRow:
         return SpendRow(
             key=key,
-            **self.columns,
+            costs=self.costs,
             accrued=self.accrued,
             held=self.held,
             leases=frozenset(self.leases),

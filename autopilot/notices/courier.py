@@ -7,7 +7,7 @@ does where the answer was lost or bad.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,12 +15,16 @@ from typing import Any
 
 import structlog
 
+from autopilot.notices.kinds import ENDS_OF_JOBS
 from autopilot.notices.message import Sink, SinkFailed, message_of
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import PendingNotice, Store, StoreUnavailable
 
 log = structlog.get_logger(__name__)
+
+TellReceipt = Callable[[str], Awaitable[str]]
+"""Of a job by its id: its receipt in one line; empty where it has none."""
 
 FIRST_RETRY = timedelta(seconds=15)
 LONGEST_RETRY = timedelta(minutes=15)
@@ -40,9 +44,17 @@ def retry_after(attempts: int) -> timedelta:
 
 class Courier:
     def __init__(
-        self, store: Store, sinks: Mapping[str, Sink], clock: Clock, ids: Ids, scrub: Callable[[str], str]
+        self,
+        store: Store,
+        sinks: Mapping[str, Sink],
+        clock: Clock,
+        ids: Ids,
+        scrub: Callable[[str], str],
+        tell_receipt: TellReceipt | None = None,
     ) -> None:
-        """``scrub``: takes known secrets out of what a sink's failure says."""
+        """``scrub``: takes known secrets out of what a sink's failure says. ``tell_receipt``: the line that is added to
+        the notice of a job's end; None: none is added."""
+        self._tell_receipt = tell_receipt
         self._store = store
         self._sinks = sinks
         self._clock = clock
@@ -135,7 +147,7 @@ class Courier:
 
     async def _send(self, name: str, sink: Sink, notices: Sequence[PendingNotice]) -> None:
         try:
-            await sink.send(message_of(notices))
+            await sink.send(message_of([await self._add_receipt(each) for each in notices]))
         except SinkFailed as problem:
             await self._postpone(name, notices, str(problem))
             return
@@ -148,6 +160,17 @@ class Courier:
         async with self._store.transaction() as uow:
             await uow.notices.remove(notices)
         log.info("notice.delivered", sink=name, notices=[notice.id for notice in notices])
+
+    async def _add_receipt(self, notice: PendingNotice) -> PendingNotice:
+        """As it is known when the notice is sent; a receipt that cannot be read delays no notice."""
+        if self._tell_receipt is None or notice.job_id is None or notice.kind not in ENDS_OF_JOBS:
+            return notice
+        try:
+            told = await self._tell_receipt(notice.job_id)
+        except Exception as problem:
+            log.warning("notice.without_receipt", job_id=notice.job_id, reason=type(problem).__name__)
+            return notice
+        return replace(notice, text=f"{notice.text}\nReceipt: {told}.") if told else notice
 
     async def _postpone(self, name: str, notices: Sequence[PendingNotice], problem: str) -> None:
         now, attempts = self._clock.now(), notices[0].attempts + 1

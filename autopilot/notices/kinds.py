@@ -375,6 +375,7 @@ KINDS = (
     NoticeKind("bill_differs", "invoice.drifted", _say_bill),
     NoticeKind("daemon_restarted", "daemon.restarted", _say_restart),
 )
+ENDS_OF_JOBS = frozenset({"job_succeeded", "job_failed", "job_cancelled"})
 NAMES = tuple(dict.fromkeys(kind.name for kind in KINDS))
 BY_DEFAULT = frozenset(kind.name for kind in KINDS if kind.is_default)
 OF_EVENT: Mapping[str, tuple[NoticeKind, ...]] = {

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from autopilot.api.card import advise, judge_card
 from autopilot.api.key_hint import replace_keys
-from autopilot.api.market_notes import tell_market
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
@@ -28,6 +26,8 @@ from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
 from autopilot.domain.money import show
+from autopilot.planning.card import advise, judge_card
+from autopilot.planning.market_notes import tell_market
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.certificates import examine_certificates

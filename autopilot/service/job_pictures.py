@@ -6,8 +6,8 @@ import asyncio
 import pkgutil
 from collections.abc import Awaitable, Callable
 
-from autopilot.api.finding import JobNotFound
-from autopilot.api.ledger_view import LedgerView
+from autopilot.books.finding import JobNotFound
+from autopilot.books.ledger_view import LedgerView
 from autopilot.domain.params import Params
 from autopilot.policy.guard import Limits
 from autopilot.ports.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from autopilot.api.ledger_view import LedgerReader
+from autopilot.books.ledger_view import LedgerReader
 from autopilot.clock import SystemClock
 from autopilot.policy.guard import Limits
 from autopilot.store.care import ledger_as_it_is

@@ -15,12 +15,12 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from autopilot import __version__
-from autopilot.api.forecaster import FORECAST_EVERY_REAL_S
 from autopilot.blobs.place import MailboxPlace
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings, load_settings
 from autopilot.engine.certification import CertifyRules
 from autopilot.listener.process import run_listener
+from autopilot.planning.forecaster import FORECAST_EVERY_REAL_S
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.certificates import certify_rules, tell_rules
 from autopilot.service.identity import check_ledger_kept

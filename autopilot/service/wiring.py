@@ -21,7 +21,6 @@ from autopilot.api.access import check_spec
 from autopilot.api.app import Api
 from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
-from autopilot.api.forecaster import Forecaster
 from autopilot.api.jobs import JobService
 from autopilot.api.metrics import Metrics
 from autopilot.api.page_sessions import PageSessions
@@ -52,6 +51,7 @@ from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.notices.courier import Courier
 from autopilot.notices.outbox import Announcer, AnnouncingStore
 from autopilot.notices.ping import DeadManSwitch
+from autopilot.planning.forecaster import Forecaster
 from autopilot.policy.guard import Limits
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
@@ -65,6 +65,7 @@ from autopilot.service.certificates import certify_rules
 from autopilot.service.crashes import note_beginning, note_end
 from autopilot.service.identity import close_to_others, install_id, open_clock, prepare_state_dir, registry_key
 from autopilot.service.job_pictures import JobPictures
+from autopilot.service.job_receipts import JobReceipts
 from autopilot.service.leadership import (
     CREATE_TIMEOUT_REAL_S,
     FencedProvider,
@@ -203,7 +204,7 @@ async def _open_outbox(settings: Settings, store: Store, clock: Clock, ids: Ids,
     """``store``, whose events become notices, and a task that delivers them."""
     pictures = JobPictures(store, clock, settings.policy.params, limits_of(settings))
     sinks, scrub = sinks_of(settings.notices, pictures.draw), scrub_of(settings)
-    courier = Courier(store, sinks, clock, ids, scrub)
+    courier = Courier(store, sinks, clock, ids, scrub, JobReceipts(store, clock).tell)
     announcer = Announcer(
         subscriptions_of(settings.notices), ids, scrub, prefix=ON_PAPER if settings.is_on_paper else ""
     )

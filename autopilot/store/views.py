@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
+from autopilot.domain.cost_columns import COST_COLUMNS
 from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import SPEND_TYPES, EntryType
 
@@ -39,15 +40,9 @@ def _month(day: str) -> str:
     return f"substr(CAST({day} AS VARCHAR), 1, 7)"
 
 
-_COLUMNS = {
-    "compute": [CostKind.COMPUTE],
-    "storage": [kind for kind in CostKind if kind.is_storage],
-    "bandwidth": [CostKind.BANDWIDTH],
-    "fees": [CostKind.FEE, CostKind.CREDIT],
-}
 _AMOUNTS = ", ".join(
     [
-        *(f"{_dollars_for(kinds)} AS {name}_usd" for name, kinds in _COLUMNS.items()),
+        *(f"{_dollars_for(kinds)} AS {name}_usd" for name, _, kinds, _ in COST_COLUMNS),
         f"{_dollars('d.amount_nano')} AS total_usd",
     ]
 )

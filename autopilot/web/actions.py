@@ -12,7 +12,6 @@ from decimal import Decimal
 from typing import NamedTuple
 from urllib.parse import quote
 
-from autopilot.cli import text
 from autopilot.config.draft import Draft
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO, usd
@@ -24,6 +23,7 @@ from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSource
 from autopilot.web.plan_view import PlanView, view_plan
 from autopilot.web.shapes import Row, spent_of
 from autopilot.web.source import Visitor
+from autopilot.words import text
 
 LINE_LENGTH = 2000
 JOB_FILE_BYTES = 200_000

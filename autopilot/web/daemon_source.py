@@ -12,9 +12,9 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from autopilot.api.finding import JobNotFound
 from autopilot.api.of_listener import PEER
 from autopilot.blobs.place import MailboxPlace
+from autopilot.books.finding import JobNotFound
 from autopilot.domain.errors import UserError
 from autopilot.domain.token import Scope
 from autopilot.listener.gate import KnownLogin

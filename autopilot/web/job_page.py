@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.cli import reasons, story, text, views
-from autopilot.cli.plan_views import OPTION, tell_option
 from autopilot.domain.errors import UserError
 from autopilot.web import curves, svg, words
 from autopilot.web.hero import Hero, Panel, draw_hero
@@ -30,6 +28,8 @@ from autopilot.web.shapes import (
 )
 from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
+from autopilot.words import reasons, receipts, story, text
+from autopilot.words.options import OPTION, tell_option
 
 PERIODS: Mapping[str, timedelta | None] = {"all": None, "6h": timedelta(hours=6), "2h": timedelta(hours=2)}
 STEPS = 200
@@ -114,7 +114,7 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
         source.newest_at,
         job,
         status_of(job),
-        _tell_why(job, now),
+        [*_tell_why(job, now), *([receipts.tell(body["receipt"])] if body.get("receipt") else [])],
         _list_figures(job, body["spend"], now),
         deadline_of(job, now),
         draw_hero(body, machines, drop_doubles(prices), axis, decision["id"] if decision else None),
@@ -136,12 +136,18 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
 
 async def read_prices(source: PageSource, body: Row, axis: Axis) -> list[Row]:
     """Of the GPUs that the job may have and had."""
-    since = max(axis.start, axis.end - LONGEST_PRICES)
     found: list[Row] = []
-    for gpu in filter(str.strip, dict.fromkeys([*body["gpus"], *(lease["gpu"] for lease in body["leases"])])):
+    for gpu, since in list_prices(body, axis):
         with contextlib.suppress(UserError):  # nobody has ever listed it
             found.append(await source.prices(gpu, since, axis.end, STEPS))
     return found
+
+
+def list_prices(body: Row, axis: Axis) -> list[tuple[str, datetime]]:
+    """Of which GPUs the prices are drawn, and since when."""
+    since = max(axis.start, axis.end - LONGEST_PRICES)
+    gpus = dict.fromkeys([*body["gpus"], *(lease["gpu"] for lease in body["leases"])])
+    return [(gpu, since) for gpu in gpus if gpu.strip()]
 
 
 def axis_of(job: Row, now: datetime, length: timedelta | None) -> Axis:
@@ -252,7 +258,7 @@ def _show_decision(decision: Row, decisions: Sequence[Row]) -> DecisionView:
         words.moment(decision["at"]),
         words.tell_decision(dict(decision)),
         [tell_option(note["numbers"]) for note in decision["notes"] if note["topic"] == OPTION],
-        list(views.list_reasons(dict(decision), words.moment)),
+        list(reasons.list_reasons(dict(decision), words.moment)),
         len(decisions) - place,
         decisions[place + 1]["id"] if place + 1 < len(decisions) else None,
         decisions[place - 1]["id"] if place else None,

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.cli import story, text
-from autopilot.cli.money_views import UNCONFIRMED, WAITS
 from autopilot.web import svg, words
 from autopilot.web.machines import STATES, MachineLife, draw_bars, read_machines
 from autopilot.web.shapes import Figure, Row
 from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
+from autopilot.words import story, text
+from autopilot.words.bills import UNCONFIRMED, WAITS
 
 LIFE_HEIGHT = 20
 

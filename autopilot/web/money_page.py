@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.cli import text
+from autopilot.domain.cost_columns import list_shown
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import month_bounds
@@ -18,6 +18,7 @@ from autopilot.web import curves, words
 from autopilot.web.hero import Panel
 from autopilot.web.shapes import Figure, Row, budget_meter, saved_figure, spent_of, tell_limit
 from autopilot.web.source import PageSource
+from autopilot.words import text
 
 GROUPS = {"job": "Job", "gpu": "GPU", "label": "Label", "provider": "Market"}
 
@@ -134,11 +135,10 @@ def _tabulate(spend: Row) -> Table:
     """Dearest first, and at the end the sum of those that are too many to be shown."""
     rows, others = spend["rows"], spend["others"]
     facts = rows if others is None else [*rows, others]
-    parts = ("compute", "storage", "bandwidth", "fees", "accrued")
+    shown = list_shown(facts)
+    parts = [*(column.name for column in shown), "accrued"]
     amounts = text.Amounts(facts, parts, least=2).sum_columns(parts)
-    columns = ["Compute", "Disk", "Traffic", "Fees", "Accrued", "Total"]
-    if not any(Decimal(row["fees"]) for row in facts):
-        del amounts[3], columns[3]
+    columns = [*(column.title for column in shown), "Accrued", "Total"]
     is_job = spend["by"] == "job"
     names = [(_name(row, spend["by"]), row["key"] if is_job and row["key"] else None) for row in rows]
     table = _in_lines(columns, [*names, *_name_others(spend)], amounts)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.cli import array_views, reasons
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
 from autopilot.web.machines import MachineLife, draw_strip, read_machines
@@ -29,6 +28,7 @@ from autopilot.web.shapes import (
 )
 from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
+from autopilot.words import arrays, reasons
 
 STRIPS = 60
 """Jobs whose last hours are drawn: those that come first."""
@@ -292,7 +292,7 @@ def _list_figures(account: Row, month: Row) -> list[Figure]:
 def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow:
     main, tasks, estimate = job["main"], job["tasks"], job["estimate_s"]
     estimated = "" if estimate is None else f", {words.duration(estimate)} estimated"
-    work = array_views.brief(tasks) if tasks else f"{words.duration(job['work_done_s'])} of work{estimated}"
+    work = arrays.brief(tasks) if tasks else f"{words.duration(job['work_done_s'])} of work{estimated}"
     why = reasons.tell_stall(job, now) or ("" if job["reason"] == "working" else words.words(job["reason"]))
     if job["reason"] == "waiting_for_jobs":
         why = reasons.brief(job)

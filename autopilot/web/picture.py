@@ -10,12 +10,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from autopilot.cli.client import Client, job_path
-from autopilot.cli.exits import CommandError
-from autopilot.domain.errors import UserError
 from autopilot.web import svg, words
 from autopilot.web.hero import DECISIONS_HEIGHT, PRICE_HEIGHT, PROGRESS_HEIGHT, Hero, draw_hero
-from autopilot.web.job_page import LONGEST_PRICES, STEPS, axis_of, drop_doubles, read_prices
+from autopilot.web.job_page import STEPS, axis_of, drop_doubles, list_prices, read_prices
 from autopilot.web.machines import THIN, read_machines
 from autopilot.web.shapes import Row, deadline_of, spent_of, status_of
 from autopilot.web.source import PageSource
@@ -34,23 +31,14 @@ _BARS = (
 _LINES = (("floor", "cheapest floor"), ("bid", "our bid"), ("paid", "paid on demand"), ("ask", "on-demand price"))
 
 
-def write_picture(client: Client, reference: str, path: Path) -> None:
-    """Raises ``CommandError`` for a job that there is not, ``UserError`` for a file that cannot be written."""
-    body, now = client.get(job_path(reference, "life")), client.market_now()
+def list_price_queries(body: Row, now: datetime) -> list[dict[str, str | int]]:
+    """What to ask ``GET /v1/prices`` for beside the life of the job: its answers are the ``prices`` of ``draw_job``."""
     axis = axis_of(body["job"], now, None)
-    gpus = dict.fromkeys([*body["gpus"], *(lease["gpu"] for lease in body["leases"])])
-    since = max(axis.start, axis.end - LONGEST_PRICES).isoformat()
-    prices = []
-    for gpu in filter(str.strip, gpus):
-        query = {"gpu": gpu, "since": since, "until": axis.end.isoformat(), "steps": STEPS}
-        try:
-            prices.append(client.get("/v1/prices", **query))
-        except CommandError:
-            continue  # nobody has ever listed it
-    try:
-        path.write_text(draw_job(body, prices, now), encoding="utf-8")
-    except OSError as problem:
-        raise UserError(f"cannot write {path}: {problem.strerror}") from None
+    until = axis.end.isoformat()
+    return [
+        {"gpu": gpu, "since": since.isoformat(), "until": until, "steps": STEPS}
+        for gpu, since in list_prices(body, axis)
+    ]
 
 
 async def draw_from(source: PageSource, job_id: str) -> str:

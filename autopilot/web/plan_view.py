@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from autopilot.cli import text
 from autopilot.web import words
 from autopilot.web.shapes import Figure, Row
+from autopilot.words import text
 
 
 class OfferLine(NamedTuple):

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from autopilot.api.ledger_view import LedgerReader
+from autopilot.books.ledger_view import LedgerReader
 from autopilot.domain.errors import UserError
 from autopilot.ids import new_secret
 from autopilot.listener.hosts import check_hosts

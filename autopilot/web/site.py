@@ -12,7 +12,7 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from autopilot import __version__
-from autopilot.api.finding import JobNotFound
+from autopilot.books.finding import JobNotFound
 from autopilot.domain.errors import UserError
 from autopilot.web import (
     actions,

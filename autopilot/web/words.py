@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from autopilot.cli import reasons, text
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
 from autopilot.web import zone
+from autopilot.words import reasons, text
 
 NO_BREAK = "\u00a0"
 _MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril", "nebius": "Nebius"}

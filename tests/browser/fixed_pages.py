@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from autopilot.api.ledger_view import LedgerReader, LedgerView
+from autopilot.books.ledger_view import LedgerReader, LedgerView
 from autopilot.domain.token import Scope
 from autopilot.web import actions
 from autopilot.web.server import Server

@@ -15,10 +15,10 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from autopilot.answers.models.account import TokenBody
 from autopilot.api.access import ApiCaller, NotAllowed, Unauthorised, check_spec, recognise
 from autopilot.api.bearer import hash_token
 from autopilot.api.confirmations import ConfirmFirst, PlanBook
-from autopilot.api.models.account import TokenBody
 from autopilot.api.tokens import TokenService
 from autopilot.clock import ManualClock
 from autopilot.domain.delegation import NOBODY, Settled

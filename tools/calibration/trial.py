@@ -8,8 +8,6 @@ from datetime import datetime
 from math import isinf
 from typing import Any
 
-from autopilot.api.plan import OverBudget, plan
-from autopilot.api.prospects import Unlikely
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.market import Market
 from autopilot.engine.auctions import LEARN_FROM
@@ -20,6 +18,8 @@ from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.play import Conditions, play
 from autopilot.lab.backtest.session import GPU, MARKET, ORIGIN
 from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidJob, on_demand_cost
+from autopilot.planning.plan import OverBudget, plan
+from autopilot.planning.prospects import Unlikely
 from autopilot.pricing.auction.played_floors import RECORD_STEP_S
 from autopilot.pricing.availability.prior import PHASES
 from tools.calibration.cases import Case

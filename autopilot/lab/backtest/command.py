@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from autopilot.cli import text
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import console, print_json, table
 from autopilot.domain.errors import UserError
+from autopilot.words import text
 
 if TYPE_CHECKING:
     from autopilot.lab.backtest.arrays import WidthScore

@@ -20,7 +20,7 @@ def demo(
     picture: Path | None = None,
     job_picture: Path | None = None,
 ) -> int:
-    """Watch a real job being bid for, outbid, moved, resumed and billed in the sandbox, in about a minute.
+    """Watch a real job being bid for, outbid, moved, resumed and billed in the sandbox, in one to three minutes.
 
     Parameters
     ----------

@@ -15,17 +15,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopilot.cli import money_views, text
+from autopilot.cli import money_views
 from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
-from autopilot.cli.story import IMPLIED, tell, tell_all
+from autopilot.cli.picture import write_picture
 from autopilot.config.paths import packaged_config
 from autopilot.domain.errors import UserError, install_hint
 from autopilot.lab.demo.script import DemoCheck, DemoEnd, Script, Story, Struck
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import Reference, all_answered, checks
 from autopilot.lab.demo.view import LiveView, PlainView, View
-from autopilot.web.picture import write_picture
+from autopilot.words import text
+from autopilot.words.story import IMPLIED, tell, tell_all
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
-from autopilot.cli import text
 from autopilot.cli.client import Json
 from autopilot.cli.output import facts
+from autopilot.words import text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

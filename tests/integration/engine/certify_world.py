@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from autopilot.answers.render import plain
 from autopilot.api.certify import CertifyService
-from autopilot.api.render import plain
 from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict

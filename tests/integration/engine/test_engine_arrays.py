@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.budget import budget as read_budget
-from autopilot.api.models.jobs import ListQuery
-from autopilot.api.outstanding import read_moment
+from autopilot.answers.models.jobs import ListQuery
 from autopilot.api.submissions import Sent
+from autopilot.books.budget import budget as read_budget
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.engine.outstanding import read_moment
 from tests.integration.engine.engine_world import JOB, LIMITS, World, a_world
 from tests.integration.engine.interrupted_store import Killed, Moment
 from tests.integration.engine.test_engine_kills import Wrapper

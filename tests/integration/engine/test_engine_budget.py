@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
+from autopilot.planning.prospects import Unlikely
 from tests.integration.engine.engine_world import JOB, D, World
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')

@@ -12,7 +12,6 @@ import pytest
 
 from autopilot.api.metrics import Metrics
 from autopilot.certify.claims import claims_of
-from autopilot.cli import reasons
 from autopilot.domain.certificate import Certificate, ClaimVerdict
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
@@ -22,6 +21,7 @@ from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.market.metering import GPU
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import Store
+from autopilot.words import reasons
 from tests.integration.engine.certify_world import VERSION, CertifyWorld, note_row, verdicts, with_one_fast
 from tests.integration.engine.engine_world import JOB, D, a_world
 

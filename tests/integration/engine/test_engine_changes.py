@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.api.plan import OverBudget
-from autopilot.api.prospects import Unlikely
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
+from autopilot.planning.plan import OverBudget
+from autopilot.planning.prospects import Unlikely
 from tests.integration.engine.engine_world import JOB, D, World
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')

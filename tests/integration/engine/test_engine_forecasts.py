@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from autopilot.api.forecaster import Forecaster
 from autopilot.domain.job_forecast import RENEWED_AFTER, JobForecast
+from autopilot.planning.forecaster import Forecaster
 from tests.integration.engine.engine_world import JOB, World
 
 DUE = JOB.replace('estimate = "10m"', 'estimate = "4h"') + '\n[deadline]\nwithin = "12h"\n'

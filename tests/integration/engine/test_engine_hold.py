@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from autopilot.api.models.jobs import ListQuery
+from autopilot.answers.models.jobs import ListQuery
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from autopilot.answers.models.schedules import ScheduleBody
 from autopilot.api.access import ApiCaller, NotAllowed
 from autopilot.api.confirmations import ConfirmFirst
-from autopilot.api.models.schedules import ScheduleBody
 from autopilot.api.submissions import Sent
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from autopilot.cli.reasons import tell
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation
 from autopilot.engine.watching import Watching, watch_queries
+from autopilot.words.reasons import tell
 from tests.integration.engine.engine_world import JOB, World
 
 WATCHED = (GpuChoice("RTX 4090"),)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.models.jobs import ListQuery
-from autopilot.cli import reasons
+from autopilot.answers.models.jobs import ListQuery
 from autopilot.policy.wait import REMOVED
+from autopilot.words import reasons
 from tests.integration.engine.engine_world import JOB, D, World
 
 BELOW_ALL = JOB + '[spot]\npolicy = "spot"\nmax_price = "$0.05"\n'

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.market_notes import tell_market
 from autopilot.api.submissions import Sent
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
@@ -23,6 +22,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.host.user_data import MAX_USER_DATA_CHARS
 from autopilot.mailbox.keys import heartbeat_key, host_key, orders_key, registry_login_key
 from autopilot.mailbox.report_shapes import HostReport
+from autopilot.planning.market_notes import tell_market
 from autopilot.policy import budget
 from tests.builders import capabilities
 from tests.integration.engine.test_private_images import LOGIN, PASSWORD, Place, a_place

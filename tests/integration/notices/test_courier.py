@@ -223,3 +223,22 @@ def test_a_secret_that_is_none_is_refused() -> None:
     for wrong in ("", "whsec_", "whsec_short", "whsec_!!!!"):
         with pytest.raises(UserError, match="whsec_"):
             read_keys(wrong)
+
+
+async def test_the_notice_of_a_job_s_end_has_its_receipt_and_waits_for_none(post: Post, sink: SinkServer) -> None:
+    asked = []
+
+    async def tell_receipt(job_id: str) -> str:
+        asked.append(job_id)
+        if job_id == "job-000001":
+            raise OSError("the ledger is busy")
+        return "cost $0.42 (confirmed by the market's bill)"
+
+    hook = WebhookSink(post.url, read_keys(SECRET), wall_now, local=True)
+    post.courier = Courier(post.store, {"team": hook}, post.clock, UlidIds(post.clock), str, tell_receipt)
+    await post.fail_jobs(2)
+    await post.pass_time(60)
+    told = {body["data"]["job_id"]: body["data"]["text"] for body in sink.bodies}
+    assert told["job-000000"].endswith("\nReceipt: cost $0.42 (confirmed by the market's bill).")
+    assert "Receipt" not in told["job-000001"]
+    assert sorted(asked) == ["job-000000", "job-000001"]

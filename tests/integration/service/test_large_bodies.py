@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from autopilot.answers.models.account import RevokeBody
 from autopilot.api.large_bodies import LARGE_OF_A_USER, bound_bodies
-from autopilot.api.models.account import RevokeBody
 from autopilot.api.requests import LARGE_BYTES, read_body_if_any
 from autopilot.service.sockets import serve_users
 from tests.patience import PATIENCE_S

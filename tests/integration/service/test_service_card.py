@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.api.card import judge_card
-from autopilot.api.market_notes import market_notes
 from autopilot.config.settings import ProviderSettings, Settings
 from autopilot.domain.instance import Account, TopUp
 from autopilot.ids import UlidIds
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
+from autopilot.planning.card import judge_card
+from autopilot.planning.market_notes import market_notes
 from autopilot.ports.store import Store
 from autopilot.service.doctor import Check, check_card
 from tests.integration.engine.engine_world import World, a_world

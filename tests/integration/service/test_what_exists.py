@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.answers.models.jobs import ListQuery
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
-from autopilot.api.models.jobs import ListQuery
 from autopilot.api.submissions import Sent
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_changes import change_spec

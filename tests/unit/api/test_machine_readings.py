@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
-from autopilot.api import render
-from autopilot.api.books import READINGS_PER_ANSWER, instance
+from autopilot.answers import render
+from autopilot.books.reconciliation import READINGS_PER_ANSWER, instance
 from autopilot.domain.params import Params
 from autopilot.domain.readings import Gpu, MachineReading, Readings
 from autopilot.lab.memory_store.store import MemoryStore

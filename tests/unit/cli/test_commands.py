@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli import logs, text
+from autopilot.cli import logs
 from autopilot.cli.main import run
+from autopilot.words import text
 from tests.unit.cli.sample_daemon import Daemon, sample
 
 Capture = pytest.CaptureFixture[str]

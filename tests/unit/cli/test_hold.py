@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.cli import reasons
 from autopilot.cli.main import run
+from autopilot.words import reasons
 from tests.unit.cli.sample_daemon import Daemon, sample
 
 SAID = "held until 11-20 14:20, $0.31/h; autopilot release bert-qa gives it back"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.cli import money_views
 from autopilot.cli.price_plot import plot
+from autopilot.words import bills
 from tests.unit.cli.sample_daemon import Daemon, sample
 from tests.unit.cli.test_commands import printed
 
@@ -173,4 +173,4 @@ def test_a_plot_shows_proportions_and_gaps() -> None:
     ],
 )
 def test_a_machine_whose_bill_never_came_is_told_from_one_that_is_paid(row: dict[str, Any], told: str) -> None:
-    assert money_views._wait(row) == told
+    assert bills.tell_wait(row) == told

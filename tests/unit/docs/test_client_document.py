@@ -6,8 +6,8 @@ import ast
 import inspect
 from pathlib import Path
 
-from autopilot.api.models import jobs as m
-from autopilot.api.models import money, plans, schedules
+from autopilot.answers.models import jobs as m
+from autopilot.answers.models import money, plans, schedules
 from autopilot.api.operations import OPERATIONS
 from autopilot.client import asynchronous, synchronous
 from autopilot.client.asynchronous import AsyncClient, AsyncJob

@@ -13,7 +13,7 @@ from aiohttp import web
 from autopilot.api import problem_documents, problems
 from autopilot.api.access import RULES
 from autopilot.api.app import Api
-from autopilot.api.spend import SPEND_KEYS
+from autopilot.books.spend import SPEND_KEYS
 from autopilot.clock import ManualClock
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason

@@ -59,10 +59,10 @@ RATES = {
 }
 """All names with the word "rate" in them; our own offer is a bid, a posted price a price."""
 ALLOWED = {
-    ("api/list_prices.py", "terms"): "the vendor's own terms, as in the list",
-    ("api/models/plans.py", "ways_out"): "a key of the plan's JSON",
-    ("api/prospects.py", "ways_out"): "what fills that key",
-    ("api/prospects.py", "_ways_out"): "the same",
+    ("planning/list_prices.py", "terms"): "the vendor's own terms, as in the list",
+    ("answers/models/plans.py", "ways_out"): "a key of the plan's JSON",
+    ("planning/prospects.py", "ways_out"): "what fills that key",
+    ("planning/prospects.py", "_ways_out"): "the same",
     ("cli/setup.py", "force"): "the option --force",
     ("lab/backtest/suite_file.py", "on_demand_rate"): "a key of suite files",
     ("providers/paper/agent.py", "last_ckpt_n"): "a key of the paper market's file",
@@ -161,7 +161,7 @@ ALIKE = (
     {"cli", "client"},
 )
 """Packages side by side, each with its own classes for the same parts. Only among them may a name stand twice."""
-NAMED_AS_THEY_ARE = "api/models"
+NAMED_AS_THEY_ARE = "answers/models"
 """The API calls a job a job: its document and its clients show these names. Within it each name stands once."""
 SELF_CONTAINED = ("agent/shipped", "host/shipped")
 """They travel alone, without the product: within each, each name stands once."""

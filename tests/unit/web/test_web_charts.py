@@ -6,8 +6,8 @@ import re
 from datetime import date, timedelta
 from decimal import Decimal
 
-from autopilot.api import render
-from autopilot.api.job_life import list_spans
+from autopilot.answers import render
+from autopilot.books.job_life import list_spans
 from autopilot.web import curves, machines, svg
 from autopilot.web.hero import draw_decisions
 from autopilot.web.machines import BilledTime, MachineLife

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.ledger_view import LedgerReader, LedgerView
+from autopilot.books.ledger_view import LedgerReader, LedgerView
 from autopilot.clock import ManualClock
 from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from autopilot.api.ledger_view import LedgerReader
+from autopilot.books.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
 from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.web.server import Server

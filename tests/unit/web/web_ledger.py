@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from autopilot.api.ledger_view import LedgerReader
+from autopilot.books.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
 from autopilot.domain.actions import Note
 from autopilot.domain.instance import InstanceStatus

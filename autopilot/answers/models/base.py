@@ -1,0 +1,62 @@
+"""What all models have in common."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+_DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
+
+Money = Annotated[Decimal, WithJsonSchema(_DECIMAL | {"description": "US dollars, or US dollars an hour for a rate"})]
+Number = Annotated[Decimal, WithJsonSchema(_DECIMAL)]
+Instant = datetime
+"""ISO 8601 in UTC."""
+Seconds = float
+Share = Annotated[float, Field(ge=0, le=1)]
+Scalar = str | int | float | bool | None
+
+
+class Asked(BaseModel):
+    """A body. A key that is not known is refused: what is mistyped would otherwise be left out in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class Query(BaseModel):
+    """The part of an address behind the question mark. All of it is text."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+
+class Answer(BaseModel):
+    """Clients pass over what they do not know: a newer daemon may tell more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+
+class Problem(Answer):
+    """An error (RFC 9457)."""
+
+    title: str
+    status: int
+    reason: str
+    """One code that programs can go by."""
+    detail: str
+    hint: str
+    """What to do about it; may be empty."""
+    job: str | None = None
+    """With ``same_job_open``: the id of that job."""
+    plan: str | None = None
+    """With ``confirm_first``: the id of the plan that a person is to confirm."""
+
+
+class Costs(Answer):
+    """What was posted, by what it was for: a member for each of ``COST_COLUMNS``. Their sum is ``posted``."""
+
+    compute: Money
+    storage: Money
+    bandwidth: Money
+    fees: Money

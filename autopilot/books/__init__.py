@@ -1,0 +1,1 @@
+"""What the ledger says: spend, budgets, bills, prices, the lives of jobs and machines. No HTTP."""

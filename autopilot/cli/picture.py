@@ -1,0 +1,28 @@
+"""The picture of one job as a file: asked of the daemon here, drawn as its page draws it."""
+
+from __future__ import annotations
+
+import contextlib
+import pkgutil
+from pathlib import Path
+
+from autopilot.cli.client import Client, job_path
+from autopilot.cli.exits import CommandError
+from autopilot.domain.errors import UserError
+
+DRAWN_BY = "autopilot.web.picture"
+"""Named by text: of the two faces neither imports the other."""
+
+
+def write_picture(client: Client, reference: str, path: Path) -> None:
+    """Raises ``CommandError`` for a job that there is not, ``UserError`` for a file that cannot be written."""
+    page = pkgutil.resolve_name(DRAWN_BY)
+    body, now = client.get(job_path(reference, "life")), client.market_now()
+    prices = []
+    for query in page.list_price_queries(body, now):
+        with contextlib.suppress(CommandError):  # nobody has ever listed it
+            prices.append(client.get("/v1/prices", **query))
+    try:
+        path.write_text(page.draw_job(body, prices, now), encoding="utf-8")
+    except OSError as problem:
+        raise UserError(f"cannot write {path}: {problem.strerror}") from None

@@ -1,0 +1,32 @@
+"""The bill of a machine in words: whether it is believed, and what is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from autopilot.words import text
+
+Row = Mapping[str, Any]
+
+WAITS = {
+    "its_end": "machine is still here",
+    "first_look": "not looked at yet",
+    "no_bill": "no line yet",
+    "periods_missing": "does not cover its life yet",
+    "lines_missing": "lacks a line that is due",
+    "too_low": "lower than what it ran up",
+    "second_look": "second look due",
+}
+UNCONFIRMED = "not confirmed by a bill"
+"""Nothing more is waited for, and the market has shown no line: our own figures stand."""
+
+
+def tell_wait(row: Row) -> str:
+    """Whether the bill is believed, and if not, why."""
+    code = row.get("waits_for")
+    if code is None:
+        return UNCONFIRMED if row.get("invoiced") is None and Decimal(row["posted"] or 0) else "complete"
+    said = WAITS.get(code, text.plain(code))
+    return f"{said} at {text.minute(row['second_look_at'])} UTC" if row.get("second_look_at") else said

@@ -1,0 +1,48 @@
+"""A certificate and its claims in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autopilot.words import text
+
+Row = Mapping[str, Any]
+
+VERDICTS = {
+    "held": "held",
+    "broken": "BROKEN",
+    "not_seen": "not seen",
+    "waiting": "waits for the bill",
+    "open": "open",
+}
+LACKS = {
+    "missing": "none",
+    "expired": "expired",
+    "ended": "ended early",
+    "other_account": "of another account",
+    "other_version": "of another version",
+    "claim_broken": "stopped: a claim that matters is broken",
+    "certifying_only": "the daemon rents for certifications alone",
+}
+"""Why nothing new is rented, or what the certificate lacks, by its key in the API."""
+
+
+def line(claim: Row) -> str:
+    """One claim on one line."""
+    seen = ", ".join(f"{text.words(name)} {show_seen(name, value)}" for name, value in claim["seen"].items())
+    told = f"{VERDICTS[claim['verdict']]}: {claim['sentence'].rstrip('.')}" + (f" ({seen})" if seen else "")
+    return f"{told}. It follows: {claim['changes']}" if claim["verdict"] == "broken" else told
+
+
+def show_seen(name: str, value: Any) -> str:
+    if name in ("floor", "bid", "asked", "shown", "needed") and value is not None:
+        return text.per_hour(value)
+    return text.money(value) if name in ("billed", "ledger", "expected") else text.plain(value)
+
+
+def state(held: Row) -> str:
+    """A market's certificate in a few words."""
+    if held["status"] is None:
+        return f"in force until {str(held['ends_at'])[:10]}"
+    return LACKS[held["status"]] + (f" ({held['ended_because']})" if held["ended_because"] else "")

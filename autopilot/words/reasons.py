@@ -1,0 +1,351 @@
+"""Why a job stands where it stands: decisions, vetoes and waits in sentences, from the notes of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from autopilot.domain.after import ENDS, On
+from autopilot.domain.certificate import Lack, tell_command
+from autopilot.domain.time import show_duration
+from autopilot.words import arrays, story, text
+from autopilot.words.certificates import LACKS
+from autopilot.words.options import OPTION
+
+Row = Mapping[str, Any]
+Numbers = Mapping[str, Any]
+"""Of one note, as the API answers them."""
+
+
+BRIEF = ("after", "paused", "no_spot", "unsearched")
+"""Topics that are a reason by themselves."""
+
+
+def brief(job: Row) -> str:
+    """Why nothing runs for the job now, in one line; empty where something does."""
+    waiting = job.get("waiting")
+    if not waiting:
+        return ""
+    if waiting["vetoes"]:
+        return tell_veto(waiting["vetoes"][0])
+    notes = [(note["topic"], note["numbers"]) for note in waiting["notes"]]
+    searched = [numbers for topic, numbers in notes if topic == "search" and not int(numbers["fitting"])]
+    removed = [numbers for topic, numbers in notes if topic == "removed"]
+    nearest = [each for each in removed[:1] if searched]
+    nearest += [each for each in removed if each["condition"] == "not_certified" and each not in nearest]
+    chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
+    others = [tell(note) for note in waiting["notes"] if note["topic"] in BRIEF]
+    return "; ".join([*map(_tell_count, searched), *map(_tell_removed, nearest), *chosen, *others])
+
+
+def tell_stall(job: Row, now: datetime) -> str:
+    """``nothing new for 42 min, GPUs idle``; empty for a job that has not stalled."""
+    since = text.instant((job.get("main") or {}).get("stalled_since"))
+    if job["status"] != "running" or since is None:
+        return ""
+    still = now - since
+    return f"nothing new for {show_duration(still - still % timedelta(minutes=1))}, GPUs idle"
+
+
+def tell_wait(job: Row) -> list[str]:
+    """The same in full, a line for each thing."""
+    waiting = job.get("waiting") or {"vetoes": [], "notes": []}
+    notes = [tell(note) for note in waiting["notes"] if note["topic"] not in (OPTION, "status")]
+    return [*map(tell_veto, waiting["vetoes"]), *notes]
+
+
+def tell(note: Row) -> str:
+    """One note, or one action, of a decision."""
+    topic, numbers = str(note["topic"]), note.get("numbers") or {}
+    sentence = SENTENCES.get(topic)
+    if sentence is not None:
+        return sentence(numbers)
+    shown = text.numbers(numbers)
+    return f"{text.words(topic)}: {shown}" if shown else text.words(topic)
+
+
+def tell_veto(veto: Row) -> str:
+    """``rent: over day limit, would come to $50.20 of $50.00``."""
+    numbers = dict(veto.get("numbers") or {})
+    if numbers.get("certificate") is not None:
+        return f"{text.words(numbers.get('action'))} refused on {_tell_lack(numbers, 'certificate')}"
+    action, because = numbers.pop("action", None), numbers.pop("because", None)
+    limit = numbers.pop("limit", None)
+    in_dollars = because in _IN_DOLLARS
+    shown = text.numbers(numbers)
+    if limit is not None:
+        as_limit = text.money(limit) if in_dollars else text.per_hour(limit) if because == "over_rate_limit" else limit
+        shown = ", ".join(part for part in (shown, f"the limit is {text.plain(as_limit)}") if part)
+    what = f"{text.words(action)}: {text.words(because)}" if action else text.words(because or veto["topic"])
+    return f"{what} ({shown})" if shown else what
+
+
+def tell_answer(event: Row, bid: str | None) -> str:
+    """What the market said to a create. ``bid``: what was bid, $/h."""
+    name, fields = event["name"], event.get("fields") or {}
+    if name == "lease.refused":
+        message = text.plain(fields.get("message"))
+        said = f": {message}" if message != text.NONE else ""
+        return f"the market refused {text.per_hour(bid)}{said} ({text.words(fields.get('reason'))})"
+    return story.tell(event)
+
+
+def list_reasons(decision: Row, tell_time: Callable[[str | None], str] = text.clock_time) -> Iterator[tuple[str, str]]:
+    """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
+    actions = decision.get("actions") or []
+    bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
+    yield from (("did", tell(action)) for action in actions)
+    for answer in decision.get("answers") or []:
+        yield "answer", f"{tell_time(answer['at'])} {tell_answer(answer, bid)}"
+    for tried in decision.get("bids") or []:
+        yield "answer", f"the bid of {text.per_hour(tried['bid'])}: {text.words(tried['outcome'])}"
+    yield from (("vetoed", tell_veto(veto)) for veto in decision.get("vetoes") or [])
+    yield from (("saw", tell(note)) for note in decision.get("notes") or [] if note["topic"] != OPTION)
+
+
+def _tell_search(numbers: Numbers) -> str:
+    wishes = [
+        text.plain(numbers.get("gpus")),
+        *([f"{_gb(numbers['min_vram_gb'])} of GPU memory"] if numbers.get("min_vram_gb") else []),
+        f"{_gb(numbers.get('disk_gb'))} of disk",
+        *([_TRUST[numbers["trust"]]] if numbers.get("trust") in _TRUST else []),
+        *([f"{text.plain(numbers['policy'])} only"] if numbers.get("policy") else []),
+    ]
+    return f"looked for {', '.join(wishes)}: {_tell_count(numbers)}"
+
+
+def _tell_count(numbers: Numbers) -> str:
+    offers, fitting, on_demand = int(numbers["offers"]), int(numbers["fitting"]), numbers.get("only_on_demand")
+    if not offers:
+        return "no offer"
+    found = f"{offers} offer{'s' * (offers > 1)}, {fitting or 'none'} fit{'s' * (fitting < 2)}"
+    return f"{found} (on demand {on_demand})" if on_demand else found
+
+
+_IN_DOLLARS = (
+    "over_day_limit",
+    "over_month_limit",
+    "over_allowance",
+    "over_schedule_budget",
+    "over_budget",
+    "low_credit",
+)
+_TRUST = {"verified": "verified hosts", "secure": "datacenters"}
+
+
+def _gb(value: object) -> str:
+    return f"{round(float(str(value)), 1):g} GB" if value is not None else text.NONE
+
+
+def _above(key: str, what: str = "floor") -> Callable[[Numbers], str]:
+    def sentence(numbers: Numbers) -> str:
+        has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
+        return f"above your {key}: cheapest {what} {has}, your {key} {wanted}"
+
+    return sentence
+
+
+def _less(of: str, show: Callable[[Any], str]) -> Callable[[Numbers], str]:
+    def sentence(numbers: Numbers) -> str:
+        has, wanted = show(numbers["has"]), show(numbers["wanted"])
+        return f"with too little {of}: the nearest has {has}, the job asks for {wanted}"
+
+    return sentence
+
+
+def _near_on_demand(numbers: Numbers) -> str:
+    has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
+    return f"with a floor near the on-demand price: nearest floor {has}, bids there end at {wanted}"
+
+
+def _where_bids_lost(numbers: Numbers) -> str:
+    if numbers.get("has") is None:
+        return "where our bids lost"
+    has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
+    return f"where our bids lost: the nearest takes {has} or more, bids there end at {wanted}"
+
+
+def _too_short(numbers: Numbers) -> str:
+    lasts, needed = text.span(numbers["has"]), text.span(numbers["wanted"])
+    return f"that end too soon: the nearest in {lasts}, the job may take {needed}"
+
+
+def _tell_lack(numbers: Numbers, key: str) -> str:
+    """``vastai, whose certificate is not in force (expired): autopilot certify vastai --budget "$1.00"``."""
+    lack, market = str(numbers.get(key)), text.plain(numbers.get("provider"))
+    because = f" ({LACKS[lack]})" if lack in LACKS else ""
+    command = tell_command(market, Lack(lack) if lack in LACKS else None)
+    return f"{market}, whose certificate is not in force{because}: {command}"
+
+
+CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
+    "market_unknown": "on a market that cannot be read now",
+    "not_certified": lambda numbers: f"on {_tell_lack(numbers, 'has')}",
+    "other_market": "on another market than the one that is certified",
+    "gpu": "with another GPU",
+    "vram_gb": _less("GPU memory", _gb),
+    "disk_gb": _less("disk", _gb),
+    "verified": "on hosts that are not verified",
+    "datacenter": "not in a datacenter",
+    "avoided": "avoided after a failure or a refusal",
+    "held": "that the job still gives back",
+    "lasts_s": _too_short,
+    "no_spot": "without spot",
+    "no_on_demand": "without an on-demand price",
+    "no_bound": "with no on-demand price to bound a bid; set max_price",
+    "max_price": _above("max_price"),
+    "max_hourly": _above("max_hourly"),
+    "max_hourly_on_demand": _above("max_hourly", "on-demand price"),
+    "max_rate": _above("max_rate", "rate with its disk"),
+    "on_demand_share": _near_on_demand,
+    "lost_bid": _where_bids_lost,
+}
+"""What removed offers, as it stands behind their number."""
+
+
+def _tell_removed(numbers: Numbers) -> str:
+    told = CONDITIONS.get(str(numbers["condition"]), text.words(numbers["condition"]))
+    return f"{numbers['offers']} {told if isinstance(told, str) else told(numbers)}"
+
+
+def _tell_wider(numbers: Numbers) -> str:
+    offers = int(numbers["offers"])
+    if not offers:
+        return "no market has these GPUs now, on any host; autopilot offers --gpu NAME tries a name out"
+    return f"without the other wishes: {offers} offer{'s' * (offers > 1)} of these GPUs"
+
+
+def _tell_unsearched(numbers: Numbers) -> str:
+    return f"{text.plain(numbers.get('provider'))} could not be searched: {text.plain(numbers.get('problem'))}"
+
+
+def _tell_acquire(numbers: Numbers) -> str:
+    prices = [("floor", numbers.get("floor")), ("on demand", numbers.get("on_demand_price"))]
+    beside = [f"{name} {text.per_hour(price)}" for name, price in prices if price not in (None, numbers.get("bid"))]
+    market = f" ({', '.join(beside)})" if beside else ""
+    how = f"{text.words(numbers.get('capacity_type'))} at {text.per_hour(numbers.get('bid'))}"
+    return f"rent {text.place(numbers)}, {how}{market}{_because(numbers)}"
+
+
+def _because(numbers: Numbers) -> str:
+    return f": {text.words(numbers['reason'])}" if numbers.get("reason") else ""
+
+
+def _tell_status(numbers: Numbers) -> str:
+    of = f" of {text.money(numbers['budget'])}" if numbers.get("budget") is not None else ""
+    spent = f"{text.money(numbers.get('committed'))}{of} spent or committed"
+    if numbers.get("slack_s") is None:
+        return spent
+    slack, loss = text.span(numbers["slack_s"]), text.span(numbers.get("one_more_loss_s"))
+    return f"slack {slack} ({text.words(numbers.get('verdict'))}), one more loss costs {loss}, {spent}"
+
+
+def _tell_bids(numbers: Numbers) -> str:
+    told = (
+        ("price_to_win", text.per_hour, "{} would win"),
+        ("rebid", text.per_hour, "the next bid is {}"),
+        ("cost_of_rebid", text.money, "bidding on costs {} to the end"),
+        ("cost_of_leaving", text.money, "leaving costs {} to the end"),
+        ("cost_of_waiting_per_h", text.per_hour, "its disk costs {}"),
+    )
+    return ", ".join(words.format(show(numbers[key])) for key, show, words in told if numbers.get(key) is not None)
+
+
+def _tell_paused(numbers: Numbers) -> str:
+    cause = text.words(numbers.get("cause") or "paused")
+    return f"{cause} for {text.span(numbers.get('paused_s'))}: {_tell_bids(numbers)}"
+
+
+def _tell_lost_bid(numbers: Numbers) -> str:
+    times = int(numbers.get("times") or 1)
+    counted = "a bid" if times == 1 else f"{times} bids"
+    bid, held = text.per_hour(numbers.get("bid")), text.span(numbers.get("for_s"))
+    return f"{counted} up to {bid} lost on {text.place(numbers)}; it is taken to want more for {held}"
+
+
+def _tell_no_spot(numbers: Numbers) -> str:
+    found = f": {text.plain(numbers['found'])}" if numbers.get("found") else ""
+    return f"{text.plain(numbers.get('provider'))} has no spot{found}"
+
+
+def _tell_choice(option: Numbers) -> str:
+    name = text.words(option["option"])
+    cost = f", {text.money(option['cost'])} expected to the end" if option.get("cost") is not None else ""
+    return f"{'waiting is the cheapest' if name == 'wait' else name}{cost}"
+
+
+def _tell_bill_awaited(numbers: Numbers) -> str:
+    doubt, until = text.money(numbers.get("doubt")), text.minute(numbers.get("until"))
+    return (
+        f"{doubt} of what is spent is for time in which nobody watched; the machine is kept stopped until "
+        f"{text.plain(numbers.get('provider'))} has billed it, at the latest until {until} UTC"
+    )
+
+
+def _tell_not_held(numbers: Numbers) -> str:
+    needed, left = text.money(numbers.get("reserve")), text.money(numbers.get("left"))
+    of_job = f", and the job has {left} left" if numbers.get("left") is not None else ""
+    return f"the machine is not held ({text.words(numbers.get('because'))}): that would take {needed}{of_job}"
+
+
+def _tell_after(numbers: Numbers) -> str:
+    name = text.plain(numbers.get("name") or numbers.get("job"))
+    status = text.words(numbers.get("status"))
+    mend = f": autopilot resume {name} lets it go on" if status == "parked" else ""
+    if numbers["on"] == On.SAME_TASK:
+        return f"each task begins once {name} has done the one of its number; {name} is {status}{mend}"
+    return f"waits until {name} {ENDS[On(numbers['on'])]}; it is {status}{mend}"
+
+
+def _tell_floors(numbers: Numbers) -> str:
+    hours = numbers.get("recorded_h")
+    recorded = "recorded floors" if hours is None else f"{hours} h of recorded floors"
+    if int(numbers.get("learning") or 0):
+        return f"bids are being learnt from {recorded}; the first machine waits for that, 2 minutes at the most"
+    if int(numbers.get("learnt") or 0):
+        return f"bids are learnt from {recorded}"
+    return f"bids follow the rule and a shipped prior: {hours or 0} h of floors are recorded, learning takes 4 h"
+
+
+def _tell_markups(numbers: Numbers) -> str:
+    costs = [f"{name} {text.per_hour(cost)}" for name, cost in numbers.items() if name != "markup"]
+    share = (float(numbers["markup"] or 1) - 1) * 100
+    return (
+        f"little time is to spare: bids are {share:.1f} % above floors; on the record an hour of work, lost time "
+        f"included, would have cost by markup {', '.join(costs)}"
+    )
+
+
+SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
+    "width": arrays.tell_width,
+    "after": _tell_after,
+    "search": _tell_search,
+    "removed": _tell_removed,
+    "wider": _tell_wider,
+    "unsearched": _tell_unsearched,
+    "status": _tell_status,
+    "paused": _tell_paused,
+    "outbid": lambda numbers: f"its bid has lost, and it stops within minutes: {_tell_bids(numbers)}",
+    "lost_bid": _tell_lost_bid,
+    "floors": _tell_floors,
+    "markups": _tell_markups,
+    "no_spot": _tell_no_spot,
+    "certificate_ends": lambda numbers: (
+        f"the certificate of {text.plain(numbers.get('provider'))} ends on {text.plain(numbers.get('ends_at'))[:10]}: "
+        f"{tell_command(text.plain(numbers.get('provider')))} renews it"
+    ),
+    "certify": lambda numbers: f"a step of certifying {text.plain(numbers.get('provider'))}",
+    "acquire": _tell_acquire,
+    "change_bid": lambda numbers: f"bid {text.per_hour(numbers.get('bid'))}{_because(numbers)}",
+    "start": lambda numbers: f"start the machine{_because(numbers)}",
+    "save_and_stop": lambda numbers: f"save and stop{_because(numbers)}",
+    "promote": lambda numbers: f"give the run to the new machine{_because(numbers)}",
+    "hold": lambda numbers: f"keep the machine until {text.minute(numbers.get('until'))} UTC{_because(numbers)}",
+    "not_held": _tell_not_held,
+    "bill_awaited": _tell_bill_awaited,
+    "release": lambda numbers: f"give the machine up{_because(numbers)}",
+    "set_status": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
+    "over": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
+}
+"""Topic of a note, or of an action → its sentence; any other is told by its numbers."""

@@ -1,0 +1,44 @@
+"""What machines read of themselves, as people read it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from autopilot.words import readings
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+GIB = 1 << 30
+
+
+def a_gpu(busy: float | None = 0.97, used: int | None = 21 * GIB, total: int | None = 24 * GIB) -> dict[str, Any]:
+    return {"busy": busy, "memory_used": used, "memory_total": total}
+
+
+def a_lease(**changes: Any) -> dict[str, Any]:
+    taken = {"at": "2026-01-01T11:59:30+00:00", "gpus": [a_gpu()], "disk_free": 12 * 10**9, "load": 3.14}
+    return {"readings": taken | changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1"),
+        ({"gpus": None}, "GPU unknown; disk 12 GB free; load 3.1"),
+        ({"disk_free": None, "load": None}, "GPU 97%, 21 of 24 GB"),
+        ({"gpus": [a_gpu(None, None)]}, "GPU ?; disk 12 GB free; load 3.1"),
+        ({"gpus": [a_gpu(), a_gpu(0.0, 0)]}, "2 GPUs 97% 0%, 21 of 48 GB; disk 12 GB free; load 3.1"),
+        ({"gpus": [a_gpu(0.5)] * 8}, "8 GPUs 50% on average, 168 of 192 GB; disk 12 GB free; load 3.1"),
+        ({"gpus": [a_gpu(None)] * 5}, "5 GPUs ? ? ? ? ?, 105 of 120 GB; disk 12 GB free; load 3.1"),
+        ({"at": "2026-01-01T11:50:00+00:00"}, "GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1 (10 min ago)"),
+    ],
+)
+def test_a_line_for_a_machine(changes: dict[str, Any], told: str) -> None:
+    assert readings.tell(a_lease(**changes), NOW) == told
+
+
+@pytest.mark.parametrize("lease", [None, {}, {"readings": None}])
+def test_what_was_never_read_is_not_told(lease: dict[str, Any] | None) -> None:
+    assert readings.tell(lease, NOW) == ""

@@ -1,0 +1,158 @@
+"""Waits, vetoes and notes in sentences."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from autopilot.policy import eligibility, wait
+from autopilot.words import reasons
+
+
+def removed(condition: str, has: Any = None, wanted: Any = None) -> str:
+    return reasons.tell(
+        {
+            "topic": "removed",
+            "numbers": {"condition": condition, "offers": 3, "has": has, "wanted": wanted, "provider": "vastai"},
+        }
+    )
+
+
+def test_each_condition_has_its_words() -> None:
+    source = inspect.getsource(eligibility) + inspect.getsource(wait)
+    named = set(re.findall(r'Unfit\(\s*"([a-z_]+)"', source)) | {"max_price", "max_hourly", "on_demand_share"}
+    assert {"vram_gb", "no_on_demand", "max_rate"} <= named
+    assert named | {"no_spot"} == set(reasons.CONDITIONS)
+
+
+@pytest.mark.parametrize("condition", reasons.CONDITIONS)
+def test_no_condition_shows_a_raw_number(condition: str) -> None:
+    told = removed(condition, 0.123456789, 7200.123456)
+    assert told.startswith("3 ")
+    assert not re.search(r"=|\d\.\d{4}", told), told
+
+
+@pytest.mark.parametrize(
+    ("condition", "has", "wanted", "told"),
+    [
+        ("max_price", "0.95", "0.3", "3 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h"),
+        ("max_hourly_on_demand", "1.5", "1", "3 above your max_hourly: cheapest on-demand price $1.50/h, your "
+         "max_hourly $1.00/h"),
+        ("not_certified", "expired", None, "3 on vastai, whose certificate is not in force (expired): "
+         'autopilot certify vastai --budget "$1.00"'),
+        ("not_certified", "claim_broken", None, "3 on vastai, whose certificate is not in force (stopped: a claim that "
+         "matters is broken): autopilot certify vastai --resume"),
+        ("vram_gb", "16", "24", "3 with too little GPU memory: the nearest has 16 GB, the job asks for 24 GB"),
+        ("disk_gb", "90.5", "100", "3 with too little disk: the nearest has 90.5 GB, the job asks for 100 GB"),
+        ("lasts_s", 3600, 9600, "3 that end too soon: the nearest in 1 h, the job may take 2 h 40 min"),
+        ("lost_bid", "0.139", "0.135", "3 where our bids lost: the nearest takes $0.139/h or more, bids there end "
+         "at $0.135/h"),
+        ("verified", None, None, "3 on hosts that are not verified"),
+        ("a_later_one", None, None, "3 a later one"),
+    ],
+)  # fmt: skip
+def test_a_condition_says_by_how_much(condition: str, has: Any, wanted: Any, told: str) -> None:
+    assert removed(condition, has, wanted) == told
+
+
+@pytest.mark.parametrize(
+    ("on", "status", "told"),
+    [
+        ("ok", "running", "waits until prepare succeeds; it is running"),
+        ("fail", "pending", "waits until prepare fails or is cancelled; it is pending"),
+        ("any", "parked", "waits until prepare is over; it is parked: autopilot resume prepare lets it go on"),
+    ],
+)
+def test_a_job_says_which_others_it_waits_for(on: str, status: str, told: str) -> None:
+    note = {"topic": "after", "numbers": {"job": "01KDZ3V8", "name": "prepare", "on": on, "status": status}}
+    assert reasons.brief({"waiting": {"vetoes": [], "notes": [note]}}) == told
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        (
+            {"action": "acquire", "because": "too_many_launches", "in_10_minutes": 3, "limit": 3},
+            "acquire: too many launches (in 10 minutes 3, the limit is 3)",
+        ),
+        (
+            {"action": "acquire", "because": "over_rate_limit", "burn": "1.204999999", "limit": "1"},
+            "acquire: over rate limit (burn $1.205/h, the limit is $1.00/h)",
+        ),
+        (
+            {"action": "acquire", "because": "low_credit", "credit": "0.100000001", "reserve": "0.2"},
+            "acquire: low credit (credit $0.10, reserve $0.20)",
+        ),
+        (
+            {"action": "change_bid", "because": "market_unknown", "lease_id": "01K", "unobserved_s": 9600},
+            "change bid: market unknown (lease id 01K, unobserved 2 h 40 min)",
+        ),
+        ({"action": "promote", "because": "slot_taken"}, "promote: slot taken"),
+    ],
+)
+def test_vetoes(numbers: dict[str, Any], told: str) -> None:
+    assert reasons.tell_veto({"topic": "veto", "numbers": numbers}) == told
+
+
+def a_wait(*notes: tuple[str, dict[str, Any]], **waiting: Any) -> dict[str, Any]:
+    listed = [{"topic": topic, "numbers": numbers} for topic, numbers in notes]
+    return {"waiting": {"at": "2026-01-01T12:00:00+00:00", "vetoes": [], "notes": listed, **waiting}}
+
+
+SEARCH = {"gpus": "1×H100", "disk_gb": "20", "offers": 4, "fitting": 0}
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ({"waiting": None}, ""),
+        ({}, ""),
+        (a_wait(("search", SEARCH | {"offers": 0})), "no offer"),
+        (a_wait(("search", SEARCH | {"offers": 1}), ("removed", {"condition": "held", "offers": 1})),
+         "1 offer, none fits; 1 that the job still gives back"),
+        (a_wait(("search", SEARCH | {"only_on_demand": 4}), ("removed", {"condition": "no_spot", "offers": 4})),
+         "4 offers, none fits (on demand 4); 4 without spot"),
+        (a_wait(("option", {"option": "wait", "cost": "0.4123", "chosen": 1}), ("search", SEARCH | {"fitting": 2})),
+         "waiting is the cheapest, $0.41 expected to the end"),
+        (a_wait(("search", SEARCH | {"offers": 0}), ("unsearched", {"provider": "vastai", "problem": "HTTP 503"})),
+         "no offer; vastai could not be searched: HTTP 503"),
+        (a_wait(("paused", {"cause": "out_of_credit", "paused_s": 120, "cost_of_waiting_per_h": "0.0041"})),
+         "out of credit for 2 min: its disk costs $0.004/h"),
+        (a_wait(vetoes=[{"topic": "veto", "numbers": {"action": "acquire", "because": "over_day_limit"}}]),
+         "acquire: over day limit"),
+    ],
+)  # fmt: skip
+def test_the_line_below_the_list_of_jobs(job: dict[str, Any], told: str) -> None:
+    assert reasons.brief(job) == told
+
+
+def test_a_bid_that_lost() -> None:
+    numbers = {"provider": "vastai", "machine_id": "7", "bid": "0.138", "times": 2, "for_s": 7200}
+    told = "2 bids up to $0.138/h lost on vastai machine 7; it is taken to want more for 2 h"
+    assert reasons.tell({"topic": "lost_bid", "numbers": numbers}) == told
+
+
+def test_what_a_job_file_names_cannot_command_the_terminal() -> None:
+    told = reasons.tell({"topic": "search", "numbers": SEARCH | {"gpus": "1×\x1b[2JH100"}})
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ({"recorded_h": 31, "learnt": 1, "learning": 0}, "bids are learnt from 31 h of recorded floors"),
+        (
+            {"recorded_h": None, "learnt": 0, "learning": 1},
+            "bids are being learnt from recorded floors; the first machine waits for that, 2 minutes at the most",
+        ),
+        (
+            {"recorded_h": 3, "learnt": 0, "learning": 0},
+            "bids follow the rule and a shipped prior: 3 h of floors are recorded, learning takes 4 h",
+        ),
+    ],
+)
+def test_what_bids_come_from(numbers: dict[str, Any], told: str) -> None:
+    assert reasons.tell({"topic": "floors", "numbers": numbers}) == told
