@@ -146,18 +146,18 @@ class Keeper:
         with contextlib.suppress(OSError, subprocess.SubprocessError):  # it moves: the next look will do
             self.look_at(scan(path))
 
-    def look_at(self, found: list[Scanned]) -> None:
+    def look_at(self, scanned: list[Scanned]) -> None:
         began_at = self.now()
         uses: dict[str, str] = {}
         with self.looking:
             self.adopt_known()
-            if self.watch.is_restless or self.watch.has_changed(found):
-                uses = self.find_uses(found)
-            self.watch.look(began_at, found, uses, self.pace())
+            if self.watch.is_restless or self.watch.has_changed(scanned):
+                uses = self.find_uses(scanned)
+            self.watch.look(began_at, scanned, uses, self.pace())
         self.look_takes_s = self.now() - began_at
 
-    def find_uses(self, found: list[Scanned]) -> dict[str, str]:
-        real = real_paths([each.path for each in found if each.entry.kind == "file"])
+    def find_uses(self, scanned: list[Scanned]) -> dict[str, str]:
+        real = real_paths([each.path for each in scanned if each.entry.kind == "file"])
         return {real[path]: use for path, use in list_uses(set(real), self.job_uid).items() if path in real}
 
     def look_last(self, path: str, is_cut: bool) -> None:
@@ -182,10 +182,10 @@ class Keeper:
             self.waited_s += step_s
             if self.wait(step_s):
                 raise Abandoned("what the job saves is not whole yet")
-        if is_whole and judge.found:
+        if is_whole and judge.scanned:
             self.seen = judge.identities
             with self.looking:
-                self.watch.adopt(judge.found)
+                self.watch.adopt(judge.scanned)
 
     def is_newer(self, path: str, whole_at: int) -> bool:
         """Whether a file was written after the job's word; what was restored bears the times of another machine."""

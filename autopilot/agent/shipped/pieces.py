@@ -18,40 +18,40 @@ class Pieces:
 
     def __init__(self, keeper: Any) -> None:
         self.keeper, self.watch, self.snapshots = keeper, keeper.watch, keeper.snapshots
-        self.found: list[Scanned] = []
+        self.scanned: list[Scanned] = []
         self.taken: dict[str, Scanned] = {}  # of what lies there, by name
         self.plan: Plan = Plan([], [], [], [], {})
         self.items: dict[str, Item] = {}
         self.mapped: set[str] = set()
         self.is_suspect = self.is_all = self.waits = False
 
-    def choose(self, found: list[Scanned]) -> list[Scanned]:
+    def choose(self, scanned: list[Scanned]) -> list[Scanned]:
         """Nothing while nothing new is whole: then ``waits`` says whether that may change."""
         keeper, watch = self.keeper, self.watch
         if watch.verdicts is None:
-            keeper.look_at(found)
+            keeper.look_at(scanned)
         with keeper.looking:
             self.plan, is_over = watch.plan(keeper.pace()), watch.verdicts is not None
             doubtful = {name for name, piece in watch.pieces.items() if piece.is_doubtful}
         has_new, best = bool(self.plan.ready or self.plan.dropped), self.snapshots.best()
         is_last_resort = is_over and not has_new and self.plan.kept and (best is None or best.get("suspect"))
-        self.found, self.is_all = found, bool(self.plan.suspect or is_last_resort)
+        self.scanned, self.is_all = scanned, bool(self.plan.suspect or is_last_resort)
         self.waits = bool(self.plan.kept) and not (has_new or is_over or self.is_all)
         if self.is_all:
             self.is_suspect = True
-            return found if [each.identity for each in found] != keeper.seen else []
+            return scanned if [each.identity for each in scanned] != keeper.seen else []
         if not has_new:
             return []
-        chosen = self.compose(found)
+        chosen = self.compose(scanned)
         self.is_suspect = bool(doubtful - {*self.plan.ready, *self.plan.dropped}) and bool(chosen)
         return chosen
 
-    def compose(self, found: list[Scanned]) -> list[Scanned]:
-        kept, tops = set(self.plan.kept), tops_of(each.entry for each in found)
+    def compose(self, scanned: list[Scanned]) -> list[Scanned]:
+        kept, tops = set(self.plan.kept), tops_of(each.entry for each in scanned)
         self.items = {name: copy.copy(item) for name, item in self.watch.items.items()}  # as they are now
         self.mapped = {name for name, item in self.items.items() if item.maps}
         chosen = [
-            self.as_watched(each) for each in found if is_top(each) or piece_of(each.entry.name, tops) not in kept
+            self.as_watched(each) for each in scanned if is_top(each) or piece_of(each.entry.name, tops) not in kept
         ]
         self.taken = {each.entry.name: each for each in chosen}
         before = self.list_before(kept)
@@ -79,12 +79,12 @@ class Pieces:
             self.snapshots.refuse_harmed(each)
         return before
 
-    def is_still(self, found: list[Scanned], copies: str) -> bool:
+    def is_still(self, scanned: list[Scanned], copies: str) -> bool:
         """Whether what was copied is what was chosen."""
         if self.is_all:
             return True
-        kept, tops = set(self.plan.kept), tops_of(each.entry for each in found)
-        now = {each.entry.name: each for each in found if piece_of(each.entry.name, tops) not in kept}
+        kept, tops = set(self.plan.kept), tops_of(each.entry for each in scanned)
+        now = {each.entry.name: each for each in scanned if piece_of(each.entry.name, tops) not in kept}
         files = {name for name, each in self.taken.items() if each.entry.kind != "dir"}
         if files != {name for name, each in now.items() if each.entry.kind != "dir"}:
             return False
@@ -103,9 +103,9 @@ class Pieces:
     def note_taken(self) -> None:
         keeper, plan = self.keeper, self.plan
         if self.is_all:
-            keeper.seen = [each.identity for each in self.found]
+            keeper.seen = [each.identity for each in self.scanned]
         else:
-            keeper.seen = None if plan.kept else [each.identity for each in self.found]
+            keeper.seen = None if plan.kept else [each.identity for each in self.scanned]
             with keeper.looking:
                 self.watch.settle(plan)
         self.say()

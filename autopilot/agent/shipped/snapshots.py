@@ -230,14 +230,14 @@ class Everything:
 
     def __init__(self, seen: Any = None) -> None:
         self.seen = self.identities = seen
-        self.found: list[Scanned] = []
+        self.scanned: list[Scanned] = []
 
-    def choose(self, found: list[Scanned]) -> list[Scanned]:
-        self.found, self.identities = found, [each.identity for each in found]
-        return [] if self.identities == self.seen else found
+    def choose(self, scanned: list[Scanned]) -> list[Scanned]:
+        self.scanned, self.identities = scanned, [each.identity for each in scanned]
+        return [] if self.identities == self.seen else scanned
 
-    def is_still(self, found: list[Scanned], copies: str) -> bool:
-        return bool([each.identity for each in found] == self.identities)
+    def is_still(self, scanned: list[Scanned], copies: str) -> bool:
+        return bool([each.identity for each in scanned] == self.identities)
 
     def says(self) -> Record:
         return {}

@@ -241,14 +241,14 @@ class Watch:
 
     # -- looks
 
-    def look(self, clock: float, found: list[Scanned], use: Mapping[str, str], pace: Pace) -> None:
+    def look(self, clock: float, scanned: list[Scanned], use: Mapping[str, str], pace: Pace) -> None:
         """``use``: by path, of what is open for writing."""
         if self.looks:
             self.now += min(max(clock - self.looked_at, 0.0), MOST_STEP * pace.look_s)
         self.looked_at, self.looks, self.verdicts = clock, self.looks + 1, None
-        self.seen = [each.identity for each in found]
-        self.is_single = len(found) == 1 and found[0].entry.name == ROOT and found[0].entry.kind != "dir"
-        present = split(found)
+        self.seen = [each.identity for each in scanned]
+        self.is_single = len(scanned) == 1 and scanned[0].entry.name == ROOT and scanned[0].entry.kind != "dir"
+        present = split(scanned)
         for name, files in present.items():
             if name not in self.pieces:
                 self.note_successor(name)
@@ -280,14 +280,14 @@ class Watch:
         """Whether something is to be waited for."""
         return any(piece.is_new for piece in self.pieces.values())
 
-    def has_changed(self, found: list[Scanned]) -> bool:
+    def has_changed(self, scanned: list[Scanned]) -> bool:
         """Whether there is anything that the last look has not seen."""
-        return [each.identity for each in found] != self.seen
+        return [each.identity for each in scanned] != self.seen
 
-    def adopt(self, found: Iterable[Scanned], is_doubtful: bool = False) -> None:
+    def adopt(self, scanned: Iterable[Scanned], is_doubtful: bool = False) -> None:
         """This is what the newest checkpoint has: it was restored, or who knows has said that it is whole."""
         self.pieces = {}
-        for name, present in split(found).items():
+        for name, present in split(scanned).items():
             piece = self.pieces[name] = Piece(self.now)
             piece.items = {each.entry.name: Item(each, LONG_AGO, CLOSED) for each in present.values()}
             self.settle_piece(name, piece, piece.writes)
@@ -307,13 +307,13 @@ class Watch:
 
     # -- the end of the process
 
-    def close(self, clock: float, found: list[Scanned], pace: Pace, is_cut: bool) -> None:
+    def close(self, clock: float, scanned: list[Scanned], pace: Pace, is_cut: bool) -> None:
         """The process has ended; ``is_cut``: not by itself, so that it may have been writing.
 
         Time proves nothing any more: what was not whole by then is whole only if nothing of it is missing.
         """
         was_busy = {name for name, piece in self.pieces.items() if piece.is_busy}
-        self.look(clock, found, {}, pace)
+        self.look(clock, scanned, {}, pace)
         self.verdicts = {}
         for name, piece in self.pieces.items():
             has_changed = piece.changed_in == self.looks
@@ -400,12 +400,12 @@ class Watch:
         )
 
 
-def split(found: Iterable[Scanned]) -> dict[str, dict[str, Scanned]]:
+def split(scanned: Iterable[Scanned]) -> dict[str, dict[str, Scanned]]:
     """Files and links by piece."""
-    found = list(found)
-    tops = tops_of(each.entry for each in found)
+    scanned = list(scanned)
+    tops = tops_of(each.entry for each in scanned)
     pieces: dict[str, dict[str, Scanned]] = {}
-    for each in found:
+    for each in scanned:
         name, is_file = each.entry.name, each.entry.kind != "dir"
         if is_file or name in tops:
             pieces.setdefault(piece_of(name, tops), {}).update({name: each} if is_file else {})

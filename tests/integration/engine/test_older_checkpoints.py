@@ -66,7 +66,7 @@ async def test_it_steps_back_one_by_one_down_to_the_first_and_deletes_none(world
             kept = await uow.jobs.find(JOB)
         assert kept is not None
         assert kept.checkpoint == job.checkpoint, "another daemon goes on from the same one"
-    await CheckpointRetention(world.store, world.blobs, AgentUnpacker()).delete_surplus([kept])
+    await CheckpointRetention(world.store, world.blobs, AgentUnpacker()).delete_surplus([job])
     assert "checkpoint.set_aside" in await world.events()
     assert {3, 2, 1, 0} == set(await in_ledger(world)), "none of the newer is deleted before the older has done better"
 
