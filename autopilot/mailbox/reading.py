@@ -95,7 +95,7 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         restore_failed=failed,
         left=_whole(body.get("left", 0), maximum=MAX_PARTS),
         left_part=_whole(body.get("left_part", 0), maximum=MAX_PARTS),
-        restored=_restored(body.get("restored")),
+        restored=_age_restored(body.get("restored")),
         next_log=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         can=_abilities(body.get("can")),
@@ -130,7 +130,7 @@ def _readings(body: object) -> Readings | None:
     )
 
 
-def _restored(body: object) -> tuple[int, int] | None:
+def _age_restored(body: object) -> tuple[int, int] | None:
     if body is None:
         return None
     if not isinstance(body, list) or len(body) != 2:
