@@ -205,7 +205,7 @@ def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
         return "none yet"
     doubt = ", suspect: it may be torn, and there is no other" if checkpoint.get("state") == "suspect" else ""
     at = text.when(checkpoint["verified_at"], now)
-    return f"number {checkpoint['number']} of run {checkpoint['run_epoch']} at step {checkpoint['step']}, {at}{doubt}"
+    return f"number {checkpoint['number']} at step {checkpoint['step']}, {at}{doubt}"
 
 
 def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
