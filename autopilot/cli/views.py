@@ -301,7 +301,7 @@ def _began_from(job: Row) -> list[RenderableType]:
     from rich.text import Text
 
     checkpoint = job.get("checkpoint")
-    if not checkpoint or checkpoint["run_epoch"] >= job["run_epoch"]:
+    if not checkpoint or not job.get("main") or checkpoint["run_epoch"] >= job["run_epoch"]:
         return []
     doubt = ", which is suspect: there is no other" if checkpoint["state"] == "suspect" else ""
     number, run = text.plain(checkpoint["number"]), text.plain(checkpoint["run_epoch"])
