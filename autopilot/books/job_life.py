@@ -46,6 +46,7 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
                 "number": c.number,
                 "step": c.step,
                 "lease_id": c.lease_id,
+                "state": render.checkpoint_state(c),
                 "size_bytes": c.size_bytes,
                 "verified_at": render.plain(c.verified_at),
             }

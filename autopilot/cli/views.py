@@ -203,7 +203,9 @@ def _foretell(known: Row | None, now: datetime) -> list[tuple[str, str]]:
 def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
     if checkpoint is None:
         return "none yet"
-    return f"number {checkpoint['number']} at step {checkpoint['step']}, {text.when(checkpoint['verified_at'], now)}"
+    doubt = ", suspect: it may be torn, and there is no other" if checkpoint.get("state") == "suspect" else ""
+    at = text.when(checkpoint["verified_at"], now)
+    return f"number {checkpoint['number']} at step {checkpoint['step']}, {at}{doubt}"
 
 
 def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
@@ -291,7 +293,19 @@ def job_status(job: Row) -> list[RenderableType]:
     as_of = f" (at {text.clock_time(waiting['at'])} UTC)" if waiting else ""
     status = Text(f"now {text.plain(job['status'])}: {text.words(job['reason'])}{as_of}", style="bold")
     lines = [Text(f"  {line}") for line in reasons.tell_wait(job)]
-    return [status, *lines, *_tabulate_options(waiting["notes"] if waiting else [])]
+    return [status, *lines, *_began_from(job), *_tabulate_options(waiting["notes"] if waiting else [])]
+
+
+def _began_from(job: Row) -> list[RenderableType]:
+    """Which checkpoint was restored, or will be; nothing once the present run has made one itself."""
+    from rich.text import Text
+
+    checkpoint = job.get("checkpoint")
+    if not checkpoint or not job.get("main") or checkpoint["run_epoch"] >= job["run_epoch"]:
+        return []
+    doubt = ", which is suspect: there is no other" if checkpoint["state"] == "suspect" else ""
+    number, run = text.plain(checkpoint["number"]), text.plain(checkpoint["run_epoch"])
+    return [Text(f"  run {text.plain(job['run_epoch'])} goes on from checkpoint {number} of run {run}{doubt}")]
 
 
 def decision_lines(decisions: list[Row]) -> list[RenderableType]:

@@ -324,6 +324,30 @@ class RunExited:
     at: datetime
     is_of_host: bool = False
     """It failed by the machine."""
+    is_of_command: bool = True
+    """Not by what comes before the command."""
+    has_saved: bool | None = None
+    """It had made a checkpoint before; None: the agent does not say so."""
+    began_from: tuple[int, int] | None = None
+    """``age`` of the checkpoint that was restored for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRestored:
+    """The agent has put a checkpoint back for the run that it begins."""
+
+    lease_id: str
+    run_epoch: int
+    number: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointChosen:
+    """The next run begins from it; None: from nothing. Those that were made since are set aside."""
+
+    checkpoint: Checkpoint | None
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +440,8 @@ Event = (
     | HoldBegun
     | HeartbeatSeen
     | CheckpointVerified
+    | CheckpointChosen
+    | RunRestored
     | RunExited
     | PermitRenewed
     | LeaseSettled

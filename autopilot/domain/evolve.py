@@ -65,7 +65,9 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
         case e.ImageLoginRefused(at=at):
             if job.status.wants_capacity:
                 job = replace(job, status=JobStatus.PARKED, reason=Reason.IMAGE_LOGIN_REFUSED, parked_at=at)
-        case e.BootFailed() | e.NoticeChanged():
+        case e.CheckpointChosen(checkpoint):
+            job = replace(job, checkpoint=checkpoint)
+        case e.BootFailed() | e.NoticeChanged() | e.RunRestored():
             pass  # said, for people; what follows of it comes as events of its own
         case e.StatusSet(status, reason, at, _):
             parked_at = at if status is JobStatus.PARKED else None

@@ -289,6 +289,10 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     ),
     "agent.reported": lambda fields: f"the agent is {text.words(fields.get('state'))}",
     "checkpoint.verified": _checkpoint_that("is safe"),
+    "checkpoint.suspect": _checkpoint_that("is suspect: it may be torn, and is restored only if there is no other"),
+    "run.restored": lambda fields: (
+        f"checkpoint {text.plain(fields.get('number'))} of run {text.plain(fields.get('of_run'))} was restored"
+    ),
     "checkpoint.lost": _checkpoint_that("was harmed in the store"),
     "checkpoint.set_aside": _checkpoint_that("was set aside"),
     "checkpoint.passed_over": _tell_passed_over,

@@ -363,9 +363,17 @@ def test_a_wait_says_what_was_looked_for_and_what_came_nearest(daemon: Daemon, c
     assert "7 above your max_price" in printed(capsys, "show", "bert-qa")
 
 
+def test_why_says_which_checkpoint_was_restored(daemon: Daemon, capsys: Capture) -> None:
+    body = sample("why")
+    daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body)
+    assert "run 2 goes on from checkpoint 7 of run 1\n" in printed(capsys, "why", "bert-qa")
+    body["job"]["checkpoint"]["state"] = "suspect"
+    assert "checkpoint 7 of run 1, which is suspect: there is no other" in printed(capsys, "why", "bert-qa")
+
+
 def test_why_of_a_job_that_no_tick_has_seen(daemon: Daemon, capsys: Capture) -> None:
     body = sample("why") | {"decisions": []}
-    body["job"] |= {"status": "pending", "reason": "submitted"}
+    body["job"] |= {"status": "pending", "reason": "submitted", "checkpoint": None}
     daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body)
     assert printed(capsys, "why", "bert-qa").splitlines() == [
         "now pending: submitted",
