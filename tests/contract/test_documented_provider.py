@@ -7,6 +7,7 @@ import re
 import stat
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -141,27 +142,33 @@ def test_every_capability_and_refusal_is_explained() -> None:
     assert rows == facts + [field.name for field in fields(Capabilities)] + [code.name for code in RefusalCode]
 
 
-def command(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """What a user types with the example installed. ``home``: where the example lies, too."""
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(home), "COLUMNS": "200"}
-    asked = [sys.executable, "-m", "autopilot.cli.main", *words]
-    return subprocess.run(asked, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Of a user; its path is short, for a socket lies below it."""
+    with tempfile.TemporaryDirectory(prefix="home-") as directory:
+        yield Path(directory)
 
 
 @pytest.mark.usefixtures("installed")
-def test_init_takes_its_key_and_doctor_opens_it_with_that(tmp_path: Path) -> None:
-    key = tmp_path / "key"
+def test_init_takes_its_key_and_doctor_opens_it_with_that(tmp_path: Path, home: Path) -> None:
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "COLUMNS": "300"}
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        asked = [sys.executable, "-m", "autopilot.cli.main", *words]
+        return subprocess.run(asked, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+
+    key = home / "key"
     key.write_text("rack-key\n")
     key.chmod(0o600)
-    assert "--rack-key-file PATH: The same for The Rack." in command(tmp_path, "init", "--help").stdout
-    kept = command(tmp_path, "init", "--rack-key-file", str(key))
-    stored = tmp_path / ".config/autopilot/credentials/rack_api_key"
+    assert "--rack-key-file PATH: The same for The Rack." in command("init", "--help").stdout
+    kept = command("init", "--rack-key-file", str(key))
+    stored = home / ".config/autopilot/credentials/rack_api_key"
     assert kept.returncode == 0, kept.stderr
     assert (stored.read_text(), stat.S_IMODE(stored.stat().st_mode)) == ("rack-key\n", 0o600)
-    with (tmp_path / ".config/autopilot/autopilot.toml").open("a") as config:
+    with (home / ".config/autopilot/autopilot.toml").open("a") as config:
         config.write('[providers.rack]\nprice = "$0.40"\n')
-    told = command(tmp_path, "doctor").stdout
-    assert "on-demand (no spot); credit $1000" in told
+    told = " ".join(command("doctor").stdout.split())
+    assert "ok rack on-demand (no spot); credit $1,000.00; 0 instances on the account" in told, told
     assert 'autopilot certify rack --budget "$0.50"' in told
 
 
