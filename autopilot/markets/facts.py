@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from autopilot.certify.claim import CertifyFacts
 
 UNORDERED = 100
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*-key-file")
 UNCERTIFIED = CertifyFacts()
 
 
@@ -28,3 +30,7 @@ class MarketFacts:
     certify: CertifyFacts = UNCERTIFIED
     order: int = UNORDERED
     """Where it stands when people are asked or told of each market: the lowest first, then by name."""
+
+    def __post_init__(self) -> None:
+        if self.key_option and _OPTION.fullmatch(self.key_option) is None:
+            raise ValueError(f"key_option must be like --rack-key-file, and is {self.key_option}")

@@ -214,18 +214,24 @@ def test_a_plug_in_that_cannot_be_used_is_named_and_stops_no_other(
     about = tmp_path / "autopilot_old-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: autopilot_old\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{GROUP}]\nold = autopilot_old:plugin\nlost = autopilot_lost:plugin\n")
+    points = "\n".join(f"{name} = autopilot_{name}:plugin" for name in ("old", "lost", "wrong"))
+    (about / "entry_points.txt").write_text(f"[{GROUP}]\n{points}\n")
+    wrong = 'from autopilot.markets.facts import MarketFacts\nMarketFacts("Wrong", key_option="--day")\n'
+    (tmp_path / "autopilot_wrong.py").write_text(wrong)
     (tmp_path / "autopilot_old.py").write_text('class Plugin:\n    name = "old"\n\n\nplugin = Plugin()\n')
     monkeypatch.syspath_prepend(tmp_path)
     forget_markets()
     try:
-        assert {"old", "lost"} <= set(available())
-        assert not {"old", "lost"} & set(every_market())
+        assert {"old", "lost", "wrong"} <= set(available())
+        assert not {"old", "lost", "wrong"} & set(every_market())
         assert words.market("old") == "old"
         with pytest.raises(UserError, match=r"autopilot_old:plugin\) states no facts"):
             registry.connect("old", {}, ManualClock())
         with pytest.raises(UserError, match=r"autopilot_lost:plugin\) cannot be imported: No module"):
             registry.connect("lost", {}, ManualClock())
+        with pytest.raises(UserError, match="key_option must be like --rack-key-file, and is --day"):
+            registry.connect("wrong", {}, ManualClock())
     finally:
-        sys.modules.pop("autopilot_old", None)
+        for name in ("autopilot_old", "autopilot_wrong"):
+            sys.modules.pop(name, None)
         forget_markets()
