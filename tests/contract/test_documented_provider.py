@@ -184,7 +184,7 @@ def test_what_goes_by_its_name_is_what_it_states() -> None:
 
 @pytest.mark.usefixtures("installed")
 async def test_its_claim_is_settled_by_a_certification() -> None:
-    clock, store, blobs = ManualClock(), MemoryStore(), MemoryBlobs()
+    clock, store, blobs = QuickClock(), MemoryStore(), MemoryBlobs()
     limits = Limits(Decimal(50), Decimal(500), Decimal(10), 10, launches_per_job_10min=3, launches_per_hour=20)
     rules = CertifyRules("0.1", frozenset({"rack"}), frozenset({"rack"}))
     engine = Engine(
