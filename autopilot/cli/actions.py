@@ -88,8 +88,7 @@ def resume(
     job
         The job's id or name.
     from_checkpoint
-        Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are set aside. They
-        are deleted once the job has made one after them.
+        Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are set aside.
     from_store
         After the ledger was put back from an older copy: take in the machines and checkpoints that the ledger lacks.
     dry_run

@@ -16,7 +16,7 @@ LISTEN = "127.0.0.1:8787"
 Values = dict[tuple[str, str], str | bool]
 """(section, key) → what to set."""
 _CARD = """
-A card that tops the vast.ai account up by itself makes its credit no last fuse: a hostile host or a bug could then
+A card that tops the {title} account up by itself makes its credit no last fuse: a hostile host or a bug could then
 spend what the card pays. Its billing page says whether one does; what the account answers of it is not verified."""
 
 
@@ -46,13 +46,13 @@ def ask() -> tuple[Values, str | None]:
     return values | more, key
 
 
-def ask_card() -> Values:
+def ask_card(market: str, title: str) -> Values:
     """Whether a card pays in by itself; nothing where that is not known."""
-    print(_CARD)
+    print(_CARD.format(title=title))
     answer = input("Does a card top it up? [y, n, Enter: not known]: ").strip().lower()
     if answer in ("y", "yes", "n", "no"):
-        return {("providers.vastai", "tops_up"): answer.startswith("y")}
-    print("later: tops_up in [providers.vastai]; autopilot doctor reminds you")
+        return {(f"providers.{market}", "tops_up"): answer.startswith("y")}
+    print(f"later: tops_up in [providers.{market}]; autopilot doctor reminds you")
     return {}
 
 

@@ -46,10 +46,8 @@ from autopilot.config.toml_document import nearest
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
+from autopilot.markets.installed import every_market
 from autopilot.policy.budget import PERMIT_LEAST_S
-
-REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net", "mithril.ai", "nebius.cloud")
-"""Markets that take real money. Any other host is somebody's emulator."""
 
 PAPER_PREFIX = "paper-"
 """Before a market's name where its instances are simulated: no row of a ledger can be mistaken for real spend."""
@@ -184,7 +182,8 @@ class ProviderSettings(BaseModel):
         if self.base_url is None:
             return True
         host = urlsplit(self.base_url).hostname or ""
-        return any(host == domain or host.endswith("." + domain) for domain in REAL_DOMAINS)
+        domains = (domain for facts in every_market().values() for domain in facts.domains)
+        return any(host == domain or host.endswith("." + domain) for domain in domains)
 
     @property
     def options(self) -> dict[str, Any]:

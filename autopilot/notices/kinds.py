@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from autopilot.domain.certificate import Lack, tell_command
+from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import show
@@ -20,6 +20,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleReason
 from autopilot.domain.time import show_duration
 from autopilot.ports.store import EventRecord
+from autopilot.words.certificates import tell_command
 
 
 @dataclass(frozen=True, slots=True)

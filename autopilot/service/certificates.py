@@ -16,12 +16,13 @@ from autopilot.domain.certificate import (
     ClaimFinding,
     Lack,
     judge_certificate,
-    tell_command,
 )
 from autopilot.engine.certification import CertifyRules
+from autopilot.markets.installed import claims_of
 from autopilot.ports.store import StoreUnavailable
 from autopilot.store.database import unopened_store
 from autopilot.store.health import is_current
+from autopilot.words.certificates import tell_command
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +58,7 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     for market in sorted(rules.needed_on):
         held = issued.get(market)
         account = held.account if held else ""
-        stands = judge_certificate(held, found.get(market, ()), weighty(market), account, rules.version, now)
+        stands = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
         told[market] = _tell(stands, now)
     return told
 

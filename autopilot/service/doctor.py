@@ -21,7 +21,6 @@ from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import PAPER_PREFIX, Settings, load_settings
-from autopilot.domain.certificate import tell_command
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
@@ -41,6 +40,7 @@ from autopilot.service.wiring import bucket, connect_markets
 from autopilot.store.care import ledger_as_it_is
 from autopilot.store.health import examine
 from autopilot.telemetry.logging import configure_logging
+from autopilot.words.certificates import tell_command
 
 LOW_DISK_BYTES = 1 << 30
 CHECKPOINTS_NEED_BYTES = KEPT_FREE_BYTES + SMALL_ROOM_BYTES

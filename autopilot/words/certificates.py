@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autopilot.domain.certificate import Lack
+from autopilot.markets.facts import MarketFacts
+from autopilot.markets.installed import facts_of
 from autopilot.words import text
 
 Row = Mapping[str, Any]
@@ -26,6 +29,16 @@ LACKS = {
     "certifying_only": "the daemon rents for certifications alone",
 }
 """Why nothing new is rented, or what the certificate lacks, by its key in the API."""
+
+
+def tell_command(market: str, lack: Lack | None = None) -> str:
+    """What to type so that machines may be rented there, or may be longer. ``lack`` None: it is in force yet."""
+    if lack is Lack.CERTIFYING_ONLY:
+        return "autopilot serve"
+    if lack is Lack.CLAIM_BROKEN:
+        return f"autopilot certify {market} --resume"
+    certify = (facts_of(market) or MarketFacts(market)).certify
+    return f'autopilot certify {market} --budget "{certify.budget}"'
 
 
 def line(claim: Row) -> str:

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from autopilot.domain.after import ENDS, On
-from autopilot.domain.certificate import Lack, tell_command
+from autopilot.domain.certificate import Lack
 from autopilot.domain.time import show_duration
 from autopilot.words import arrays, story, text
-from autopilot.words.certificates import LACKS
+from autopilot.words.certificates import LACKS, tell_command
 from autopilot.words.options import OPTION
 
 Row = Mapping[str, Any]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from autopilot.api.metrics import Metrics
-from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import Certificate, ClaimVerdict
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
@@ -19,6 +18,7 @@ from autopilot.domain.lease import Role
 from autopilot.engine.certification import end_certificate
 from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.market.metering import GPU
+from autopilot.markets.installed import claims_of
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import Store
 from autopilot.words import reasons
