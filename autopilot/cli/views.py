@@ -89,11 +89,11 @@ def _status(job: Row) -> str:
 
 
 def _time_left(job: Row, now: datetime) -> str:
-    """``4 h fine``; negative once the deadline has passed."""
+    """``4 h on track``; negative once the deadline has passed."""
     deadline = text.instant(job.get("deadline"))
     if deadline is None:
         return text.NONE
-    return f"{show_duration(deadline - now)} {text.words(job.get('verdict') or '')}".rstrip(" -")
+    return f"{show_duration(deadline - now)} {text.verdict(job.get('verdict'))}".rstrip(" -")
 
 
 def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
@@ -147,8 +147,8 @@ def _hold(job: Row) -> str:
     if not until or not main:
         return ""
     rate = str(Decimal(main["bid"]) + Decimal(main["storage_rate"]))
-    back = f"autopilot release {text.plain(job['name'])} gives it back"
-    return f"held until {text.minute(until)}, {text.per_hour(rate)}; {back}"
+    back = f"autopilot release {text.plain(job['name'])} releases it"
+    return f"kept until {text.minute(until)}, {text.per_hour(rate)}; {back}"
 
 
 def _code(code: Row) -> str:
@@ -175,11 +175,11 @@ def _predecessor(after: Row) -> str:
 
 def _deadline_detail(job: Row, now: datetime) -> str:
     if job.get("due_within_s") is not None:
-        return f"{text.span(job['due_within_s'])} after the jobs that it waits for have ended"
+        return f"{text.span(job['due_within_s'])} after the jobs it waits for end"
     if not job.get("deadline"):
         return "none"
     slack = f", slack {text.span(job['slack_s'])}" if job.get("slack_s") is not None else ""
-    verdict = f", {text.words(job['verdict'])}" if job.get("verdict") else ""
+    verdict = f", {text.verdict(job['verdict'])}" if job.get("verdict") else ""
     return text.when(job["deadline"], now) + verdict + slack
 
 
@@ -190,12 +190,12 @@ def _foretell(known: Row | None, now: datetime) -> list[tuple[str, str]]:
     low, usual, high = (
         text.money(str(Decimal(known["spent"]) + Decimal(known[name]))) for name in ("p10", "p50", "p90")
     )
-    said = [f"{usual} in all, {low} to {high} in 8 of 10 markets"]
+    said = [f"{usual} in total, {low} to {high} in 8 of 10 markets"]
     if known["done_p50"] is not None:
         usual_end, latest = text.when(known["done_p50"], now), text.when(known["done_p90"], now)
-        said.append(f"done {usual_end}, at the latest {latest} in 9 of 10")
+        said.append(f"done {usual_end}, by {latest} in 9 of 10")
     if known["on_time"] is not None:
-        said.append(f"{text.percent(known['on_time'])} in time")
+        said.append(f"{text.percent(known['on_time'])} on time")
     return [("forecast", f"{'; '.join(said)} (as of {text.when(known['at'], now)})")]
 
 
@@ -218,7 +218,7 @@ def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
     return [
         ("posted", f"{shown['posted']} ({listed})" if listed else shown["posted"]),
         ("accrued", shown["accrued"]),
-        ("held back", shown["held"]),
+        ("reserved", shown["held"]),
     ]
 
 

@@ -316,7 +316,7 @@ class Settings(BaseSettings):
         if self.blobs.url:
             if real and (self.blobs.endpoint or "https:").startswith("http:"):
                 raise UserError(
-                    f"machines rented on {', '.join(real)} would speak to the bucket without encryption",
+                    f"machines rented on {', '.join(real)} would use the bucket without encryption",
                     hint="set blobs.endpoint to an https address",
                 )
             return

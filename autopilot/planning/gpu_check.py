@@ -126,7 +126,7 @@ def _no_bound(spec: JobSpec, seen: Sequence[Offer], params: Params) -> str | Non
         price = (2 * lowest).quantize(CENT, ROUND_CEILING)
         would_do = f', such as "${price}": a bid of {show(lowest, 3)} wins there now'
     return (
-        "spot.max_price: nothing bounds what may be bid, so no bid would ever be made:"
+        "spot.max_price: bids have no upper bound, so none would be made:"
         f" {markets} has no price on demand to hold bids against. Set max_price under [spot]{would_do}"
     )
 

@@ -71,9 +71,9 @@ def plan(
             hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
         )
     likely = prospects(job, candidates, market, now, params, least_probability, cheapest)
-    notes = [f"{len(candidates)} options, from {len(market.offers)} offers that the markets showed", *likely.notes]
+    notes = [f"{len(candidates)} options, from {len(market.offers)} offers on the markets", *likely.notes]
     if choice is None:
-        notes.append("nothing fits at the moment: the job would wait")
+        notes.append("no matching offers: the job would wait")
     elif job.remaining_work is None:
         notes.append(_by_the_hour(job, choice))
     expected = choice.cost if choice and job.remaining_work is not None else None

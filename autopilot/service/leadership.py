@@ -105,7 +105,7 @@ class FencedProvider(Delegate):
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         if asyncio.get_running_loop().time() < self._creates_from:
-            raise MarketUnknown("a machine that the daemon before this one asked for may still appear")
+            raise MarketUnknown("a machine that the previous daemon requested may still appear")
         return await self._inner.offers(query)
 
     @property

@@ -113,7 +113,7 @@ class ListenerChild:
             if (word := line.decode().split()[-1:]) and word[0] in self._serves:
                 self._serves[word[0]].set()
         code = await self.process.wait()
-        log.warning("listener.ended", code=code, consequence="ticks go on; it is started anew")
+        log.warning("listener.ended", code=code, consequence="ticks continue; it is restarted")
 
     async def _end(self) -> None:
         process = self.process

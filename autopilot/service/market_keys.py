@@ -136,7 +136,7 @@ class KeyedProvider(Delegate):
             listed = await renewed.instances()
             if self._ours and not self._ours & {each.instance_id for each in listed}:
                 raise MarketUnknown(
-                    f"the new key shows none of the {len(self._ours)} machines that the old one did: it may be of"
+                    f"the new key shows none of the {len(self._ours)} machines that the old one did: it may belong to"
                     " another account. If they are gone, restart the daemon",
                     RefusalCode.NO_RIGHTS,
                 )

@@ -119,7 +119,7 @@ def _play(story: Story, theatre: Theatre, view: View) -> tuple[Json, tuple[Struc
         time.sleep(LOOK_EVERY_S)
     if not script.is_over or not script.is_answered(body):
         last = script.struck[-1].act.title if script.struck else "none"
-        return body, script.struck, f"the last blow was: {last}"
+        return body, script.struck, f"the last event was: {last}"
     return body, script.struck, None
 
 

@@ -95,7 +95,7 @@ def checks(theatre: Theatre, job: Json, reference: Reference) -> list[DemoCheck]
 def all_answered(struck: Sequence[Struck], unanswered: str | None) -> DemoCheck:
     """``unanswered``: what was not, in words."""
     names = ", ".join(each.act.name for each in struck)
-    return DemoCheck("every blow was answered", unanswered is None, unanswered or names)
+    return DemoCheck("every interruption was handled", unanswered is None, unanswered or names)
 
 
 def _model(theatre: Theatre, job: Json, reference: Reference) -> DemoCheck:

@@ -84,7 +84,7 @@ async def test_a_search_that_brings_nothing_says_which_wish_is_too_much(world: W
     assert said[0].endswith(": no offer")
     assert body["job"]["reason"] == "waiting_for_offer"
     if told:
-        assert said[1].startswith("without the other wishes: ")
+        assert said[1].startswith("without the other requirements: ")
         assert told in said[2]
     else:
-        assert said[1].startswith("no market has these GPUs now")
+        assert said[1].startswith("no market offers these GPUs")

@@ -76,7 +76,7 @@ async def test_the_daemon_tells_it_in_a_notice_and_in_each_plan(world: World) ->
     await world.tick(2)
     async with world.store.snapshot() as uow:
         (notice,) = await uow.notices.list_due("ops", world.clock.now(), limit=10)
-    assert notice.title == "A card may top the account at vastai up"
+    assert notice.title == "A card may top up the account at vastai"
     assert "It holds $41.27 now" in notice.text
     assert "not verified" in notice.text
     (told,) = [note for note in market_notes(world.engine) if "card" in note]

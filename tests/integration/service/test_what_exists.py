@@ -214,7 +214,7 @@ async def test_a_larger_disk_than_any_machine_has_is_said_with_the_largest(shop:
     assert "resources.disk: no machine has 500000 GB: the largest seen is" in planned["refusal"]
     accepted = await shop.plan(disk="500TB", least=0)
     assert (accepted["refusal"], accepted["verdict"]) == (None, "tight"), "never fine: there is nothing to rent"
-    assert "nothing fits at the moment: the job would wait" in accepted["notes"]
+    assert "no matching offers: the job would wait" in accepted["notes"]
 
 
 async def test_a_limit_below_every_price_of_the_week_is_said_with_the_lowest(shop: Shop) -> None:

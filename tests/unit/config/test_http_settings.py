@@ -38,8 +38,8 @@ def test_what_is_safe_is_taken(given: dict[str, Any]) -> None:
         ({"listen": "0.0.0.0:8482"} | NAMES, "without TLS tokens could be read"),
         ({"listen": "192.0.2.7:8482"}, "without TLS tokens could be read"),
         ({"listen": "autopilot.example.org:8482"}, "without TLS tokens could be read"),
-        ({"listen": "0.0.0.0:8482"} | FILES, "by which names"),
-        ({"listen": "[::]:8482"} | FILES, "by which names"),
+        ({"listen": "0.0.0.0:8482"} | FILES, "does not list the names"),
+        ({"listen": "[::]:8482"} | FILES, "does not list the names"),
         ({"listen": "127.0.0.1:0", "cert_file": "c"}, "go together"),
         ({"key_file": "k"}, "go together"),
     ],
@@ -62,7 +62,7 @@ def test_it_is_read_from_files_and_the_environment(tmp_path: Path, monkeypatch: 
     file.write_text('[http]\nlisten = "127.0.0.1:8482"\nnames = ["Autopilot.example.org"]\n')
     assert load_settings(file).http.names == ("autopilot.example.org",)
     monkeypatch.setenv("AUTOPILOT_HTTP__LISTEN", "0.0.0.0:8482")
-    with pytest.raises(UserError, match="without TLS"):
+    with pytest.raises(UserError, match="has no TLS"):
         load_settings(file)
     monkeypatch.setenv("AUTOPILOT_HTTP__LISTEN", "127.0.0.1:8482")
     monkeypatch.setenv("AUTOPILOT_STATE_DIR", str(tmp_path / ("d" * 100)))
