@@ -8,7 +8,7 @@ from autopilot.domain.job import Job
 from autopilot.ports.store import UnitOfWork
 
 LEAST_PREFIX = 6
-"""Characters of an id that stand for it."""
+"""Characters of an id that identify it."""
 
 
 class JobNotFound(UserError):

@@ -80,7 +80,7 @@ def _accept(client: Client, words: tuple[str, ...]) -> int:
 
 
 def _follow(client: Client, path: str, *, is_shown: bool) -> Json:
-    """The report once the machine's part is over; each claim is told as soon as it is settled."""
+    """Return the report once the machine's part is done; print each claim as soon as it is settled."""
     told: set[str] = set()
     while True:
         body = client.get(path)

@@ -52,7 +52,7 @@ def confirm(
 
 
 def _ask(waiting: Row) -> None:
-    """Raises ``CommandError`` where nobody says yes."""
+    """Raises ``CommandError`` without a confirmation."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError(Exit.USAGE, "no terminal to prompt on", hint="--yes confirms it without a question")
     console().print(facts(_lines(waiting)))

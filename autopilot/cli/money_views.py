@@ -159,7 +159,7 @@ def _against(limit: Row) -> tuple[str, ...]:
 
 
 def _held_lines(body: Row) -> list[tuple[str, str]]:
-    """What is held back and what for: for each job, and for the account where it is for no job."""
+    """The reserves and their purposes: for each job, and for the account if they belong to no job."""
     holders = [(f"reserved, job {text.plain(job['name'])}", job["held_for"]) for job in body["jobs"]]
     whole = [] if body["account"] is None else [("reserved in total", body["account"]["held_for"])]
     return [(name, held_for(parts)) for name, parts in (*holders, *whole) if parts]

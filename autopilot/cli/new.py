@@ -1,4 +1,4 @@
-"""``autopilot new``: a commented job file for the directory it stands in."""
+"""``autopilot new``: a commented job file for the current directory."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE = 160
-"""Columns where nobody looks: in a pipe lines must not be cut to a terminal's width."""
+"""Columns without a terminal: in a pipe lines must not be cut to a terminal's width."""
 
 
 @Parameter(name="*")

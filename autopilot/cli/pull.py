@@ -111,7 +111,7 @@ def _fill(target: Path, what: str, unpack_into: Callable[[Path], Path]) -> int:
 
 
 class _Stored:
-    """What the daemon says of the parts. Their addresses hold for an hour: they are asked for anew once refused."""
+    """The daemon's list of parts. Their URLs are valid for an hour and requested again once refused."""
 
     def __init__(self, job: str, what: str) -> None:
         self._path = job_path(job, what)

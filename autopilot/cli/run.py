@@ -163,7 +163,7 @@ def _read_pairs(given: Sequence[str], option: str, check: Callable[[str, str], N
 
 
 def _refuse_key(variable: str, value: str) -> None:
-    """What is in ``[env]`` stands in the ledger and in the job file."""
+    """Values of ``[env]`` are stored in the ledger and in the job file."""
     if value and (_NAMED_LIKE_KEYS.search(variable) or _KEYS.search(value)):
         stored = variable.lower().replace("_", "-")
         raise UserError(

@@ -23,7 +23,7 @@ class AnswerLost(CommandError):
 
 
 class NotRunning(CommandError):
-    """Nobody answers."""
+    """No daemon answers."""
 
 
 class Address(Protocol):

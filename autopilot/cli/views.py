@@ -80,7 +80,7 @@ def _gpu_cell(main: Row) -> str:
 
 
 def _status(job: Row) -> str:
-    """With the reason where it does not run, or runs and does nothing; of an array how its tasks stand."""
+    """The status, with the reason if it does not run or is stalled; for an array the states of its tasks."""
     if job.get("tasks") and job["status"] == "running":
         return arrays.brief(job["tasks"])
     status, reason = text.plain(job["status"]), job.get("reason")
@@ -206,7 +206,7 @@ def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
 
 
 def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
-    """Posted, and what for; accrued; held back. What is shown adds up."""
+    """Posted, by kind; accrued; reserved. The amounts add up as shown."""
     kinds = [name for name in COST_NAMES if name in spend]
     amounts = text.Amounts([job | spend], ("posted", "accrued", "held", *kinds))
     shown = {name: amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")}
@@ -262,7 +262,7 @@ def last_output(chunks: list[Row]) -> list[RenderableType]:
     from rich.text import Text
 
     output = text.colourless("".join(chunk["text"] for chunk in chunks)).rstrip().split("\n")
-    # Of a line that is written over, as by a progress bar, what stands there last.
+    # Of an overwritten line, such as a progress bar's, only the final text.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-OUTPUT_LINES:]]
     if lines == [""]:
         return ["\nIt printed nothing."]
@@ -283,7 +283,7 @@ def _list_fields(events: list[Row]) -> list[tuple[str, ...]]:
 
 
 def job_status(job: Row) -> list[RenderableType]:
-    """Where the job stands now, and what it waits for."""
+    """The job's current state, and what it waits for."""
     from rich.text import Text
 
     waiting = job.get("waiting")
@@ -342,7 +342,7 @@ def check_list(checks: list[Row]) -> RenderableType:
 
 
 def generic(rows: list[Row]) -> RenderableType:
-    """Rows of one shape, columns as they come but for ids, which only --json needs; times are told by their names."""
+    """Rows of one shape, columns in their order without ids, which only --json needs; times are recognized by name."""
     names = [name for name in rows[0] if not name.endswith("_id")]
     return table([name.upper() for name in names], [[_cell(name, row.get(name)) for name in names] for row in rows])
 

@@ -38,7 +38,7 @@ def _limits(old: JobSpec, new: JobSpec) -> tuple[tuple[Any, Any], ...]:
 
 
 def check_paid(job: Job, money: Money) -> None:
-    """Raises ``OverBudget`` for a budget that is spent or held back already."""
+    """Raises ``OverBudget`` for a budget that is already spent or reserved."""
     committed = money.posted + money.accrued + money.held
     if job.spec.budget is not None and job.spec.budget <= committed:
         raise OverBudget(

@@ -52,9 +52,9 @@ def describe(name: str) -> str:
 
 
 def meanings(spec: JobSpec) -> list[str]:
-    """What the names that stand for several models stand for."""
+    """The models of names that cover several."""
     means = dict.fromkeys((gpu.name, gpu_names.meaning(gpu.name)) for gpu in spec.gpus)
-    return [f"{name} stands for {meaning}" for name, meaning in means if meaning]
+    return [f"{name} means {meaning}" for name, meaning in means if meaning]
 
 
 async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime) -> str | None:

@@ -102,7 +102,7 @@ def plan(
 
 
 def _by_the_hour(job: Job, choice: Candidate) -> str:
-    """Of a job whose length nobody knows: what an hour costs, and how many its budget pays."""
+    """For a job of unknown length: the cost of an hour, and the hours that its budget covers."""
     hour = choice.expected_price + choice.offer.storage_rate(job.spec.disk_gb)
     told = f"about {show(hour, 3)} an hour on {choice.offer.provider}, disk included"
     if job.spec.budget is None or hour <= 0:

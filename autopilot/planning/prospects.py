@@ -29,7 +29,7 @@ from autopilot.pricing.pressure import Verdict, left_longer_by, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best
 
 FINE_FROM = 0.95
-"""A job less likely than this to be done in time is tight, whatever its slack."""
+"""A job with a lower chance to finish in time is tight, regardless of its slack."""
 SAID_FROM = 0.01
 """A smaller share of markets in which the budget runs out is not spoken of."""
 SHOWN_AS_NONE = 0.005

@@ -69,7 +69,7 @@ class FormField(NamedTuple):
     label: str
     value: str
     now: str
-    """As it stands."""
+    """The current value."""
     example: str
 
 
@@ -326,6 +326,6 @@ def _find_line(message: str) -> int | None:
 def read_lines(body: Row, most: int) -> list[str]:
     """The end of what a job has printed, without colours and terminal control."""
     output = text.colourless("".join(chunk["text"] for chunk in body["chunks"])).rstrip().split("\n")
-    # Of a line that is written over, as by a progress bar, what stands there last.
+    # Of an overwritten line, such as a progress bar's, only the final text.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-most:]]
     return [] if lines == [""] else [line[:LINE_LENGTH] for line in lines]

@@ -1,4 +1,4 @@
-"""*Job*: where one job stands, and all that led there on one axis of time."""
+"""*Job*: the state of one job and its history on one time axis."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def read_prices(source: PageSource, body: Row, axis: Axis) -> list[Row]:
     """Of the GPUs that the job may have and had."""
     found: list[Row] = []
     for gpu, since in list_prices(body, axis):
-        with contextlib.suppress(UserError):  # nobody has ever listed it
+        with contextlib.suppress(UserError):  # never listed
             found.append(await source.prices(gpu, since, axis.end, STEPS))
     return found
 

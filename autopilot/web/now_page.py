@@ -107,7 +107,7 @@ class MarketRow(NamedTuple):
     credit: str
     certificate: str
     unwatched: str
-    """What goes on billing when nobody watches; empty where nothing does."""
+    """What keeps billing when unmonitored; empty if nothing does."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _need(kind: str, cause: str, jobs: Sequence[Row]) -> Need:
 
 
 def _list_dark(markets: Sequence[Row], now: datetime) -> list[Need]:
-    """Markets that cannot be read: what stands on the page of them is old."""
+    """Markets that cannot be read: the page shows old values for them."""
     dark = [each for each in markets if not each["known"]]
     return [
         Need(
@@ -239,7 +239,7 @@ def _market_row(market: Row, now: datetime) -> MarketRow:
 
 
 def _list_own_figures(still: Sequence[Row]) -> list[Figure]:
-    """Of whoever sees their own jobs alone."""
+    """For users who see only their own jobs."""
     burn = words.sum_money(*(each["bid"] for job in still for each in (job["main"], job["next"]) if each))
     spent = sum((spent_of(job) for job in still), ZERO)
     held = words.sum_money(*(job["held"] for job in still))

@@ -44,7 +44,7 @@ class Opened(NamedTuple):
 
 
 class NoSession(SessionEnded):
-    """Nobody is known by the request's cookie."""
+    """The request's cookie belongs to no user."""
 
 
 class DaemonPages:
@@ -216,7 +216,7 @@ class DaemonPages:
                 return await BUILDERS[name](source, request)
 
         def render(page: Any) -> str:
-            # Shared by all who may see the same: it holds nobody's form token.
+            # Shared by all who may see the same: it contains no form token.
             return self._site.render(f"{name}_live.html", path, visitor._replace(form_token=""), page=page)
 
         async def ask() -> DaemonSource:
@@ -244,7 +244,7 @@ class DaemonPages:
         except TooManyStreams:
             await answer.write(_event("full", {}))
         except ConnectionError:
-            pass  # whoever read has gone
+            pass  # the reader has disconnected
         return answer
 
     # What is done

@@ -1,4 +1,4 @@
-"""The pages of a ledger alone over HTTP, on 127.0.0.1, to whoever has the link. They change nothing."""
+"""The read-only pages of a ledger over HTTP, on 127.0.0.1, for anyone with the link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def name_cookie(request: web.Request) -> str:
 
 
 class Server:
-    """The application. ``key``: what the link holds; whoever has opened it is let in by a cookie."""
+    """Return the application. ``key``: the key in the link; opening it sets a cookie that signs the browser in."""
 
     def __init__(self, reader: LedgerReader, key: str) -> None:
         self._reader = reader

@@ -20,7 +20,7 @@ WAITS = {
     "second_look": "second check due",
 }
 UNCONFIRMED = "not confirmed by a bill"
-"""Nothing more is waited for, and the market has shown no line: our own figures stand."""
+"""Nothing is pending, and the market has shown no line: our own figures are final."""
 
 
 def tell_wait(row: Row) -> str:

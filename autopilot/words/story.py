@@ -63,7 +63,7 @@ def tell_all(events: Iterable[Mapping[str, Any]]) -> list[Line]:
             _go_on(line, name, phrase.tell(event.get("fields") or {}, _since(line.at, event["at"])))
             line.stage = name if name in RUNS else line.stage
         elif line is not None and name == line.stage == "checkpoint.verified":
-            line.parts = [tell(event)]  # of checkpoints one after another the newest is told
+            line.parts = [tell(event)]  # of consecutive checkpoints only the newest is shown
         elif name not in IMPLIED:
             newest[lease] = Line(event["at"], name, [tell(event)])
             lines.append(newest[lease])
@@ -274,7 +274,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """How an event goes on with the line of an earlier one of its lease."""
+    """How an event continues the line of an earlier one of its lease."""
 
     follows: frozenset[str]
     """Stages of such lines."""

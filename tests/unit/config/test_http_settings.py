@@ -62,7 +62,7 @@ def test_it_is_read_from_files_and_the_environment(tmp_path: Path, monkeypatch: 
     file.write_text('[http]\nlisten = "127.0.0.1:8482"\nnames = ["Autopilot.example.org"]\n')
     assert load_settings(file).http.names == ("autopilot.example.org",)
     monkeypatch.setenv("AUTOPILOT_HTTP__LISTEN", "0.0.0.0:8482")
-    with pytest.raises(UserError, match="has no TLS"):
+    with pytest.raises(UserError, match="without TLS"):
         load_settings(file)
     monkeypatch.setenv("AUTOPILOT_HTTP__LISTEN", "127.0.0.1:8482")
     monkeypatch.setenv("AUTOPILOT_STATE_DIR", str(tmp_path / ("d" * 100)))
