@@ -65,7 +65,7 @@ def _show_link(opens_browser: bool) -> int:
         raise CommandError(problem.exit_code, problem.message, hint=hint) from None
     link = made["url"] or client.base_url + made["path"]
     print(link, flush=True)
-    print("it is good once, and for five minutes", file=sys.stderr)
+    print("single use, expires in five minutes", file=sys.stderr)
     if opens_browser and sys.stdout.isatty() and _has_screen():
         import webbrowser
 

@@ -1,7 +1,7 @@
 """A paused machine: wait, re-bid, or leave, whichever finishes the job for the least.
 
 An outbid is answered by a raise at once, and by another when the first one did not bring the machine back, as long as
-that still costs less than starting anew elsewhere. When all rungs are used up and no higher bid is known, it was not a
+that still costs less than restarting elsewhere. When all rungs are used up and no higher bid is known, it was not a
 bid that took the machine: on-demand renters outrank any bid, so more money is pointless and the choice is to leave or
 to wait. After leaving, the machine is destroyed, because a paused one wakes up by itself and bills. Where it does not,
 it is started once its bid is as high as the market says that it must be. A market that does not pause outbid machines

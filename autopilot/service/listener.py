@@ -1,4 +1,4 @@
-"""The listener as a child of the daemon: started, and started anew whenever it ends. No tick waits for it."""
+"""The listener as a child of the daemon: started, and restarted whenever it ends. No tick waits for it."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_without_scripts_every_table_and_picture_is_there(chromium: Browser, the
     context = chromium.new_context(java_script_enabled=False)
     onlooker = Onlooker(context.new_page(), theatre)
     onlooker.enter()
-    for path, heading in (("/", "Machines"), (f"/jobs/{job}", "What happened"), ("/market", "What we would bid now")):
+    for path, heading in (("/", "Machines"), (f"/jobs/{job}", "Timeline"), ("/market", "What we would bid now")):
         onlooker.open(path)
         expect(onlooker.page.get_by_role("heading", name=heading)).to_be_visible()
         expect(onlooker.page.locator("table").first).to_be_visible()
@@ -199,7 +199,7 @@ def test_a_stream_that_cannot_be_opened_is_said_and_asked_for_again(onlooker: On
         elif failing.pop(0) == "connection":
             route.abort("connectionrefused")
         else:
-            route.fulfill(status=503, content_type="text/html", body="<p>The daemon is silent</p>")
+            route.fulfill(status=503, content_type="text/html", body="<p>The daemon does not respond</p>")
 
     onlooker.page.route("**/stream/**", answer)
     onlooker.open(path.format(job=job))

@@ -39,7 +39,7 @@ class MarketBooks:
     is_over: str
     cost: str
     has_bill: bool = True
-    """Whether the market has a bill that the ledger takes over. Else the ledger reckons by prices seen once a tick."""
+    """Whether the market has a bill that the ledger takes over. Otherwise it calculates from observed prices."""
 
 
 BOOKS = {

@@ -83,7 +83,7 @@ def raised_bid(
 
     Where the market says what wins, somewhat more is bid, and nothing where what wins is above the ceiling. Where it
     does not say, a bid that had been lowered goes back to the highest that was made: that one ran. In the dark no more
-    is ever bid than ``MOST_TIMES`` the first bid, however often the machine was won meanwhile: rungs are counted anew
+    is ever bid than ``MOST_TIMES`` the first bid, however often the machine was won meanwhile: rungs are counted again
     after each win, dollars are not.
     """
     limit = ceiling(spec, lease.on_demand_price, params)

@@ -135,7 +135,7 @@ async def test_the_command_prints_the_link_alone_on_its_output(remote: Remote) -
         *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     printed, said = await process.communicate()
-    assert (process.returncode, said) == (0, b"it is good once, and for five minutes\n")
+    assert (process.returncode, said) == (0, b"single use, expires in five minutes\n")
     async with a_browser(remote, printed.decode().strip()) as browser:
         assert (await browser.get("/"))[0] == 200
 
@@ -245,7 +245,7 @@ async def test_new_shows_errors_at_their_line_a_plan_and_submits_once(remote: Re
         assert status == 303
         assert (await browser.post("/new", form)) == (303, where), "sent twice, it acts once"
         status, page = await browser.post("/new", form | {"once": own_name("two")})
-        assert (status, "a second job of the same is meant" in page) == (409, True)
+        assert (status, "submit a second identical job" in page) == (409, True)
         assert (await browser.post("/new", form | {"once": own_name("three"), "again": "1"}))[0] == 303
 
 
@@ -297,7 +297,7 @@ async def test_what_moves_is_sent_when_it_has_changed_and_once(fresh: Remote) ->
         async with browser._http.get(stream, headers=headers) as answer:
             assert answer.content_type == "text/event-stream"
             assert (await read_until(answer, '{"silent": ""}'))[0] == "state"
-            known, html = await read_until(answer, "No job is open.")
+            known, html = await read_until(answer, "No open jobs.")
             assert 'name="form_token"' not in html, "what is shared holds nobody's token"
             await submit(fresh, "moving")
             await fresh.daemon.engine.tick()

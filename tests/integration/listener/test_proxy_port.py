@@ -434,6 +434,6 @@ async def test_what_moves_on_the_page_is_sent_to_a_proxys_user(proxy: Proxy) -> 
     async with proxy.http.get(f"{proxy.base}/stream/now", headers=sent) as answer:
         assert answer.content_type == "text/event-stream"
         async for line in answer.content:
-            if b"No job is open." in line:
+            if b"No open jobs." in line:
                 return
     raise AssertionError("the stream ended")
