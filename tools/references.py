@@ -1,4 +1,4 @@
-"""Write anew what the code can write of the documentation: ``python -m tools.references``.
+"""Regenerate the documentation that the code can write: ``python -m tools.references``.
 
 - the tables of arguments in docs/reference/cli.md, of the commands' own docstrings;
 - docs/reference/openapi.json, of the models of the API, unless that would break what it promises;

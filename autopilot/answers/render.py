@@ -140,7 +140,7 @@ def _predecessor(after: After, titles: Mapping[str, JobTitle]) -> Json:
 
 
 def _with_followed(waiting: Json | None, state: Job, titles: Mapping[str, JobTitle], now: datetime) -> Json | None:
-    """``waiting``, and before it which arrays that go on an array follows task by task."""
+    """``waiting``, preceded by the open arrays that an array follows task by task."""
     followed = [each for each in state.spec.after if each.on is On.SAME_TASK]
     if not (followed and state.status.wants_capacity):
         return waiting

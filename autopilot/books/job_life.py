@@ -80,7 +80,7 @@ async def read_decisions(uow: UnitOfWork, job_id: str, *, limit: int) -> list[re
 
 
 def render_lease(lease: Lease, posted: Iterable[Decimal], outstanding: Outstanding | None) -> render.Json:
-    """A lease with what it has cost and what is held back for it."""
+    """A lease with its cost and its reserves."""
     amounts = money(sum(posted, ZERO), [] if outstanding is None else [outstanding])
     return render.lease(lease) | render.amounts(amounts)
 

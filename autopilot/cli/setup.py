@@ -61,32 +61,32 @@ def init(
     region: str | None = None,
     public_url: str | None = None,
 ) -> int:
-    """Lead from a bare machine to a daemon that can rent: settings, keys, limits, a place to meet.
+    """Set up autopilot on this machine: settings, API keys, limits and storage.
 
-    What exists already is kept. On a terminal it asks for what is missing and tries the bucket at once. Keys are asked
-    for without echo and stored readable by their owner alone.
+    Existing files are kept. On a terminal it asks for what is missing and tests the bucket at once. Keys are typed
+    without echo and stored so that only their owner can read them.
 
     Parameters
     ----------
     system
-        For the system's daemon, under /etc/autopilot; needs root.
+        Set up the system's daemon, under /etc/autopilot; needs root.
     force
-        Replace the key that is given; with none given, the settings (saved as autopilot.toml.bak) and keys typed in.
+        Replace the given key; with none given, the settings (saved as autopilot.toml.bak) and the keys you type.
     key_files
     day
-        The most that may be spent in a day, like 20.
+        Maximum spend in a day, like 20.
     month
-        The same for a calendar month.
+        Maximum spend in a calendar month.
     bucket
-        Where machines and daemon meet, like s3://my-bucket/autopilot, gs://… or az://….
+        Storage that machines and the daemon share, like s3://my-bucket/autopilot, gs://… or az://….
     bucket_key_file
-        Take the bucket's key from this file.
+        Read the bucket's key from this file.
     endpoint
-        Address of the bucket's service; AWS, Google or Azure when left out.
+        Address of the bucket's service; AWS, Google or Azure if omitted.
     region
         The bucket's region.
     public_url
-        In place of a bucket: an https address that leads to this machine's mailbox.
+        Instead of a bucket: an https address that leads to this machine's storage.
     """
     wish = {
         **{("limits", "day"): day, ("limits", "month"): month, ("blobs", "url"): bucket},
@@ -168,9 +168,9 @@ def _check() -> int:
     """All that ``autopilot doctor`` looks at, so that what is wrong is seen while it is fresh in mind."""
     from autopilot.cli.service import doctor
 
-    print("\nautopilot doctor says:")
+    print("\nautopilot doctor reports:")
     code = doctor()
-    print("\nnext: autopilot serve" if code == Exit.OK else "\nmend what fails, then: autopilot doctor")
+    print("\nnext: autopilot serve" if code == Exit.OK else "\nfix what fails, then run: autopilot doctor")
     return Exit.OK
 
 

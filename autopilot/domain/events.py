@@ -389,14 +389,14 @@ class PredecessorsEnded:
 
 @dataclass(frozen=True, slots=True)
 class TaskRetried:
-    """A task that is over begins anew once there is a place for it: from what it had saved, with all its attempts."""
+    """A finished task restarts once there is a place for it: from its checkpoint, with all its attempts."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class TaskExcused:
-    """A task that has failed begins anew elsewhere: the machine that failed it failed the next one as well."""
+    """A failed task restarts elsewhere: the machine that failed it failed the next one as well."""
 
     at: datetime
 

@@ -188,7 +188,7 @@ def _is_silent(lease: Lease, event: e.LeaseObserved) -> bool:
 
 
 def _forget_anchor(before: Lease, after: Lease, event: e.Event) -> Lease:
-    """After time that was not counted as work, progress is measured anew: it may have gone on meanwhile."""
+    """After time that was not counted as work, progress is measured again: it may have continued meanwhile."""
     if isinstance(event, e.LeaseObserved) and before.agent.state is AgentState.RUNNING and _is_silent(before, event):
         return replace(after, anchor=replace(after.anchor, work=None))
     return after

@@ -67,8 +67,8 @@ def _tell(stands: CertificateStatus, now: datetime) -> tuple[bool | None, str]:
     if stands.broken:
         return False, f"claims that do not hold: {', '.join(stands.broken)}"
     if stands.lack is not None or stands.certificate is None:
-        return None, f"none in force ({(stands.lack or Lack.MISSING).replace('_', ' ')})"
-    ends = f"in force until {stands.certificate.ends_at:%Y-%m-%d}"
+        return None, f"none valid ({(stands.lack or Lack.MISSING).replace('_', ' ')})"
+    ends = f"valid until {stands.certificate.ends_at:%Y-%m-%d}"
     return (None, f"{ends}, which is soon") if stands.ends_soon(now) else (True, ends)
 
 
@@ -81,7 +81,7 @@ def tell_rules(rules: CertifyRules) -> None:
     """In the log, at the start."""
     if rules.only:
         log.warning(
-            "certify.only", consequence="no job rents anything; autopilot certify MARKET begins a certification"
+            "certify.only", consequence="no job rents anything; autopilot certify MARKET starts a certification"
         )
     for market in sorted(rules.needed_on):
         log.info(

@@ -374,7 +374,7 @@ async def _market(name: str, provider: Provider, valid_key: str) -> Check:
         return Check(name, False, str(problem), hint)
     able = provider.capabilities
     kinds = " and ".join(kind for kind, has in (("spot", able.spot), ("on-demand", able.on_demand)) if has)
-    stated = "not told by this market" if credit is None else show(credit)
+    stated = "not reported by this market" if credit is None else show(credit)
     if not able.spot:
         kinds += f" (no spot: {able.spot_note})" if able.spot_note else " (no spot)"
     detail = f"{kinds}; credit {stated}; {len(instances)} instances on the account"

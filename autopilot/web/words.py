@@ -103,4 +103,4 @@ def tell_decision(decision: dict[str, Any]) -> str:
     width = next((note["numbers"] for note in decision["notes"] if note["topic"] == "width"), None)
     if width is not None:
         return f"{width['tasks']} of its tasks at once"
-    return "nothing was to be done" if option is None else f"the best option: {words(option['option'])}"
+    return "nothing to do" if option is None else f"the best option: {words(option['option'])}"

@@ -1,4 +1,4 @@
-"""What the ledger holds, table by table, with the indexes and running sums that a database would keep or reckon."""
+"""What the ledger holds, table by table, with the indexes and running sums that a database would keep or calculate."""
 
 from __future__ import annotations
 

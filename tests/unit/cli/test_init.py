@@ -195,7 +195,7 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     out, err = capsys.readouterr()
     assert "Object Read & Write for the bucket my-bucket alone" in out
     assert "hidden-secret" not in out + err
-    assert "no last fuse" in out
+    assert "no last safeguard" in out
     assert next(answers, None) is None
 
 
