@@ -305,7 +305,7 @@ def _began_from(job: Row) -> list[RenderableType]:
         return []
     doubt = ", which is suspect: there is no other" if checkpoint["state"] == "suspect" else ""
     number, run = text.plain(checkpoint["number"]), text.plain(checkpoint["run_epoch"])
-    return [Text(f"  run {text.plain(job['run_epoch'])} goes on from checkpoint {number} of run {run}{doubt}")]
+    return [Text(f"  run {text.plain(job['run_epoch'])} resumes from checkpoint {number} of run {run}{doubt}")]
 
 
 def decision_lines(decisions: list[Row]) -> list[RenderableType]:

@@ -151,7 +151,7 @@ def _tell_store(fields: Fields) -> str:
     machines = f"machines that the ledger did not know: {text.plain(fields.get('machines'))}"
     if fields.get("number") is None:
         return f"the store has no checkpoint newer than the ledger's; {machines}"
-    return f"goes on from checkpoint {fields['number']} at step {fields.get('step')} of the store; {machines}"
+    return f"resumes from checkpoint {fields['number']} at step {fields.get('step')} of the store; {machines}"
 
 
 def _tell_regained(fields: Fields) -> str:

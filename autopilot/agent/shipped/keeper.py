@@ -23,7 +23,7 @@ from .stored import Content, Object, Stored
 from .transfer import Abandoned, Transfer
 from .tree import Corrupt, Scanned, fingerprint, links_out, real_paths, scan
 from .upload import SnapshotUpload, content, find_first_number
-from .watch import QUIET_S, Pace, Watch
+from .watch import QUIET_S, LookPace, Watch
 from .web import Web
 
 
@@ -141,10 +141,10 @@ class Keeper:
 
     waited_s = look_takes_s = 0.0
 
-    def pace(self) -> Pace:
+    def pace(self) -> LookPace:
         orders = self.orders()
         interval_s = float(orders["checkpoint_interval_s"]) if orders else QUIET_S
-        return Pace.of(interval_s, self.speed, self.look_takes_s)
+        return LookPace.of(interval_s, self.speed, self.look_takes_s)
 
     def look(self, path: str) -> None:
         """Beside the job, so that it is known for how long what it saves has been quiet."""

@@ -48,7 +48,7 @@ State = Dict[str, Any]  # noqa: UP006 -- what identifies each file of a piece, b
 Writes = Dict[str, Any]  # noqa: UP006 -- the same, with how often each was written
 
 
-class Pace(NamedTuple):
+class LookPace(NamedTuple):
     """In the seconds of the caller's clock."""
 
     quiet_s: float
@@ -57,7 +57,7 @@ class Pace(NamedTuple):
     """Between two looks."""
 
     @classmethod
-    def of(cls, interval_s: float, speed: float, look_takes_s: float = 0.0) -> Pace:
+    def of(cls, interval_s: float, speed: float, look_takes_s: float = 0.0) -> LookPace:
         """``interval_s``: market seconds between two checkpoints; ``speed`` of them pass in a second."""
         quiet_s = min(interval_s, QUIET_S) / speed
         look_s = max(quiet_s / LOOKS, LEAST_LOOK_S, LOOK_COSTS * look_takes_s)
@@ -114,7 +114,7 @@ class Item:
         """A mapped file may change without a sign of it: having been mapped is one."""
         return [*self.identity, self.maps] if self.maps else self.identity
 
-    def look(self, each: Scanned, now: float, use: str, pace: Pace) -> bool:
+    def look(self, each: Scanned, now: float, use: str, pace: LookPace) -> bool:
         """Whether it has changed otherwise than a log does."""
         was_busy, before = self.is_busy, self.identity
         self.note_use(use, now, pace)
@@ -131,7 +131,7 @@ class Item:
         self.is_in_write = True
         return True
 
-    def note_use(self, use: str, now: float, pace: Pace) -> None:
+    def note_use(self, use: str, now: float, pace: LookPace) -> None:
         self.maps += use == MAPPED and self.use != MAPPED
         if use == CLOSED:
             self.open_since = None
@@ -174,7 +174,9 @@ class Piece:
     def is_busy(self) -> bool:
         return any(item.is_busy for item in self.items.values())
 
-    def look(self, now: float, look: int, present: Mapping[str, Scanned], use: Mapping[str, str], pace: Pace) -> None:
+    def look(
+        self, now: float, look: int, present: Mapping[str, Scanned], use: Mapping[str, str], pace: LookPace
+    ) -> None:
         was_new, was_gone = self.is_new, self.is_gone
         has_changed = was_gone or not self.items.keys() <= present.keys()
         for name in [name for name in self.items if name not in present]:
@@ -241,7 +243,7 @@ class Watch:
 
     # -- looks
 
-    def look(self, clock: float, scanned: list[Scanned], use: Mapping[str, str], pace: Pace) -> None:
+    def look(self, clock: float, scanned: list[Scanned], use: Mapping[str, str], pace: LookPace) -> None:
         """``use``: by path, of what is open for writing."""
         if self.looks:
             self.now += min(max(clock - self.looked_at, 0.0), MOST_STEP * pace.look_s)
@@ -307,7 +309,7 @@ class Watch:
 
     # -- the end of the process
 
-    def close(self, clock: float, scanned: list[Scanned], pace: Pace, is_cut: bool) -> None:
+    def close(self, clock: float, scanned: list[Scanned], pace: LookPace, is_cut: bool) -> None:
         """The process has ended; ``is_cut``: not by itself, so that it may have been writing.
 
         Time proves nothing any more: what was not whole by then is whole only if nothing of it is missing.
@@ -338,7 +340,7 @@ class Watch:
 
     # -- judgement
 
-    def is_whole(self, name: str, piece: Piece, pace: Pace) -> bool:
+    def is_whole(self, name: str, piece: Piece, pace: LookPace) -> bool:
         if self.verdicts is not None:
             return self.verdicts.get(name, False)
         if piece.is_busy:
@@ -349,10 +351,10 @@ class Watch:
             return False
         return piece.count_writers() <= 1 or piece.changed_in < self.looks
 
-    def is_quiet(self, name: str, piece: Piece, pace: Pace) -> bool:
+    def is_quiet(self, name: str, piece: Piece, pace: LookPace) -> bool:
         return self.now - piece.changed_at >= self.needed_quiet_s(name, piece, pace)
 
-    def needed_quiet_s(self, name: str, piece: Piece, pace: Pace) -> float:
+    def needed_quiet_s(self, name: str, piece: Piece, pace: LookPace) -> float:
         if piece.good is not None:
             return pace.quiet_s
         before, shape = self.shapes.get(mask(name)), Shape.of(name, piece.sizes)
@@ -362,13 +364,13 @@ class Watch:
             return pace.two_intervals_s
         return SOON * pace.quiet_s if shape.is_as_large_as(before) else pace.quiet_s
 
-    def is_stuck(self, piece: Piece, pace: Pace) -> bool:
+    def is_stuck(self, piece: Piece, pace: LookPace) -> bool:
         """Whether it is never quiet. A new one that still grows is no such piece, for as long as that may take."""
         since = piece.restless_since if piece.good is not None else piece.grown_at
         is_endless = self.now - piece.restless_since >= LONGEST_GROWTH * pace.two_intervals_s
         return self.now - since >= pace.two_intervals_s or is_endless
 
-    def is_same(self, item: Item, each: Scanned, pace: Pace) -> bool:
+    def is_same(self, item: Item, each: Scanned, pace: LookPace) -> bool:
         """Whether a file is as ``item`` was, or a log that has grown since."""
         if item.identity == each.identity:
             return True
@@ -381,7 +383,7 @@ class Watch:
             if item is not None and item.use != MAPPED:
                 item.maps, item.use, item.is_busy = item.maps + 1, MAPPED, True
 
-    def plan(self, pace: Pace) -> Plan:
+    def plan(self, pace: LookPace) -> Plan:
         """What was written after a piece that is waited for stays as it was, too: it may speak of that piece."""
         new = {name: piece for name, piece in self.pieces.items() if piece.is_new}
         waited = {name: piece for name, piece in new.items() if not self.is_whole(name, piece, pace)}

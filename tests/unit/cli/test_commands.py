@@ -355,6 +355,7 @@ def test_a_wait_says_what_was_looked_for_and_what_came_nearest(daemon: Daemon, c
         "verified hosts, spot only: 9 offers, none match",
         "  7 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h",
         "  2 avoided after a failure or a refusal",
+        "  run 2 resumes from checkpoint 7 of run 1",
     ]
     nearest = "9 offers, none match; 7 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h"
     listed["jobs"][0] |= {"status": "pending", "reason": "waiting_for_offer", "waiting": WAITING}
@@ -367,7 +368,7 @@ def test_a_wait_says_what_was_looked_for_and_what_came_nearest(daemon: Daemon, c
 def test_why_says_which_checkpoint_was_restored(daemon: Daemon, capsys: Capture) -> None:
     body = sample("why")
     daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body)
-    assert "run 2 goes on from checkpoint 7 of run 1\n" in printed(capsys, "why", "bert-qa")
+    assert "run 2 resumes from checkpoint 7 of run 1\n" in printed(capsys, "why", "bert-qa")
     body["job"]["checkpoint"]["state"] = "suspect"
     assert "checkpoint 7 of run 1, which is suspect: there is no other" in printed(capsys, "why", "bert-qa")
 

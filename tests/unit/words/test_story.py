@@ -47,7 +47,9 @@ def _names() -> set[str]:
     source = "".join(inspect.getsource(module) for module in (event_log, firings, invoices, submissions))
     source = re.sub(r"\blog\.\w+\(.*", "", source)  # what the daemon's log is told is no event
     return set(
-        re.findall(r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job|schedule)\.[a-z_]+)"', source)
+        re.findall(
+            r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job|schedule|store)\.[a-z_]+)"', source
+        )
     )
 
 
