@@ -201,7 +201,7 @@ async def test_people_are_told_days_before_it_ends_and_once_it_is_over(tmp_path:
         await told.tick(2)
         await told.restart()
         await told.tick(2)
-        assert await heard(told, "certificate_ends") == ["The certificate of vastai ends in 5 d 23 h"]
+        assert await heard(told, "certificate_ends") == ["The certificate of vastai expires in 5 d 23 h"]
         told.clock.advance(timedelta(days=7).total_seconds())
         await told.tick(2)
         await told.restart()
