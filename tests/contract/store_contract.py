@@ -377,6 +377,13 @@ class WhatAStoreAnswers:
             for checkpoint in (newest, older, newer, newest):
                 await work.checkpoints.add(checkpoint)
             assert await work.checkpoints.list_by_job("job-000001") == (newest, newer, older)
+            await work.checkpoints.set_aside(newest, True)
+            aside = replace(newest, is_set_aside=True)
+            assert await work.checkpoints.list_by_job("job-000001") == (newer, older, aside)
+            found = await work.jobs.find("job-000001")
+            assert (found.checkpoint if found else None) == newer, "what is set aside is not what a job resumes from"
+            await work.checkpoints.set_aside(newest, False)
+            assert await work.checkpoints.list_by_job("job-000001") == (newest, newer, older)
             await work.checkpoints.remove(newest)
             await work.checkpoints.remove(newest)
             job = await work.jobs.find("job-000001")

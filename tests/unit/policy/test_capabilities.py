@@ -92,8 +92,8 @@ DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
 READ_ELSEWHERE = {
     "bids_set_price": "policy/own_bids.py",
     "boots_vm": "engine/calls.py",
-    "has_bills": "api/market_notes.py",
-    "notice_may_be_withdrawn": "api/market_notes.py",
+    "has_bills": "planning/market_notes.py",
+    "notice_may_be_withdrawn": "planning/market_notes.py",
 }
 """Flag → where it changes what is done, or said, and not what is decided."""
 
