@@ -65,7 +65,7 @@ bids: $(READY)    ## play every bid suite at hand as live against simple rules: 
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py
 
-docs: $(READY)    ## write the generated tables anew, test the rest, and measure the sentences
+docs: $(READY)    ## regenerate the tables, test the rest, and measure the prose
 	$(BIN)/python -m tools.references
 	$(BIN)/python -m tests.licences
 	$(BIN)/pytest -q -n auto tests/unit/docs tests/unit/cli/test_cli_reference.py \
@@ -75,7 +75,7 @@ docs: $(READY)    ## write the generated tables anew, test the rest, and measure
 pictures: $(READY)    ## play the demo; draw its end and its job into docs/images
 	$(BIN)/autopilot demo --plain --picture docs/images/demo.svg --job-picture docs/images/job.svg
 
-page-pictures: $(READY)    ## keep the pictures anew with which pages are compared, and those of the docs (needs chromium)
+page-pictures: $(READY)    ## regenerate the reference pictures of the pages, and those of the docs (needs chromium)
 	AUTOPILOT_KEEP_PICTURES=1 $(BIN)/pytest -q -m slow tests/browser/test_browser_pictures.py
 	$(BIN)/python -m tools.page_pictures
 
@@ -88,7 +88,7 @@ previous: $(READY)    ## keep REVISION as the version before, which the takeover
 COMPILE := uv pip compile -q pyproject.toml --universal -p 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
-lock:    ## resolve the dependencies anew: requirements.lock to run, requirements-dev.lock beside it to develop (needs uv)
+lock:    ## resolve the dependencies again: requirements.lock to run, requirements-dev.lock beside it to develop (needs uv)
 	$(COMPILE) --extra vast --extra runpod --extra nebius --extra postgres --extra s3 --excludes requirements-left-out.txt \
 		-o requirements.lock
 	$(COMPILE) --extra lab --extra dev -c requirements.lock -o requirements-dev.lock

@@ -1,16 +1,35 @@
-"""How long the sentences of the documentation are: ``python -m tools.prose``, a line for each folder."""
+"""Measure the prose: ``python -m tools.prose``.
+
+- how long the sentences of the documentation are, a line for each folder;
+- how often pages and docstrings use idioms that a native engineer of this field would not write.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LONG = 35
 """Words. A sentence with more of them is long."""
+IDIOMS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "nobody": r"\bnobody\b",
+        "stands": r"\bstands\b",
+        "whatever": r"\bwhatever\b",
+        "whoever": r"\bwhoever\b",
+        "anew": r"\banew\b",
+        "reckon": r"\breckon",
+        "is told": r"\b(?:is|are) told\b",
+        "goes on": r"\bgo(?:es)? on\b",
+    }.items()
+}
+PER_LINES = 10_000
 
 _CODE = re.compile(r"^\s*```.*?^\s*```", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -58,6 +77,23 @@ def folders(root: Path) -> dict[str, list[Path]]:
     return found
 
 
+def count_idioms(texts: Iterable[str]) -> dict[str, int]:
+    """How often each idiom occurs, over line ends too."""
+    found = dict.fromkeys(IDIOMS, 0)
+    for text in texts:
+        joined = " ".join(text.split())
+        for name, pattern in IDIOMS.items():
+            found[name] += len(pattern.findall(joined))
+    return found
+
+
+def docstrings(source: str) -> Iterator[str]:
+    """Each string that is a statement by itself: the docstrings of modules, classes, functions and fields."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
 def _paragraphs(text: str) -> Iterator[str]:
     lines: list[str] = []
     for line in [*text.splitlines(), ""]:
@@ -74,7 +110,29 @@ def main() -> int:
     for folder, pages in folders(ROOT).items():
         found = measure(page.read_text() for page in pages)
         print(f"{folder:<20}{len(pages):>6}{found.sentences:>11}{found.mean:>12.1f}{found.share_long:>9.1%}")
+    _print_idioms()
     return 0
+
+
+def _print_idioms() -> None:
+    """Counts, and in all per ``PER_LINES`` lines: of the pages, and of the code whose docstrings are counted."""
+    pages = [page.read_text() for group in folders(ROOT).values() for page in group]
+    code = [
+        file.read_text() for room in ("autopilot", "tests", "tools") for file in sorted((ROOT / room).rglob("*.py"))
+    ]
+    print(f"\n{'idiom':<20}" + "".join(f"{name:>10}" for name in IDIOMS) + f"{'all':>7}{'per 10,000 lines':>18}")
+    for kind, texts, lines in (
+        ("pages", pages, _count_lines(pages)),
+        ("docstrings", [each for source in code for each in docstrings(source)], _count_lines(code)),
+    ):
+        found = count_idioms(texts)
+        whole = sum(found.values())
+        cells = "".join(f"{count:>10}" for count in found.values())
+        print(f"{kind:<20}{cells}{whole:>7}{whole * PER_LINES / lines:>18.1f}")
+
+
+def _count_lines(texts: Iterable[str]) -> int:
+    return sum(len(text.splitlines()) for text in texts)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Write anew what the code can write of the documentation: ``python -m tools.references``.
+"""Regenerate the documentation that the code can write: ``python -m tools.references``.
 
 - the tables of arguments in docs/reference/cli.md, of the commands' own docstrings;
 - docs/reference/openapi.json, of the models of the API, unless that would break what it promises;
-- the claims of docs/providers, of ``autopilot.certify.claims``;
+- the claims of docs/providers, of the facts that each market's plug-in states;
+- the lines of systemd/autopilot.service that hand over the markets' keys;
 - the tables of docs/research/simulator-catalogue.md, but for the planted bugs, which take hours (``--planted all``).
 
 The other pages of docs/reference are written by hand. Their tests say what is missing.
@@ -19,19 +20,24 @@ from pathlib import Path
 from cyclopts import App
 
 from autopilot.api.openapi import openapi
-from autopilot.certify.claims import CLAIMS, table
+from autopilot.certify.claims import table
 from autopilot.cli.main import COMMANDS, app
+from autopilot.config import paths
+from autopilot.config.keys import KEY_SUFFIX
+from autopilot.markets.installed import claims_of, every_market
 from tests.simulation.drivers import document
 from tools import api_document
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs/reference/cli.md"
 PROVIDERS = ROOT / "docs/providers"
+SERVICE = ROOT / "systemd/autopilot.service"
 CATALOGUE = ROOT / "docs/research/simulator-catalogue.md"
 
 HEAD = "| Argument | Default | Meaning |\n|---|---|---|\n"
 _SECTION = re.compile(r"^### ([\w-]+)\n.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 _CLAIMS = re.compile(r"<!-- claims -->\n.*?<!-- /claims -->\n", re.DOTALL)
+_KEYS = re.compile(rf"(?:^(?:Load|Set)Credential=\w+{KEY_SUFFIX}:.*\n)+", re.MULTILINE)
 _TABLE = re.compile(re.escape(HEAD) + r"(?:^\|.*\n)*", re.MULTILINE)
 
 
@@ -64,11 +70,20 @@ def with_claims(page: str, market: str) -> str:
     """``page`` with the market's claims written anew. Raises ``ValueError`` where their place is missing."""
     if not _CLAIMS.search(page):
         raise ValueError(f"docs/providers/{market}.md has no place for its claims: <!-- claims --> … <!-- /claims -->")
-    return _CLAIMS.sub(lambda _: f"<!-- claims -->\n{table(market)}<!-- /claims -->\n", page)
+    return _CLAIMS.sub(lambda _: f"<!-- claims -->\n{table(claims_of(market))}<!-- /claims -->\n", page)
+
+
+def with_keys(unit: str) -> str:
+    """``unit`` with the lines that hand over the markets' keys written anew."""
+    names = [f"{market}{KEY_SUFFIX}" for market, facts in every_market().items() if facts.key_option]
+    place = paths.credential_dirs({"HOME": "/nonexistent"})[0]
+    lines = [f"LoadCredential={name}:{place / name}\nSetCredential={name}:\\n\n" for name in names]
+    return _KEYS.sub(lambda _: "".join(lines), unit, count=1)
 
 
 def main() -> int:
-    for market in sorted({claim.market for claim in CLAIMS}):
+    SERVICE.write_text(with_keys(SERVICE.read_text()))
+    for market in every_market():
         path = PROVIDERS / f"{market}.md"
         path.write_text(with_claims(path.read_text(), market))
     CLI.write_text(with_arguments(CLI.read_text(), app(), [command.name for command in COMMANDS]))

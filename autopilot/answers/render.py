@@ -15,7 +15,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.after import After, On, waited_for
 from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.code import JobCode
-from autopilot.domain.job import Job
+from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO, accrue
@@ -49,6 +49,12 @@ def forecast(known: JobForecast | None) -> Json | None:
     if known is None:
         return None
     return {each.name: plain(getattr(known, each.name)) for each in fields(known) if each.name != "job_id"}
+
+
+def checkpoint_state(checkpoint: Checkpoint) -> str:
+    if checkpoint.is_set_aside:
+        return "set_aside"
+    return "suspect" if checkpoint.is_suspect else "safe"
 
 
 def job(
@@ -98,6 +104,8 @@ def job(
             "number": checkpoint.number,
             "step": checkpoint.step,
             "lease_id": checkpoint.lease_id,
+            "run_epoch": checkpoint.run_epoch,
+            "state": checkpoint_state(checkpoint),
             "part_count": checkpoint.part_count,
             "verified_at": plain(checkpoint.verified_at),
         },
@@ -132,7 +140,7 @@ def _predecessor(after: After, titles: Mapping[str, JobTitle]) -> Json:
 
 
 def _with_followed(waiting: Json | None, state: Job, titles: Mapping[str, JobTitle], now: datetime) -> Json | None:
-    """``waiting``, and before it which arrays that go on an array follows task by task."""
+    """``waiting``, preceded by the open arrays that an array follows task by task."""
     followed = [each for each in state.spec.after if each.on is On.SAME_TASK]
     if not (followed and state.status.wants_capacity):
         return waiting

@@ -9,10 +9,9 @@ from decimal import Decimal
 
 from autopilot.answers import render
 from autopilot.api.confirmations import PlanBook
-from autopilot.certify.claim import HOW, MarketClaim
-from autopilot.certify.claims import claims_of
+from autopilot.certify.claim import HOW, CertifyFacts, MarketClaim
 from autopilot.certify.job import spec_for
-from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, Lack, tell_command
+from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, Lack
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
@@ -23,10 +22,12 @@ from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import claim_accepted
 from autopilot.engine.outstanding import Money
+from autopilot.markets.installed import claims_of, facts_of
 from autopilot.planning.gpu_check import check_gpus
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
+from autopilot.words.certificates import tell_command
 
 
 class CertifyService:
@@ -47,9 +48,9 @@ class CertifyService:
 
         Raises ``UserError``: no such market or GPU, a budget out of bounds, one under way already; ``ConfirmFirst``.
         """
-        self._check(market)
+        facts = self._check(market)
         now = self._clock.now()
-        spec = spec_for(market, budget, gpus, now)
+        spec = spec_for(market, facts, budget, gpus, now)
         if gpus:
             spec = await check_gpus(spec, self._engine)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner, certifies=market)
@@ -99,11 +100,13 @@ class CertifyService:
         self._wake()
         return {"market": market, "claim": claim, "accepted_at": render.plain(now)}
 
-    def _check(self, market: str) -> None:
+    def _check(self, market: str) -> CertifyFacts:
         names = sorted(name for name in self._engine.watches if claims_of(name))
-        if market not in names:
+        facts = facts_of(market) if market in names else None
+        if facts is None:
             hint = f"markets that can be: {', '.join(names) or 'none is configured'}"
             raise UserError(f"{market!r} cannot be certified", hint=hint)
+        return facts.certify
 
 
 def certificate(engine: Engine, market: str, now: datetime) -> render.Json:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-OPTIONS = {
-    "vastai": "--vast-key-file",
-    "runpod": "--runpod-key-file",
-    "mithril": "--mithril-key-file",
-    "nebius": "--nebius-key-file",
-}
-"""Market → the option of ``autopilot init`` that takes its key."""
+from autopilot.markets.installed import facts_of
 
 
 def replace_keys(markets: Iterable[str]) -> str:
     """The command that replaces these markets' keys; on paper a market has the real one's."""
     real = [name.removeprefix("paper-") for name in markets]
-    options = " ".join(f"{OPTIONS[name]} FILE" for name in real if name in OPTIONS)
+    known = [facts for name in real if (facts := facts_of(name)) is not None]
+    options = " ".join(f"{facts.key_option} FILE" for facts in known if facts.key_option)
     if not options:
         return "put a valid key into the file that api_key_file names: the daemon reads it at its next look"
     return (

@@ -34,7 +34,7 @@ class Announcement:
 
     host: str
     token: str
-    """Made anew by each daemon."""
+    """Created by each daemon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where the money stands: limits; what is posted, accrued and held back against them; and how long it lasts."""
+"""Limits; what is posted, accrued and reserved against them; and the runway."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, settl
 
 
 async def _read_schedules(uow: UnitOfWork, moment: Moment, owner: int | None) -> list[render.Json]:
-    """Each that goes on with a budget over all firings, and what counts against it."""
+    """Each active one with a budget over all firings, and what counts against it."""
     firings = {job.id: job.schedule_id for job in moment.jobs}
     rows = []
     for schedule in await uow.schedules.list_live():
@@ -224,7 +224,7 @@ def _job(job: Job, moment: Moment) -> render.Json:
 
 
 def _purposes(outstanding: Iterable[Outstanding]) -> render.Json:
-    """What is held back, by what for."""
+    """The reserves, by purpose."""
     sums: dict[str, Decimal] = {}
     for held in (held for each in outstanding for held in each.held):
         sums[held.purpose] = sums.get(held.purpose, ZERO) + held.amount

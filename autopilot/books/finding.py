@@ -8,7 +8,7 @@ from autopilot.domain.job import Job
 from autopilot.ports.store import UnitOfWork
 
 LEAST_PREFIX = 6
-"""Characters of an id that stand for it."""
+"""Characters of an id that identify it."""
 
 
 class JobNotFound(UserError):
@@ -26,7 +26,7 @@ async def find_job(uow: UnitOfWork, reference: str) -> Job:
     begin_so = await uow.jobs.list_by_prefix(reference) if len(reference) >= LEAST_PREFIX else ()
     if len(begin_so) > 1:
         names = ", ".join(f"{each.id} ({each.spec.name})" for each in begin_so)
-        raise UserError(f"{reference!r} begins the ids of several jobs", hint=f"say more of it: {names}")
+        raise UserError(f"{reference!r} is a prefix of several job ids", hint=f"use more of it: {names}")
     raise no_such_job(reference)
 
 
@@ -38,8 +38,8 @@ async def _find_task(uow: UnitOfWork, array: Job, task: str) -> Job:
         )
     found = await uow.jobs.list_tasks(array.id, first=numbers[0], limit=1)
     if not found or found[0].task != numbers[0]:
-        hint = f"autopilot show {array.spec.name} says how many have"
-        raise UserError(f"task {task} of {array.spec.name} has not begun", hint=hint)
+        hint = f"autopilot show {array.spec.name} shows how many have"
+        raise UserError(f"task {task} of {array.spec.name} has not started", hint=hint)
     return found[0]
 
 
@@ -47,7 +47,7 @@ def tasks_of(array: Job, tasks: str) -> range:
     """The tasks that ``17`` or ``3-9`` names. Raises ``UserError``."""
     if array.spec.array is None:
         raise JobNotFound(
-            f"job {array.spec.name} has no tasks", hint="it is no array: leave out what follows the slash"
+            f"job {array.spec.name} has no tasks", hint="it is not an array: omit the slash and what follows"
         )
     count, numbers = array.spec.array.count, read_tasks(tasks)
     if numbers is None or numbers[-1] >= count:
@@ -59,7 +59,7 @@ def tasks_of(array: Job, tasks: str) -> range:
 def refuse_array(job: Job, what: str) -> None:
     """Raises ``UserError`` where only a task of it has what is asked for."""
     if job.is_array:
-        hint = f"name a task: {job.spec.name}/0; autopilot ps {job.spec.name} lists those that have begun"
+        hint = f"name a task: {job.spec.name}/0; autopilot ps {job.spec.name} lists those that have started"
         raise UserError(f"job {job.spec.name} is an array: its tasks have {what}", hint=hint)
 
 

@@ -46,6 +46,7 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
                 "number": c.number,
                 "step": c.step,
                 "lease_id": c.lease_id,
+                "state": render.checkpoint_state(c),
                 "size_bytes": c.size_bytes,
                 "verified_at": render.plain(c.verified_at),
             }
@@ -79,7 +80,7 @@ async def read_decisions(uow: UnitOfWork, job_id: str, *, limit: int) -> list[re
 
 
 def render_lease(lease: Lease, posted: Iterable[Decimal], outstanding: Outstanding | None) -> render.Json:
-    """A lease with what it has cost and what is held back for it."""
+    """A lease with its cost and its reserves."""
     amounts = money(sum(posted, ZERO), [] if outstanding is None else [outstanding])
     return render.lease(lease) | render.amounts(amounts)
 

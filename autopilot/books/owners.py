@@ -15,13 +15,13 @@ OF_TOKEN = "token:"  # noqa: S105 - a prefix
 
 
 async def name_owners(uow: UnitOfWork, owners: Iterable[int]) -> Mapping[int, str]:
-    """A number where nobody has a name for it."""
+    """The number if it has no name."""
     tokens = {token.owner: _name_token(token) for token in await uow.tokens.list_all()}
     return await asyncio.to_thread(lambda: {owner: _name(owner, tokens) for owner in set(owners)})
 
 
 async def name_makers(uow: UnitOfWork, tokens: Collection[Token]) -> Mapping[int, str | None]:
-    """Who has made each, by its number; None: nobody noted it."""
+    """The creator of each, by its number; None if not recorded."""
     made_by = {token.number: token.made_by for token in tokens if token.made_by is not None}
     names = await name_owners(uow, made_by.values())
     named: dict[int, str | None] = {token.number: None for token in tokens}

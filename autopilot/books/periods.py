@@ -38,7 +38,7 @@ def period_of(query: Mapping[str, str]) -> Period:
     month = query.get("month")
     if month is None:
         if since is not None and until is not None and until < since:
-            raise UserError(f"the period ends ({until}) before it begins ({since})")
+            raise UserError(f"the period ends ({until}) before it starts ({since})")
         return Period(zone, name, since, None if until is None else until + timedelta(days=1))
     if since is not None or until is not None:
         raise UserError("a month and a first or last day exclude each other")

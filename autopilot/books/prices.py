@@ -27,7 +27,7 @@ async def prices(uow: UnitOfWork, query: PricesQuery, now: datetime, listed: Seq
     since = instant(query.since, "since", now, now - timedelta(days=7))
     until = instant(query.until, "until", now, now)
     if since >= until:
-        raise UserError("the period ends before it begins")
+        raise UserError("the period ends before it starts")
     names: dict[str, list[str]] = defaultdict(list)
     for name in gpu_names.recorded_as(gpu):
         names[gpu_names.standard(name)].append(name)

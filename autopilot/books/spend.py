@@ -137,7 +137,7 @@ def _with_outstanding(
     now: datetime,
     period: Period,
 ) -> SpendSource:
-    """With what is not posted yet, and what is held back today. A report of other days shows neither."""
+    """With what is not posted yet, and what is reserved today. A report of other days shows neither."""
     leases = {id_: each.lease for id_, each in outstanding.items()}
     facts = {id_: _facts(lease, jobs.get(lease.job_id or "")) for id_, lease in leases.items()}
     ran = {

@@ -1,8 +1,9 @@
-"""One assumption about a market, and how it is settled."""
+"""One assumption about a market, how it is settled, and what else a certification takes of its market."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 
 
@@ -58,7 +59,6 @@ HOW: dict[Step, str] = {
 class MarketClaim:
     id: str
     """Unique within its market."""
-    market: str
     sentence: str
     source: str
     date: str
@@ -78,3 +78,21 @@ NO_TEST = "no test"
 SANDBOX = "the sandbox breaks it"
 RENTERS = "other renters' reports"
 ASSUMED = "an assumption"
+
+
+@dataclass(frozen=True, slots=True)
+class CertifyFacts:
+    """What a certification takes of its market. Without claims it cannot be certified."""
+
+    claims: tuple[MarketClaim, ...] = ()
+    budget: str = "$1.00"
+    """Enough as a rule: what a hint proposes."""
+    max_hourly: Decimal = Decimal("0.60")
+    """$/h: it takes about an hour."""
+    gpus: tuple[str, ...] = ("RTX 3060", "RTX 3090", "RTX 4090")
+    """Small ones that the market has plenty of; the smallest where there are no small ones."""
+    bills_traffic: bool = False
+    """Whether a pull may show on its bill."""
+    address_variables: tuple[str, str] | None = None
+    """Of a machine's environment: the one that tells its public address, and how those begin that tell the port there
+    of a port within. None: the market tells none this way."""

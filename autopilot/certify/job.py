@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.certify.claim import CertifyFacts
 from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.certify.script import LONGEST
 from autopilot.domain.errors import UserError
@@ -17,30 +19,17 @@ from autopilot.domain.registry import Registry, server_of
 
 MOST_BUDGET = Decimal(5)
 LEAST_BUDGET = Decimal("0.25")
-MOST_HOURLY = Decimal("0.60")
-"""$/h: a certification takes about an hour."""
-MOST_HOURLY_OF = {"mithril": Decimal("3.00"), "nebius": Decimal("4.00")}
-"""The same where there are no small machines."""
 IMAGE = "python:3.12-slim"
 LARGE_IMAGE = "tensorflow/tensorflow:2.15.0-gpu"
 LARGE_IMAGE_GB = Decimal(3)
 """At least, as it is sent: enough to show on a bill of traffic. Hosts seldom keep it."""
-BILLS_TRAFFIC = frozenset({"vastai"})
-"""Markets on whose bill a pull may show."""
 DISK_GB = Decimal(60)
 """Large enough for its price to show on the bill."""
 PORT = 70_022
 """Asked for by every machine of a certification, as ``ssh`` asks for it (``mailbox.wire.SSH_PORT``)."""
-GPUS = ("RTX 3060", "RTX 3090", "RTX 4090")
-"""Small ones that the markets have plenty of."""
-GPUS_OF = {
-    "mithril": ("A100 SXM4", "H100 SXM", "A100 PCIE"),
-    "nebius": ("RTX PRO 6000 S", "H100 SXM", "H200"),
-}
-"""The smallest where there are no others."""
 
 # SIGTERM lets a file on the disk grow for as long as the process lives; the run after it tells its length.
-PROGRAM = f"""python3 -u -c '
+_PROGRAM = f"""python3 -u -c '
 import json, os, signal, sys, time
 def warn(*_):
     for second in range(20):
@@ -53,7 +42,7 @@ with open("runs", "a") as file:
     file.write(".")
 warned = min(os.path.getsize("sigterm"), {PER_PORT - 1}) if os.path.exists("sigterm") else 0
 ports = 0
-for host, port in (("RUNPOD_PUBLIC_IP", "RUNPOD_TCP_PORT"), ("PUBLIC_IPADDR", "VAST_TCP_PORT")):
+for host, port in ADDRESSES:
     if os.environ.get(host):
         ports = 2 if os.environ.get(port + "_{PORT}", "").isdigit() else 1
 step = {PER_RUN} * os.path.getsize("runs") + {PER_PORT} * ports + warned
@@ -61,6 +50,13 @@ while True:
     print(json.dumps(dict(step=step)))
     time.sleep(20)
 '"""
+
+
+def write_program(facts: CertifyFacts) -> str:
+    """What the machine runs, as one line of a shell."""
+    told = [facts.address_variables] if facts.address_variables else []
+    return _PROGRAM.replace("ADDRESSES", json.dumps(told))
+
 
 NO_LOGIN = Registry(server_of(IMAGE), "autopilot-certify", "")
 """A login that its registry must refuse: no such user, and no password that is stored anywhere."""
@@ -71,7 +67,7 @@ def spec_for_lease(job: Job, lease: Lease) -> JobSpec:
     return replace(job.spec, image=IMAGE, registry=NO_LOGIN) if lease.reason is Reason.CERTIFYING_PULL else job.spec
 
 
-def spec_for(market: str, budget: Decimal, gpus: tuple[str, ...], now: datetime) -> JobSpec:
+def spec_for(market: str, facts: CertifyFacts, budget: Decimal, gpus: tuple[str, ...], now: datetime) -> JobSpec:
     """Raises ``UserError`` for a budget with which nothing can be proved, or that no proof needs."""
     if not LEAST_BUDGET <= budget <= MOST_BUDGET:
         raise UserError(
@@ -80,12 +76,12 @@ def spec_for(market: str, budget: Decimal, gpus: tuple[str, ...], now: datetime)
         )
     return JobSpec(
         name=f"certify-{market}",
-        image=LARGE_IMAGE if market in BILLS_TRAFFIC else IMAGE,
-        run=PROGRAM,
-        gpus=tuple(GpuChoice(name) for name in gpus or GPUS_OF.get(market, GPUS)),
+        image=LARGE_IMAGE if facts.bills_traffic else IMAGE,
+        run=write_program(facts),
+        gpus=tuple(GpuChoice(name) for name in gpus or facts.gpus),
         trust=Trust.VERIFIED,
         disk_gb=DISK_GB,
-        max_hourly=MOST_HOURLY_OF.get(market, MOST_HOURLY),
+        max_hourly=facts.max_hourly,
         spot_policy=SpotPolicy.AUTO,
         deadline=now + LONGEST,
         fall_back=False,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
-from autopilot.certify.claim import Step
+from autopilot.certify.claim import MarketClaim, Step
 from autopilot.domain.actions import Action
 from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, StepMark
 from autopilot.domain.instance import Instance
@@ -40,6 +40,8 @@ class Run:
     """A certification at one moment."""
 
     job: Job
+    claims: tuple[MarketClaim, ...]
+    """What is assumed of the market that is certified."""
     leases: tuple[Lease, ...]
     """All that it ever had, oldest first."""
     marks: Mapping[str, StepMark]

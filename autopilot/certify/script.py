@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 
 from autopilot.certify.claim import Step
-from autopilot.certify.claims import claims_of, settled_by
+from autopilot.certify.claims import settled_by
 from autopilot.certify.give_back import give_back
 from autopilot.certify.pull import pull
 from autopilot.certify.run import (
@@ -101,7 +101,7 @@ def _settles_nothing(run: Run, step: str) -> bool:
     """Whether the market has no claim that this step is for. A machine is stopped to be started, and runs for a while
     for the bill; it is rented, and works, in any case."""
     settles = {Step.STOP: Step.START, RUN: Step.BILL}.get(step, step)
-    return step not in (Step.RENT, Step.WORK) and not settled_by(run.job.certifies, Step(settles))
+    return step not in (Step.RENT, Step.WORK) and not settled_by(run.claims, Step(settles))
 
 
 def _of_this_market(run: Run, findings: Iterable[ClaimFinding]) -> list[ClaimFinding]:
@@ -109,7 +109,7 @@ def _of_this_market(run: Run, findings: Iterable[ClaimFinding]) -> list[ClaimFin
 
 
 def _claim_ids(run: Run) -> frozenset[str]:
-    return frozenset(claim.id for claim in claims_of(run.job.certifies) if claim.step)
+    return frozenset(claim.id for claim in run.claims if claim.step)
 
 
 def _finish(run: Run, marks: tuple[StepMark, ...], findings: tuple[ClaimFinding, ...]) -> Turn:
@@ -120,7 +120,7 @@ def _finish(run: Run, marks: tuple[StepMark, ...], findings: tuple[ClaimFinding,
         return Turn((), marks, findings)
     broken = {each.claim for each in findings}
     findings += tuple(each for each in _of_this_market(run, find_held(run)) if each.claim not in broken)
-    settled = {*run.findings, *(each.claim for each in findings), *settled_by(run.job.certifies, Step.BILL)}
+    settled = {*run.findings, *(each.claim for each in findings), *settled_by(run.claims, Step.BILL)}
     unseen = tuple(run.find(claim, ClaimVerdict.NOT_SEEN) for claim in sorted(_claim_ids(run) - settled))
     proved = any(lease.agent.seen_at for lease in run.leases) or "own-id" in run.findings
     end = (JobStatus.SUCCEEDED, Reason.COMPLETED) if proved else (JobStatus.FAILED, Reason.NEVER_STARTED)
@@ -256,7 +256,7 @@ def _run_for_the_bill(run: Run, mark: StepMark | None) -> Move:
 def _can_rebid(run: Run) -> Lease | None:
     """The machine, where the bid of a running one can be changed at all: where there are claims about that."""
     main = run.main
-    is_tried = bool(settled_by(run.job.certifies, Step.RAISE))
+    is_tried = bool(settled_by(run.claims, Step.RAISE))
     return main if main is not None and main.is_spot and is_tried else None
 
 

@@ -24,7 +24,7 @@ _RESUMED = re.compile(r"(Rented|Resumed) by ")
 
 def stop(run: Run, mark: StepMark | None) -> Move:
     main = run.main
-    if main is None or not main.is_spot or not settled_by(run.job.certifies, Step.START):
+    if main is None or not main.is_spot or not settled_by(run.claims, Step.START):
         return OVER
     if mark is None:
         if main.state is not LeaseState.ACTIVE or run.job.step < PER_RUN:
@@ -35,7 +35,7 @@ def stop(run: Run, mark: StepMark | None) -> Move:
 
 def start(run: Run, mark: StepMark | None) -> Move:
     main = run.main
-    if main is None or not settled_by(run.job.certifies, Step.START):
+    if main is None or not settled_by(run.claims, Step.START):
         return OVER
     if mark is None:
         floor = dict(run.marks[Step.RENT].numbers).get("floor") if Step.RENT in run.marks else None

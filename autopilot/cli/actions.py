@@ -18,9 +18,9 @@ Flag = Parameter(negative="")
 
 
 def wait(job: str, /, *jobs: str) -> int:
-    """Wait until jobs are over or parked, and exit with their outcome.
+    """Wait until jobs are finished or parked, and exit with their outcome.
 
-    0: all succeeded. Else the outcome of the first, in the order given, that did not: 1 failed, 4 parked,
+    0: all succeeded. Otherwise the outcome of the first one that did not, in the given order: 1 failed, 4 parked,
     5 cancelled.
 
     Parameters
@@ -28,7 +28,7 @@ def wait(job: str, /, *jobs: str) -> int:
     job
         A job's id or name.
     jobs
-        More of them.
+        More jobs.
     """
     try:
         return outcomes.wait_for(Client(), [job, *jobs])
@@ -37,14 +37,14 @@ def wait(job: str, /, *jobs: str) -> int:
 
 
 def stop(job: str, /, *jobs: str) -> int:
-    """Save a job's work, give its machines back, and park it until autopilot resume.
+    """Save a job's work, release its machines, and park it until autopilot resume.
 
     Parameters
     ----------
     job
         The job's id or name.
     jobs
-        More of them.
+        More jobs.
     """
     return _act_on([job, *jobs], "stop")
 
@@ -59,11 +59,11 @@ def cancel(
     Parameters
     ----------
     jobs
-        Ids or names; JOB/17 is a task of an array, JOB/3-9 are several.
+        Ids or names; JOB/17 is one task of an array, JOB/3-9 are several.
     all
         Every open job.
     yes
-        With --all: do not ask.
+        With --all: skip the prompt.
     """
     if all == bool(jobs):
         raise UserError("cancel takes jobs, or --all", hint="autopilot ps lists them")
@@ -81,14 +81,14 @@ def resume(
     dry_run: Annotated[bool, Flag] = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
 ) -> int:
-    """Let a parked job go on from its newest checkpoint, from an older one, or from what its store holds.
+    """Resume a parked job from its newest checkpoint, from an older one, or from what its store holds.
 
     Parameters
     ----------
     job
         The job's id or name.
     from_checkpoint
-        Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are dropped for good.
+        Number of an older checkpoint, or LEASE.NUMBER if two share it (see `show`); newer ones are set aside.
     from_store
         After the ledger was put back from an older copy: take in the machines and checkpoints that the ledger lacks.
     dry_run
@@ -106,30 +106,32 @@ def resume(
 
 
 def retry(task: str, /, *tasks: str, failed: Annotated[bool, Flag] = False) -> int:
-    """Let tasks of an array that failed or were cancelled begin anew, with all their attempts.
+    """Restart failed or cancelled tasks of an array, with all their attempts.
 
-    They begin when there is a place for them: no more run at once than `parallel` allows.
+    They start as places become free: never more at once than `parallel` allows.
 
     Parameters
     ----------
     task
-        JOB/17 for one task, JOB/3-9 for several; with --failed the array.
+        JOB/17 for one task, JOB/3-9 for several; with --failed, the array.
     tasks
-        More of them.
+        More tasks.
     failed
-        All tasks of the array that have failed, 1,000 at a time.
+        All failed tasks of the array, 1,000 at a time.
     """
     client = Client()
     for each in (task, *tasks):
         answer = client.act_once("POST", job_path(each, "retry"), {"failed": failed})
         count = len(answer["tasks"])
         name = text.plain(answer["job"]["name"])
-        print(f"{name}: {count} task{'s' * (count != 1)} to begin anew")
+        print(f"{name}: {count} task{'s' * (count != 1)} restarting")
     return Exit.OK
 
 
 def release(job: str, /) -> int:
-    """Give back the machine that stays after a job's last failed attempt ([debug] hold).
+    """Release the machine that is kept after a job's last failed attempt ([debug] hold).
+
+    `autopilot cancel` does the same for such a job.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ def release(job: str, /) -> int:
         The job's id or name.
     """
     body = Client().post(job_path(job, "release"))["job"]
-    print(f"the machine of {text.plain(body['name'])} ({text.plain(body['id'])}) is given back")
+    print(f"the machine of {text.plain(body['name'])} ({text.plain(body['id'])}) is being released")
     return Exit.OK
 
 
@@ -148,21 +150,21 @@ def change(
     min_probability: float = 0.8,
     plan_id: Annotated[str, Parameter(name="--plan")] = "",
 ) -> int:
-    """Change what a job may cost or when it is due, while it runs.
+    """Change a job's budget, deadline or other limits while it runs.
 
-    What leaves it less money or less time is checked as a submit is.
-    A job that its budget has parked goes on by itself once a raised one pays for a new machine.
+    A change that leaves less money or time is checked like a submit.
+    A job parked by its budget resumes by itself once a raised budget pays for a new machine.
 
     Parameters
     ----------
     job
         The job's id or name.
     changes
-        budget=30 max_price=0.9 max_hourly=1 max_rate=2 parallel=8 deadline=12h deadline=+6h; an instant or =none, too.
+        budget=30 max_price=0.9 max_hourly=1 max_rate=2 parallel=8 deadline=12h deadline=+6h; also an instant, or =none.
     min_probability
-        What leaves it less is refused when the job is less likely than this to be done in time.
+        Refuse a tighter limit if it makes the job's chance to finish in time lower than this.
     plan_id
-        The plan that a person has confirmed, where the token asks for it.
+        The plan that a person has confirmed, if the token requires it.
     """
     wish = dict(map(_read_change, changes))
     client = Client()
@@ -174,13 +176,13 @@ def change(
     cost = f"budget {text.money(changed['budget'])}" if changed.get("budget") else "no budget"
     print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) is changed: {cost}, {_due(client, changed)}")
     if changed["status"] == "parked" and changed["reason"] == "budget_exhausted":
-        print("It is parked. It goes on by itself once its budget holds the whole reserve of a new machine.")
+        print("It is parked. It resumes by itself once its budget covers the full reserve for a new machine.")
     return Exit.OK
 
 
 def _due(client: Client, job: Json) -> str:
     if job.get("due_within_s") is not None:
-        return f"due {text.span(job['due_within_s'])} after the jobs that it waits for have ended"
+        return f"due {text.span(job['due_within_s'])} after the jobs it waits for end"
     return f"due {text.when(job['deadline'], client.market_now())}" if job.get("deadline") else "no deadline"
 
 
@@ -228,8 +230,8 @@ def _act(job: str, verb: str, wish: dict[str, str] | None = None) -> int:
     if "unrecorded" in answer:
         print(
             f"{text.plain(answer['unrecorded'])}\n"
-            f"{name} is cancelled all the same: its machines are being destroyed, and the ledger is told as soon as it"
-            " can be written. If the daemon ends before that, cancel the job again."
+            f"{name} is cancelled anyway: its machines are being destroyed, and the ledger is updated as soon as it"
+            " can be written. If the daemon stops before that, cancel the job again."
         )
     else:
         print(f"{name} is {text.plain(body['status'])}")

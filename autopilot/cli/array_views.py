@@ -16,8 +16,8 @@ Row = Mapping[str, Any]
 
 
 def plan(array: Row, now: datetime) -> list[RenderableType]:
-    on_time = [("all in time", f"{text.percent(array['on_time'])} likely")] if array["on_time"] is not None else []
-    payable = [("budget pays", f"{array['payable']:,} tasks")] if array["payable"] is not None else []
+    on_time = [("all on time", f"{text.percent(array['on_time'])} likely")] if array["on_time"] is not None else []
+    payable = [("budget covers", f"{array['payable']:,} tasks")] if array["payable"] is not None else []
     told = facts(
         [
             ("tasks", f"{array['count']:,}"),
@@ -39,5 +39,5 @@ def plan(array: Row, now: datetime) -> list[RenderableType]:
         )
         for each in array["curve"]
     ]
-    columns = ("AT ONCE", "EXPECTED COST", "ALL DONE", "IN TIME")
+    columns = ("AT ONCE", "EXPECTED COST", "ALL DONE", "ON TIME")
     return [told, "", table(columns, rows, right=(*columns[:2], columns[3]))]

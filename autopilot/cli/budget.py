@@ -9,7 +9,7 @@ from autopilot.cli.output import FOR_PEOPLE, Output, console
 
 
 def budget(*, output: Output = FOR_PEOPLE) -> int:
-    """Show limits; what is posted, accrued and held back against them; what burns now, and how long it lasts."""
+    """Show limits, what is posted, accrued and reserved against them, the spend rate, and the runway."""
     body = Client().get("/v1/budget")
     if not output.is_for_people:
         output.print(body, "jobs")

@@ -30,10 +30,10 @@ def certify(
     plan_id: Annotated[str, Parameter(name="--plan")] = "",
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Prove with one small machine what is assumed of a market: autopilot certify vastai --budget "$1.00".
+    """Test what autopilot assumes about a market, with one small machine: autopilot certify vastai --budget "$1.00".
 
-    It takes about an hour, and the market's bill comes later: --resume shows it. "autopilot certify accept
-    MARKET CLAIM" lets machines be rented although that claim does not hold. Exits with 1 while a claim that matters is
+    It takes about an hour, and the market's bill arrives later: --resume shows it. "autopilot certify accept
+    MARKET CLAIM" allows rentals although that claim does not hold. Exits with 1 while a claim that matters is
     broken and not accepted.
 
     Parameters
@@ -41,15 +41,15 @@ def certify(
     words
         The market; or accept, the market and the claim.
     budget
-        The most that it may cost, from $0.25 to $5.
+        Maximum cost, from $0.25 to $5.
     gpu
-        A GPU that will do, like RTX 3060; small ones when left out. Give it again for more of them.
+        An acceptable GPU, like RTX 3060; default: small ones. Can be repeated.
     resume
-        Begin nothing: show the newest certification, and follow it while it is under way.
+        Start nothing: show the newest certification, and follow it while it is running.
     report
-        Write the report into this file, as Markdown without ids, for an issue.
+        Write the report to this file, as Markdown without ids, for an issue.
     plan_id
-        The plan that a person has confirmed, where the token asks for it.
+        The plan that a person has confirmed, if the token needs one.
     output
     """
     client = Client()
@@ -60,7 +60,7 @@ def certify(
     path = f"/v1/markets/{quote(words[0], safe='')}/certification"
     if not resume:
         if budget is None:
-            raise UserError("how much may it cost?", hint=f'autopilot certify {words[0]} --budget "$1.00"')
+            raise UserError("what is the maximum cost?", hint=f'autopilot certify {words[0]} --budget "$1.00"')
         client.post(path, {"budget": budget, "gpus": list(gpu)} | ({"plan": plan_id} if plan_id else {}))
     body = _follow(client, path, is_shown=output.is_for_people)
     if report is not None:
@@ -78,17 +78,17 @@ def _accept(client: Client, words: tuple[str, ...]) -> int:
         raise UserError("which claim? (autopilot certify accept MARKET CLAIM)")
     market, claim = words
     client.post(f"/v1/markets/{quote(market, safe='')}/accept", {"claim": claim})
-    print(f"accepted: machines may be rented on {market} although {claim} does not hold")
+    print(f"accepted: machines can be rented on {market} although {claim} does not hold")
     return Exit.OK
 
 
 def _follow(client: Client, path: str, *, is_shown: bool) -> Json:
-    """The report once the machine's part is over; each claim is told as soon as it is settled."""
+    """Return the report once the machine's part is done; print each claim as soon as it is settled."""
     told: set[str] = set()
     while True:
         body = client.get(path)
         if body["certification"] is None:
-            raise UserError(f"{body['market']} was never certified", hint="leave out --resume to begin")
+            raise UserError(f"{body['market']} was never certified", hint="omit --resume to start")
         for claim in body["claims"] if is_shown else ():
             if claim["at"] is not None and claim["id"] not in told:
                 told.add(claim["id"])

@@ -44,7 +44,7 @@ def _dollars(amount: str | None) -> str:
 
 
 def write_markdown(body: Json) -> str:
-    """For an issue: no id of a machine, an account or a certification stands in it."""
+    """For an issue: without ids of machines, accounts or certifications."""
     rows = "".join(
         f"| `{claim['id']}` | {VERDICTS[claim['verdict']]} | {claim['sentence']} | {_seen(claim)} |\n"
         for claim in body["claims"]

@@ -31,7 +31,7 @@ def send(client: Client, beside: Path, toml: str, source: str, *, dry_run: bool)
 
     contents = found.packed.contents
     commit = f", commit {found.commit[:12]}{' with changes' if found.is_dirty else ''}" if found.commit else ""
-    left_out = f"; left out, for the machine puts something there: {show_names(found.left_out)}"
+    left_out = f"; left out because the machine writes there: {show_names(found.left_out)}"
     files = "1 file" if contents.file_count == 1 else f"{contents.file_count:,} files"
     said = f"code: {files}, {show_bytes(contents.size)}{commit}, {found.packed.sha256[:12]}"
     return found.claim(), said + (left_out if found.left_out else "")

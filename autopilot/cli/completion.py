@@ -8,7 +8,7 @@ from autopilot.cli.exits import Exit
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
-    """Print the script that makes your shell complete autopilot's commands and options.
+    """Print a script that completes autopilot's commands and options in your shell.
 
     bash: autopilot completion bash > ~/.local/share/bash-completion/completions/autopilot.
     zsh: into a file _autopilot of your $fpath. fish: into ~/.config/fish/completions/autopilot.fish.

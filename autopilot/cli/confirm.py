@@ -23,14 +23,14 @@ def confirm(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Confirm a plan of a token that asks above an amount, or list the plans that wait. A plan waits for 10 minutes.
+    """Confirm a plan of a token that needs a person's approval, or list pending plans. A plan expires after 10 minutes.
 
     Parameters
     ----------
     plan
-        The plan's id; without it, all that wait are listed.
+        Id of the plan; default: list all pending plans.
     yes
-        Do not ask.
+        Skip the prompt.
     """
     client = Client()
     body = client.get("/v1/plans")
@@ -52,9 +52,9 @@ def confirm(
 
 
 def _ask(waiting: Row) -> None:
-    """Raises ``CommandError`` where nobody says yes."""
+    """Raises ``CommandError`` without a confirmation."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError(Exit.USAGE, "nobody is here to be asked", hint="--yes confirms it without a question")
+        raise CommandError(Exit.USAGE, "no terminal to prompt on", hint="--yes confirms it without a question")
     console().print(facts(_lines(waiting)))
     if input("Confirm it? [y/N] ").strip().lower() not in ("y", "yes"):
         raise CommandError(Exit.USAGE, "nothing was confirmed")

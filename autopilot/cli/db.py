@@ -24,21 +24,21 @@ def db(
     config: Path | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Care for the ledger's database: check, upgrade, backup, export or move it.
+    """Check, upgrade, back up, export or move the ledger's database.
 
-    check reads only, and backup and export read one snapshot, so the daemon may go on; upgrade and move need it
-    stopped. A move copies to an empty database, reads every row back and leaves the old one as it is.
+    check only reads, and backup and export read one snapshot, so the daemon can keep running; upgrade and move need it
+    stopped. A move copies to an empty database, reads every row back and leaves the old one unchanged.
 
     Parameters
     ----------
     action
         check, upgrade, backup, export or move.
     file
-        For backup a SQLite file, for export a file of JSON lines (gzipped if it ends in .gz); never written over.
+        For backup a SQLite file, for export a file of JSON lines (gzipped if it ends in .gz); never overwritten.
     to
         For move: a file, or postgresql://user@host/database.
     config
-        A configuration file, read after the system's and the user's own.
+        A configuration file, read after the system's and your own.
     """
     from autopilot.cli.views import check_list
     from autopilot.service import ledger

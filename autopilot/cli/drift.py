@@ -17,14 +17,14 @@ _CHANGES = {"missing": "is missing", "new": "is new", "type": "has another type"
 
 
 def drift(*, provider: str | None = None, output: Output = FOR_PEOPLE) -> int:
-    """List how the markets' answers differ from those that this version was written for.
+    """List how the markets' answers differ from the ones this version was written for.
 
-    First the fields that autopilot reads, then those that it merely knows. No value of your account is kept.
+    Fields that autopilot uses come first, then the others it recognizes. No value from your account is stored.
 
     Parameters
     ----------
     provider
-        One market only.
+        Only this market.
     """
     body = Client().get("/v1/drift", provider=provider)
     if output.is_for_people:

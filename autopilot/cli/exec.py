@@ -23,10 +23,10 @@ def exec(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     timeout: Annotated[str, Parameter()] = "60s",
 ) -> int:
-    """Run a command on the job's machine, beside the job, and print what it says.
+    """Run a command on the job's machine, next to the job, and print its output.
 
-    The exit code is the command's; 124 where its time ran out. The output may have 1 MB, and nothing is read from the
-    keyboard. Several words are quoted one by one; a single one is a line for the shell.
+    The exit code is the command's, or 124 if it timed out. Output is limited to 1 MB, and there is no standard input.
+    Several words are quoted one by one; a single word is passed to the shell.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def exec(
     command
         After --: the command, like -- nvidia-smi.
     timeout
-        It is ended after this long, 10m at most.
+        Kill the command after this long, at most 10m.
     """
     if not command:
         raise UserError("exec needs a command", hint=f"autopilot exec {job} -- nvidia-smi")

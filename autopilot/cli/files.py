@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from autopilot.domain.errors import UserError
 
-# Else a lone "-", which stands for standard input, would be taken for an option.
+# Otherwise a lone "-" for standard input would be parsed as an option.
 JobFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 
 MAX_BYTES = 100_000

@@ -32,24 +32,24 @@ def submit(
     wait: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Hand a job to the daemon, which runs it as cheaply as its deadline allows. With [schedule] again and again.
+    """Submit a job. The daemon runs it as cheaply as its deadline allows; with [schedule], repeatedly.
 
     Parameters
     ----------
     file
         The job file, or - for standard input.
     files
-        More of them, which may name one another in `after`: all are accepted, or none.
+        More job files, which can name each other in `after`: all are accepted, or none.
     dry_run
-        Show the plan and its cost; submit nothing.
+        Show the plan and its cost without submitting.
     min_probability
-        A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
+        Refuse a job with a deadline if its chance to finish in time, money aside, is lower than this.
     again
-        Submit it although a job of yours that says the same is not over.
+        Submit even if an identical job of yours is still open.
     plan_id
-        The plan that a person has confirmed, where the token asks for it.
+        The plan that a person has confirmed, if the token requires it.
     wait
-        Wait until the jobs are over or parked; the exit code is their outcome, as of autopilot wait.
+        Wait until the jobs are finished or parked; the exit code is their outcome, as with autopilot wait.
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
@@ -86,22 +86,22 @@ def ps(
     tasks: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """List jobs: those that are not over. An array is one line; with its name, its tasks that have begun.
+    """List open jobs. An array is one line; with its name as argument, the tasks that have started.
 
     Parameters
     ----------
     array
-        An array's id or name, whose tasks are listed, finished ones too.
+        Id or name of an array: list its tasks, including finished ones.
     all
-        Finished jobs, too.
+        Include finished jobs.
     quiet
-        Print their ids alone, one a line.
+        Print only ids, one per line.
     watch
-        Keep the list on the screen and up to date, until Ctrl-C; below it what happens, in sentences.
+        Keep the list on the screen and up to date until Ctrl-C, with events below it.
     owner
-        Those of one owner: a user's name, token:NAME, proxy:NAME, or the number that a job shows as its owner.
+        Only jobs of one owner: a user's name, token:NAME, proxy:NAME, or the owner number that a job shows.
     tasks
-        Open tasks of arrays as well, each by itself.
+        Also list the open tasks of arrays.
     """
     if array is not None and (all or watch or owner is not None or tasks):
         raise UserError("the tasks of one array are listed with neither --all, --watch, --owner nor --tasks")
@@ -152,14 +152,14 @@ def show(
     svg: Path | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Show one job: where it stands, its machines, its events and what it has cost. Or the whole life of one machine.
+    """Show one job: its state, machines, events and cost. Or the full history of one machine.
 
     Parameters
     ----------
     job
-        The job's id or name; or a machine by its lease's id, the market's id of it, or its label.
+        Id or name of a job; or a machine by lease id, the market's id, or label.
     events
-        Print events as names and fields, not as sentences.
+        Print events as names and fields instead of sentences.
     svg
         Draw the job into this file instead: prices, bids, machines, decisions and progress on one axis.
     """
@@ -207,14 +207,14 @@ def _show_instance(client: Client, ref: str, events: bool, output: Output) -> in
 
 
 def why(job: str, /, *, limit: int = 20, output: Output = FOR_PEOPLE) -> int:
-    """Explain what was decided for a job, with the numbers that it was decided by.
+    """Explain the decisions for a job, with the numbers behind them.
 
     Parameters
     ----------
     job
         The job's id or name.
     limit
-        How many of the newest decisions.
+        Number of newest decisions to show.
     """
     if limit < 1:
         raise UserError(f"--limit must be at least 1, not {limit}")

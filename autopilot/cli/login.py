@@ -27,24 +27,24 @@ def login(
     ca_file: Path | None = None,
     end: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Let the commands here speak to a daemon elsewhere, by a token; without an address, say to which they do.
+    """Point these commands at a remote daemon, with a token; without an address, show the current target.
 
-    On a terminal it asks for the token without echo; else it reads AUTOPILOT_TOKEN or --token-file. The daemon is asked
-    at once. The token is stored readable by you alone.
+    On a terminal it prompts for the token without echo; otherwise it reads AUTOPILOT_TOKEN or --token-file. It checks
+    the token with the daemon at once and stores it so that only you can read it.
 
     Parameters
     ----------
     url
-        The daemon's address, like https://autopilot.example.org:8482: that of http.listen there.
+        Address of the daemon, like https://autopilot.example.org:8482: its http.listen.
     token_file
-        Take the token from this file, which you alone can read.
+        Read the token from this file, which only you can read.
     ca_file
-        The certificate of the authority that has signed the daemon's, or the daemon's own if it has signed itself.
+        Certificate of the authority that signed the daemon's, or the daemon's own if it is self-signed.
     end
-        Forget the login: the commands speak to the daemon of this machine again.
+        Delete the login: the commands use the daemon of this machine again.
     """
     if end:
-        print("logged out" if forget_login() else "nobody was logged in")
+        print("logged out" if forget_login() else "you were not logged in")
         return Exit.OK
     if url is None:
         return _say()
@@ -52,7 +52,7 @@ def login(
     token = _read_token(token_file)
     status = Client(at=(address, token)).get("/v1/status")
     path = store_login(DaemonLogin(address.url, token, address.ca_file))
-    print(f"logged in at {address.url}: autopilot {status['version']}, {status['jobs_open']} open jobs to be seen")
+    print(f"logged in at {address.url}: autopilot {status['version']}, {status['jobs_open']} open jobs visible")
     print(f"the token is in {path}; autopilot login --end removes it", file=sys.stderr)
     for name in (URL_VARIABLE, SOCKET_VARIABLE):
         if os.environ.get(name):

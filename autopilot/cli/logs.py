@@ -25,20 +25,20 @@ def logs(
     all: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
     tail: int | None = None,
 ) -> int:
-    """Print the newest output of the job, 1 MB of it, across the machines that it ran on.
+    """Print the newest output of a job, up to 1 MB, across all machines it ran on.
 
-    A line on standard error tells where it went on. The newest 32 MB of each machine are kept.
+    A line on standard error marks each change of machine. The newest 32 MB of each machine are kept.
 
     Parameters
     ----------
     job
         The job's id or name.
     follow
-        Go on until the job is over or Ctrl-C; the exit code is its outcome, as of autopilot wait.
+        Follow until the job is finished or Ctrl-C; the exit code is its outcome, as with autopilot wait.
     all
-        Print everything that is kept.
+        Print all output that is kept.
     tail
-        Print so many of the newest lines and no more; with --follow, also what comes after them.
+        Print only this many of the newest lines; with --follow, also what comes after them.
     """
     if tail is not None and (tail < 0 or all):
         raise UserError("--tail takes a number of lines from 0 on, and excludes --all")
@@ -76,7 +76,7 @@ class _Printer:
             at = chunk["lease_id"], chunk["boot"]
             if at != self._at:
                 before = self._at
-                verb = "began on" if before is None else "moved to" if before[0] != at[0] else "started again on"
+                verb = "started on" if before is None else "moved to" if before[0] != at[0] else "started again on"
                 self.note(f"{verb} {text.plain(chunk['where'])}")
                 self._at = at
             sys.stdout.write(self._safe(chunk["text"]))

@@ -21,58 +21,70 @@ class Command(NamedTuple):
     summary: str
 
 
-COMMANDS = (
-    Command("init", "autopilot.cli.setup:init", "Write a commented configuration file, store API keys"),
-    Command("serve", "autopilot.cli.service:serve", "Run the daemon"),
-    Command("listen", "autopilot.cli.service:listen", "Serve mailbox and API over TCP, apart from the daemon"),
-    Command("run", "autopilot.cli.run:run", "Run a command of this directory on a rented machine"),
-    Command("new", "autopilot.cli.new:new", "Write a commented job file for this directory"),
-    Command("submit", "autopilot.cli.jobs:submit", "Hand a job to the daemon, or show what it would cost"),
-    Command("plan", "autopilot.cli.plan:plan", "Show what a job would cost, and whether it would be in time"),
-    Command("ps", "autopilot.cli.jobs:ps", "List jobs; also called queue and status"),
-    Command("show", "autopilot.cli.jobs:show", "Show one job or one machine, from its beginning"),
-    Command("logs", "autopilot.cli.logs:logs", "Print a job's output"),
-    Command("pull", "autopilot.cli.pull:pull", "Fetch what a job has left"),
-    Command("why", "autopilot.cli.jobs:why", "Explain what was decided for a job, in numbers"),
-    Command("wait", "autopilot.cli.actions:wait", "Wait for jobs, and exit with their outcome"),
-    Command("change", "autopilot.cli.actions:change", "Change a job's budget, deadline or highest price"),
-    Command("stop", "autopilot.cli.actions:stop", "Save a job and park it"),
-    Command("resume", "autopilot.cli.actions:resume", "Let a parked job go on"),
-    Command("retry", "autopilot.cli.actions:retry", "Let failed tasks of an array begin anew"),
-    Command("cancel", "autopilot.cli.actions:cancel", "Stop jobs for good and release their machines"),
-    Command("schedules", "autopilot.cli.schedules:schedules", "List, pause and end what is submitted again and again"),
-    Command("release", "autopilot.cli.actions:release", "Give back the machine that is held of a failed job"),
-    Command("exec", "autopilot.cli.exec:exec", "Run a command on a job's machine, beside the job"),
-    Command("ssh", "autopilot.cli.ssh:ssh", "Open a shell on a job's machine"),
-    Command("offers", "autopilot.cli.market:offers", "Show what can be rented now"),
-    Command("prices", "autopilot.cli.prices:prices", "Plot what a GPU has cost"),
-    Command("spend", "autopilot.cli.spend:spend", "Show what was spent, from the ledger"),
-    Command("receipt", "autopilot.cli.receipt:receipt", "Itemize what a job cost, beside the markets' bills"),
-    Command("web", "autopilot.cli.web:web", "Show jobs and money as a page, from the ledger"),
-    Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments and how long the money lasts"),
-    Command("reconcile", "autopilot.cli.reconcile:reconcile", "Compare the ledger with the markets' bills"),
-    Command("drift", "autopilot.cli.drift:drift", "List how the markets' answers have changed"),
-    Command("orphans", "autopilot.cli.orphans:orphans", "List machines that no job wants, with their prices"),
-    Command("sweep", "autopilot.cli.orphans:sweep", "On a second host: find, or destroy, what was left"),
-    Command("backtest", "autopilot.lab.backtest.command:backtest", "Score policies on a recorded market"),
-    Command("secret", "autopilot.cli.secrets:secret", "Keep secrets for jobs, by name"),
-    Command("token", "autopilot.cli.tokens:token", "Make tokens that let programs use the daemon, within bounds"),
-    Command("confirm", "autopilot.cli.confirm:confirm", "Confirm what a token asks a person about"),
-    Command("login", "autopilot.cli.login:login", "Let the commands here speak to a daemon elsewhere"),
-    Command("certify", "autopilot.cli.certify:certify", "Prove what is assumed of a market, for a dollar"),
-    Command("notify", "autopilot.cli.notify:notify", "Try the sinks that notices go to"),
-    Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),
-    Command("db", "autopilot.cli.db:db", "Check, upgrade, back up, export or move the ledger"),
-    Command("sandbox", "autopilot.lab.sandbox.command:sandbox", "Run a local market that costs nothing"),
-    Command("demo", "autopilot.lab.demo.command:demo", "Watch a job survive the sandbox market"),
-    Command("completion", "autopilot.cli.completion:completion", "Print what makes a shell complete commands"),
-    Command("version", "autopilot.cli.service:version", "Print the version"),
-)
+GROUPS = {
+    "Jobs": (
+        Command("run", "autopilot.cli.run:run", "Run a command from this directory on a rented machine"),
+        Command("new", "autopilot.cli.new:new", "Write a commented job file for this directory"),
+        Command("submit", "autopilot.cli.jobs:submit", "Submit a job, or show what it would cost"),
+        Command("plan", "autopilot.cli.plan:plan", "Show a job's likely cost, and its chance to meet the deadline"),
+        Command("ps", "autopilot.cli.jobs:ps", "List jobs (also: queue, status)"),
+        Command("show", "autopilot.cli.jobs:show", "Show one job or one machine"),
+        Command("logs", "autopilot.cli.logs:logs", "Print a job's output"),
+        Command("pull", "autopilot.cli.pull:pull", "Download a job's results"),
+        Command("why", "autopilot.cli.jobs:why", "Explain the decisions for a job, with numbers"),
+        Command("wait", "autopilot.cli.actions:wait", "Wait for jobs, and exit with their outcome"),
+        Command("change", "autopilot.cli.actions:change", "Change a job's budget, deadline or other limits"),
+        Command("stop", "autopilot.cli.actions:stop", "Save a job and park it"),
+        Command("resume", "autopilot.cli.actions:resume", "Resume a parked job"),
+        Command("retry", "autopilot.cli.actions:retry", "Restart failed tasks of an array"),
+        Command("cancel", "autopilot.cli.actions:cancel", "Stop jobs for good and release their machines"),
+        Command("schedules", "autopilot.cli.schedules:schedules", "List, pause or end repeated submissions"),
+        Command("release", "autopilot.cli.actions:release", "Release the machine kept after a job failed"),
+        Command("exec", "autopilot.cli.exec:exec", "Run a command on a job's machine, next to the job"),
+        Command("ssh", "autopilot.cli.ssh:ssh", "Open a shell on a job's machine"),
+    ),
+    "Money": (
+        Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments, spend rate and runway"),
+        Command("spend", "autopilot.cli.spend:spend", "Show spending, from the ledger"),
+        Command("receipt", "autopilot.cli.receipt:receipt", "Itemize what a job cost, next to the markets' bills"),
+        Command("reconcile", "autopilot.cli.reconcile:reconcile", "Compare the ledger with the markets' bills"),
+    ),
+    "Markets": (
+        Command("offers", "autopilot.cli.market:offers", "List what can be rented now"),
+        Command("prices", "autopilot.cli.prices:prices", "Plot a GPU's past prices"),
+        Command("certify", "autopilot.cli.certify:certify", "Test what autopilot assumes about a market, for a dollar"),
+        Command("drift", "autopilot.cli.drift:drift", "List how the markets' answers have changed"),
+        Command("orphans", "autopilot.cli.orphans:orphans", "List machines that no job needs, with their cost"),
+        Command("sweep", "autopilot.cli.orphans:sweep", "From a second host: list or destroy leftover machines"),
+    ),
+    "Service": (
+        Command("init", "autopilot.cli.setup:init", "Set up settings, API keys, limits and storage"),
+        Command("serve", "autopilot.cli.service:serve", "Run the daemon"),
+        Command("listen", "autopilot.cli.service:listen", "Serve storage and the API over TCP, in a separate process"),
+        Command("web", "autopilot.cli.web:web", "Open the page: jobs, machines and money"),
+        Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),
+        Command("db", "autopilot.cli.db:db", "Check, upgrade, back up, export or move the ledger"),
+        Command("secret", "autopilot.cli.secrets:secret", "Store secrets for jobs, by name"),
+        Command("token", "autopilot.cli.tokens:token", "Create tokens that let programs use the daemon, with limits"),
+        Command("confirm", "autopilot.cli.confirm:confirm", "Confirm a plan that needs a person's approval"),
+        Command("login", "autopilot.cli.login:login", "Point these commands at a remote daemon"),
+        Command("notify", "autopilot.cli.notify:notify", "Send a test notice"),
+        Command("completion", "autopilot.cli.completion:completion", "Print a shell completion script"),
+        Command("version", "autopilot.cli.service:version", "Print the version"),
+    ),
+    "Laboratory": (
+        Command("demo", "autopilot.lab.demo.command:demo", "Watch a job survive the sandbox market"),
+        Command("sandbox", "autopilot.lab.sandbox.command:sandbox", "Run a local market that costs nothing"),
+        Command("backtest", "autopilot.lab.backtest.command:backtest", "Score policies on a recorded market"),
+    ),
+}
+
+COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 ALIASES = {"queue": "ps", "status": "ps"}
-"""What other tools call a command of ours."""
+"""Names that other tools use for our commands."""
 
-OVERVIEW = "autopilot: runs GPU jobs on spot markets, within a deadline and a hard budget."
+OVERVIEW = "Run GPU jobs on spot markets, within a deadline and a hard budget."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -81,10 +93,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The exit code of a command line; errors stand on stderr, one line and perhaps a hint."""
+    """Return the exit code of a command line; errors go to stderr, one line and perhaps a hint."""
     try:
         code = _run(argv)
-        sys.stdout.flush()  # here, where a reader that has gone is no error; at exit it would be a complaint
+        sys.stdout.flush()  # here a closed pipe is no error; at exit Python would print one
         return code
     except UserError as error:
         print(f"error: {error.message}", file=sys.stderr)
@@ -94,7 +106,7 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader (`| head`) has gone; without this, flushing at exit would complain once more.
+        # The reader (`| head`) has closed the pipe; without this, flushing at exit would fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
 
@@ -107,21 +119,12 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def overview() -> str:
-    """The text of ``autopilot --help``, made from the table alone: help must not wait for imports."""
+    """Return the text of ``autopilot --help``, from the table alone: help must not wait for imports."""
     width = max(len(command.name) for command in COMMANDS)
-    lines = [f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS]
-    return "\n".join(
-        [
-            "Usage: autopilot COMMAND [OPTIONS]",
-            "",
-            OVERVIEW,
-            "",
-            "Commands:",
-            *lines,
-            "",
-            "autopilot COMMAND --help says more.",
-        ]
-    )
+    lines = ["Usage: autopilot COMMAND [OPTIONS]", "", OVERVIEW, ""]
+    for group, commands in GROUPS.items():
+        lines += [f"{group}:", *(f"  {command.name:<{width}}  {command.summary}" for command in commands), ""]
+    return "\n".join([*lines, "Run autopilot COMMAND --help for details."])
 
 
 def app() -> App:

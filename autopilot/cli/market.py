@@ -14,14 +14,14 @@ from autopilot.words import text
 
 
 def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Output = FOR_PEOPLE) -> int:
-    """Show what can be rented now, cheapest first, and what keeps an offer from being used.
+    """List what can be rented now, cheapest first, and why an offer cannot be used.
 
     Parameters
     ----------
     file
-        A job file, or - for standard input: offers for that job.
+        A job file, or - for standard input: list offers for that job.
     gpu
-        A GPU and how many, like 4090:1 or "A100 80GB:2", in place of a job file.
+        GPU model and count, like 4090:1 or "A100 80GB:2", instead of a job file.
     """
     if (file is None) == (gpu is None):
         raise UserError("offers for what?", hint="name a job file, or --gpu 4090:1")
@@ -41,8 +41,8 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Ou
             if not market["known"]:
                 out.print(f"{text.plain(market['name'])} is unknown: {text.plain(market['reason'])}")
             elif market.get("spot_note"):
-                stands = "spot" if market["spot"] else "no spot"
-                out.print(f"{text.plain(market['name'])}: {stands}, {text.plain(market['spot_note'])}")
+                kind = "spot" if market["spot"] else "no spot"
+                out.print(f"{text.plain(market['name'])}: {kind}, {text.plain(market['spot_note'])}")
     if body["markets"] and not any(market["known"] for market in body["markets"]):
-        raise CommandError(Exit.UNREACHABLE, "no market could be read", hint="autopilot doctor looks into it")
+        raise CommandError(Exit.UNREACHABLE, "no market could be read", hint="run autopilot doctor")
     return Exit.OK

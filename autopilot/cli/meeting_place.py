@@ -16,18 +16,18 @@ LISTEN = "127.0.0.1:8787"
 Values = dict[tuple[str, str], str | bool]
 """(section, key) → what to set."""
 _CARD = """
-A card that tops the vast.ai account up by itself makes its credit no last fuse: a hostile host or a bug could then
-spend what the card pays. Its billing page says whether one does; what the account answers of it is not verified."""
+If a card tops up the {title} account automatically, its credit is no last safeguard: a hostile host or a bug could then
+spend what the card pays. Its billing page shows whether one does; what its API reports is not verified."""
 
 
 def ask() -> tuple[Values, str | None]:
     """What to set, and the bucket's key; what is answered by Enter stays as it is. Raises ``UserError``."""
     values: Values = {}
     for key, default in (("day", "$50"), ("month", "$500")):
-        answer = input(f"The most that may be spent in a {key} [{default}]: ").strip()
+        answer = input(f"Maximum spend in a {key} [{default}]: ").strip()
         if answer:
             values["limits", key] = f"${usd(answer)}"
-    print("\nRented machines meet your daemon in a bucket, or at an https address of yours:")
+    print("\nRented machines and your daemon share storage: a bucket, or an https address of yours:")
     for number, each in enumerate(SERVICES, start=1):
         print(f"  {number}  {each.title}")
     print(f"  {len(SERVICES) + 1}  an https address that leads to this machine")
@@ -46,13 +46,13 @@ def ask() -> tuple[Values, str | None]:
     return values | more, key
 
 
-def ask_card() -> Values:
+def ask_card(market: str, title: str) -> Values:
     """Whether a card pays in by itself; nothing where that is not known."""
-    print(_CARD)
+    print(_CARD.format(title=title))
     answer = input("Does a card top it up? [y, n, Enter: not known]: ").strip().lower()
     if answer in ("y", "yes", "n", "no"):
-        return {("providers.vastai", "tops_up"): answer.startswith("y")}
-    print("later: tops_up in [providers.vastai]; autopilot doctor reminds you")
+        return {(f"providers.{market}", "tops_up"): answer.startswith("y")}
+    print(f"later: tops_up in [providers.{market}]; autopilot doctor reminds you")
     return {}
 
 

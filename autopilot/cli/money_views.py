@@ -18,11 +18,11 @@ Row = dict[str, Any]
 PURPOSES = {
     "start": "for a machine that is being rented",
     "safe_stop": "to save and stop",
-    "disk": "for its disk, should the destroy be slow",
+    "disk": "for its disk, in case deletion is delayed",
     "traffic": "for traffic that only the bill shows",
-    "unwatched": "should nobody watch: it cannot end its own bill",
-    "unobserved": "for time in which the market showed nothing",
-    "hold": "for the time for which it is held",
+    "unwatched": "in case it is unmonitored: it cannot end its own bill",
+    "unobserved": "for time when the market listed nothing",
+    "hold": "for the time it is kept",
     "bill": "until the bill is complete",
 }
 ENTRIES_SHOWN = 30
@@ -39,9 +39,7 @@ def spend(body: Row, by: str) -> list[RenderableType]:
     if compared := body.get("comparisons"):
         parts += ["\nThe same hours elsewhere", _comparisons(compared), *_sources(compared)]
     if body.get("zone", "UTC") != "UTC":
-        parts.append(
-            f"\ndays are those of {text.plain(body['zone'])}; sums per UTC day are shared out by running hours"
-        )
+        parts.append(f"\ndays are those of {text.plain(body['zone'])}; sums per UTC day are divided by running hours")
     return parts
 
 
@@ -99,7 +97,7 @@ def budget(body: Row) -> list[RenderableType]:
         (
             text.plain(name),
             *_against(limit),
-            text.span(limit["runway_s"]) if limit["runway_s"] is not None else "not at this burn",
+            text.span(limit["runway_s"]) if limit["runway_s"] is not None else "not at this rate",
         )
         for name, limit in limits
     ]
@@ -110,14 +108,14 @@ def budget(body: Row) -> list[RenderableType]:
     ]
     if account is None:  # a token that sees its own jobs alone
         return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *launched])]
-    reaches = " (held there by the limit)" if account["forecast_reaches_limit"] else ""
+    reaches = " (capped by the limit)" if account["forecast_reaches_limit"] else ""
     lines = [
-        ("burning now", f"{text.per_hour(account['burn'])}, at most {text.per_hour(account['burn_at_most'])}"),
+        ("spend rate", f"{text.per_hour(account['burn'])}, at most {text.per_hour(account['burn_at_most'])}"),
         ("hourly limit", text.per_hour(account["max_hourly"]) if account["max_hourly"] is not None else "none"),
         ("machines", f"{account['instances']} of {account['max_instances']}"),
         ("rented in an hour", _count_launches(account["launches"])),
         *launched,
-        ("the month's end", f"about {text.money(account['forecast_month'])} at this burn{reaches}"),
+        ("month end", f"about {text.money(account['forecast_month'])} at this rate{reaches}"),
         *(
             (
                 f"credit on {text.plain(market['name'])}",
@@ -140,12 +138,12 @@ def _whose(token: Row) -> str:
 
 
 def _period(token: Row) -> str:
-    return "month (UTC)" if token["is_monthly"] else "in all"
+    return "month (UTC)" if token["is_monthly"] else "in total"
 
 
 def _count_launches(launches: Row) -> str:
-    """``3 of 20 (5 kept for pressing deadlines), 12 of 200 refused``."""
-    kept = f" ({launches['kept_back']} kept for pressing deadlines)" if launches.get("kept_back") else ""
+    """``3 of 20 (5 kept for urgent deadlines), 12 of 200 refused``."""
+    kept = f" ({launches['kept_back']} kept for urgent deadlines)" if launches.get("kept_back") else ""
     refused = f"{launches['refused']} of {launches['refused_limit']} refused"
     return f"{launches['rented']} of {launches['limit']}{kept}, {refused}"
 
@@ -161,9 +159,9 @@ def _against(limit: Row) -> tuple[str, ...]:
 
 
 def _held_lines(body: Row) -> list[tuple[str, str]]:
-    """What is held back and what for: for each job, and for the account where it is for no job."""
-    holders = [(f"held back, job {text.plain(job['name'])}", job["held_for"]) for job in body["jobs"]]
-    whole = [] if body["account"] is None else [("held back in all", body["account"]["held_for"])]
+    """The reserves and their purposes: for each job, and for the account if they belong to no job."""
+    holders = [(f"reserved, job {text.plain(job['name'])}", job["held_for"]) for job in body["jobs"]]
+    whole = [] if body["account"] is None else [("reserved in total", body["account"]["held_for"])]
     return [(name, held_for(parts)) for name, parts in (*holders, *whole) if parts]
 
 
@@ -191,7 +189,7 @@ def reconciliation(body: Row) -> list[RenderableType]:
         (text.plain(machine), *cells, wait)
         for (machine, wait), cells in zip([*names, ("total", "")], numbers, strict=True)
     ]
-    columns = ("INSTANCE", "ESTIMATE", "CORRECTED", "POSTED", "INVOICED", "UNBILLED", "ACCRUED", "HELD", "BILL")
+    columns = ("INSTANCE", "ESTIMATE", "CORRECTED", "POSTED", "INVOICED", "UNBILLED", "ACCRUED", "RESERVED", "BILL")
     parts: list[RenderableType] = [table(columns, made, right=columns[1:-1])]
     if body["not_invoiced"]:
         parts.append(f"{body['not_invoiced']} not billed by their markets yet")
@@ -212,20 +210,20 @@ def instance(life: Row, now: datetime, *, with_fields: bool = False) -> list[Ren
                     "machine",
                     f"{text.gpu(lease)}, {text.plain(lease['machine_id'])}, host {text.plain(lease['host_id'])}",
                 ),
-                *[("it reads", told) for told in [readings.tell(lease, now)] if told],
+                *[("readings", told) for told in [readings.tell(lease, now)] if told],
                 ("rented", f"{text.plain(lease['capacity_type'])}, {text.when(lease['intended_at'], now)}"),
                 ("ran", text.span(lease["running_s"])),
                 ("gone", text.when(lease["gone_at"], now)),
                 ("settled", text.when(lease["settled_at"], now)),
                 ("posted", text.money(lease["posted"], 4)),
                 ("accrued", text.money(lease["accrued"], 4)),
-                ("held back", text.money(lease["held"], 4)),
+                ("reserved", text.money(lease["held"], 4)),
                 ("bill", bills.tell_wait({**lease, "invoiced": life["invoice_lines"] or None})),
             ]
         )
     ]
     for title, made in (
-        ("What it was, at what price", _spans(life["spans"])),
+        ("States and prices", _spans(life["spans"])),
         ("Bids", _bids(life["bids"])),
         ("Ledger", _entries(life["entries"])),
         ("Billed by the market", _lines(life["invoice_lines"])),

@@ -1,4 +1,4 @@
-"""``autopilot new``: a commented job file for the directory it stands in."""
+"""``autopilot new``: a commented job file for the current directory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TO_WRITE = "python YOUR_PROGRAM.py"
 
 
 def new(name: str | None = None, /) -> int:
-    """Write a commented job file, job.toml, for the directory it stands in, and say what was guessed.
+    """Write a commented job file, job.toml, for the current directory, and show what was guessed.
 
     Parameters
     ----------
     name
-        The job's name; that of the directory when left out.
+        Name of the job; default: the directory's name.
     """
     directory = Path.cwd()
     guessed = guess(directory)
@@ -62,9 +62,9 @@ def draft_of(guessed: Guess, name: str) -> Draft:
             "resources": 'Any of these will do: gpu = "RTX 4090 | RTX 3090:2".',
             "work": 'estimate = "10h" in [work]: how long it takes without interruptions. A deadline needs it.',
             "deadline": 'within = "24h" in [deadline]: on-demand machines step in when only they meet it.',
-            "checkpoint": "What the program saves and goes on from after an interruption."
+            "checkpoint": "What the program saves, and resumes from after an interruption."
             if guessed.checkpoint
-            else 'path = "ckpt" in [checkpoint]: what your program saves and goes on from. Without it an\n'
+            else 'path = "ckpt" in [checkpoint]: what your program saves and resumes from. Without it an\n'
             "interrupted job starts from the beginning.",
             "outputs": 'paths = ["results"] in [outputs]: kept for autopilot pull once the job has succeeded.',
         },

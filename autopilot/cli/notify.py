@@ -17,18 +17,18 @@ def notify(
     config: Path | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Send a message to each sink of the settings, from here and without the daemon, and say whether it was taken.
+    """Send a test message to each configured sink, without the daemon, and show whether it was accepted.
 
-    Exits with 1 if one was not. Run it as the user of the daemon, who can read the sinks' keys.
+    Exits with 1 if one was not. Run it as the daemon's user, who can read the sinks' keys.
 
     Parameters
     ----------
     action
         test sends the message.
     sinks
-        Names of sinks; all of them when none is named.
+        Names of sinks; default: all.
     config
-        A configuration file, read after the system's and the user's own.
+        A configuration file, read after the system's and your own.
     """
     from autopilot.service.notices import try_sinks
 

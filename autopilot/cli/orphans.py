@@ -24,17 +24,17 @@ Flag = Parameter(negative="")
 
 
 def orphans(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
-    """List the machines on your accounts that no job wants, with what they cost; change nothing.
+    """List the machines on your accounts that no job needs, with their cost; change nothing.
 
-    Also our registry logins that a market keeps and no job uses.
+    Also lists our registry logins that a market keeps and no job uses.
 
-    Reads the markets and the ledger by itself, so it works whether or not the daemon runs. Exits with 1 when
-    something of ours is there that should not be, with 3 when a market could not be read.
+    Reads the markets and the ledger directly, so it works with or without a running daemon. Exits with 1 if it finds
+    something of ours that should not exist, with 3 if a market could not be read.
 
     Parameters
     ----------
     config
-        A configuration file, read after the system's and the user's own.
+        A configuration file, read after the system's and your own.
     """
     from autopilot.service.orphans import Kind, run
 
@@ -81,25 +81,25 @@ def sweep(
     config: Path | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """On a second host: list the machines that an autopilot has rented, or destroy those that are too old.
+    """On a second host: list the machines that an autopilot has rented, or destroy the ones that are too old.
 
-    The last fuse, should the daemon's host and its ledger be gone. It needs a market's key and nothing else, tells
-    machines by their labels, and touches none without one. No lease lives longer than 72 hours, so what is older is
-    wanted by nobody; with a smaller --older-than it also ends what a living daemon still needs. Registry logins that
-    a market keeps are deleted once no younger machine of their installation is there.
+    The last resort if the daemon's host and its ledger are lost. It needs only a market's key, identifies machines by
+    their labels, and touches none without one. No lease lives longer than 72 hours, so no job needs an older machine; a
+    smaller --older-than also ends machines that a running daemon still needs. Registry logins that a market keeps are
+    deleted once no younger machine of their installation exists.
 
     Parameters
     ----------
     from_elsewhere
-        Say that this host has no ledger of the machines; the daemon's own host sweeps by itself.
+        Confirm that this host has no ledger of the machines; the daemon's own host sweeps by itself.
     install_id
         Only machines of this installation: the middle part of their labels.
     older_than
-        Destroy only what was rented so long ago, like 73h; 0s for all.
+        Destroy only machines rented at least this long ago, like 73h; 0s for all.
     kill
-        Destroy them; without it nothing is changed.
+        Destroy them; without it nothing changes.
     config
-        A configuration file, read after the system's and the user's own.
+        A configuration file, read after the system's and your own.
     """
     if not from_elsewhere:
         raise UserError(

@@ -64,7 +64,7 @@ def tell(body: Mapping[str, Any]) -> list[str]:
 def sentence(job: Mapping[str, Any]) -> str:
     named = f"{text.plain(job['name'])} ({text.plain(job['id'])})"
     if job["status"] == "parked":
-        way_on = f"autopilot resume {text.plain(job['name'])} lets it go on"
+        way_on = f"autopilot resume {text.plain(job['name'])} resumes it"
         return f"{named} is parked: {text.words(job['reason'])}; {way_on}"
     code = f" with exit code {job['exit_code']}" if job["status"] == "failed" and job.get("exit_code") else ""
     verb = "was cancelled" if job["status"] == "cancelled" else text.plain(job["status"])

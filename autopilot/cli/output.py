@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE = 160
-"""Columns where nobody looks: in a pipe lines must not be cut to a terminal's width."""
+"""Columns without a terminal: in a pipe lines must not be cut to a terminal's width."""
 
 
 @Parameter(name="*")
@@ -28,9 +28,7 @@ class Output:
 
     output: Annotated[
         Literal["table", "json", "jsonl"],
-        Parameter(
-            name=["--output", "-o"], help="A table for people; all as one JSON document; or one JSON row a line."
-        ),
+        Parameter(name=["--output", "-o"], help="A table for people; one JSON document; or one JSON row per line."),
     ] = "table"
     json: Annotated[bool, Parameter(negative="", help="Short for -o json.")] = False
 

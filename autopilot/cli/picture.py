@@ -20,7 +20,7 @@ def write_picture(client: Client, reference: str, path: Path) -> None:
     body, now = client.get(job_path(reference, "life")), client.market_now()
     prices = []
     for query in page.list_price_queries(body, now):
-        with contextlib.suppress(CommandError):  # nobody has ever listed it
+        with contextlib.suppress(CommandError):  # never listed
             prices.append(client.get("/v1/prices", **query))
     try:
         path.write_text(page.draw_job(body, prices, now), encoding="utf-8")

@@ -26,7 +26,7 @@ Flag = Parameter(negative="")
 
 
 def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output: Output = FOR_PEOPLE) -> int:
-    """Show what a job would cost, how likely it is to be done in time, and what else it could cost; submit nothing.
+    """Show a job's likely cost, its chance to meet the deadline, and the alternatives, without submitting it.
 
     Exits with 4 for a job that submit would refuse.
 
@@ -35,9 +35,9 @@ def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output
     file
         The job file, or - for standard input.
     files
-        More of them, which may name one another in `after`.
+        More job files, which can name each other in `after`.
     min_probability
-        A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
+        Refuse a job with a deadline if its chance to finish in time, money aside, is lower than this.
     """
     client = Client()
     body = ask(client, [file, *files], min_probability, dry_run=True)

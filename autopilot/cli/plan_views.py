@@ -27,7 +27,7 @@ def plan(body: Row, now: datetime) -> list[RenderableType]:
         facts(
             [
                 ("verdict", _verdict(body)),
-                *[("way out", text.plain(way)) for way in body.get("ways_out") or []],
+                *[("alternative", text.plain(way)) for way in body.get("ways_out") or []],
                 ("expected cost", _show_expected(body)),
                 *([] if body.get("array") else [*_worst_tenth(body), *_likely(body.get("forecast"))]),
                 ("on demand", text.money(body.get("on_demand_cost"))),
@@ -43,8 +43,8 @@ def plan(body: Row, now: datetime) -> list[RenderableType]:
 
 def _verdict(body: Row) -> str:
     if body.get("refusal"):
-        return f"{text.plain(body['verdict'])}: {text.plain(body['refusal'])}"
-    return text.plain(body.get("verdict")) if body.get("verdict") else "none: the job has no deadline"
+        return f"{text.verdict(body['verdict'])}: {text.plain(body['refusal'])}"
+    return text.verdict(body["verdict"]) if body.get("verdict") else "none: the job has no deadline"
 
 
 def _show_expected(body: Row) -> str:
@@ -55,17 +55,17 @@ def _show_expected(body: Row) -> str:
 
 
 def _worst_tenth(body: Row) -> list[tuple[str, str]]:
-    """A tight job's: its mean says little of what it costs where it must be finished on demand."""
+    """Of a tight job: its mean says little about the cost if it must finish on demand."""
     likely = body.get("forecast")
     if not likely or body.get("verdict") != "tight":
         return []
-    return [("worst tenth", f"{text.money(likely['p90'])} or more, where the expected cost is the mean of all")]
+    return [("worst tenth", f"{text.money(likely['p90'])} or more; the expected cost is the mean of all")]
 
 
 def _likely(likely: Row | None) -> list[tuple[str, str]]:
     if not likely:
         return []
-    in_time = [] if likely["on_time"] is None else [("done in time", f"{text.percent(likely['on_time'])} likely")]
+    in_time = [] if likely["on_time"] is None else [("on time", f"{text.percent(likely['on_time'])} likely")]
     return [*in_time, ("preemptions", f"{likely['preemptions']:g} expected")]
 
 
@@ -99,6 +99,6 @@ def _offers_to_rent(offers: list[Row]) -> RenderableType:
 
 
 def options_weighed(notes: list[Row]) -> RenderableType:
-    """The notes with topic ``option`` of one decision: the cost of each, and why it was or was not taken."""
+    """The notes with topic ``option`` of one decision: the cost of each, and why it was chosen or not."""
     columns = ("  OPTION", "EXPECTED COST", "AT", "WHERE", "")
     return table(columns, [tell_option(note["numbers"]) for note in notes], right=("EXPECTED COST", "AT"))

@@ -23,18 +23,18 @@ def prices(
     provider: str | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Plot what a GPU has cost per hour on each market, from the prices that were recorded while jobs could use it.
+    """Plot a GPU's hourly price on each market, from the prices recorded while jobs could use it.
 
     Parameters
     ----------
     gpu
-        The GPU by its name, like 4090, rtx_4090 or "A100 80GB".
+        GPU model, like 4090, rtx_4090 or "A100 80GB".
     since
-        How long back, like 7d or 12h, or an instant like 2026-11-01T00:00:00Z.
+        Start: how long ago, like 7d or 12h, or an instant like 2026-11-01T00:00:00Z.
     until
-        The end, written alike; now when left out.
+        End, in the same form; default: now.
     provider
-        One market only.
+        Only this market.
     """
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
     columns = max(20, min(width, 120) - MARGIN)

@@ -31,18 +31,18 @@ def pull(
     code: Annotated[bool, Parameter(negative="")] = False,
     all: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Fetch what a job has left: the paths that its [outputs] name, each file checked.
+    """Download a job's results: the paths in its [outputs], each file verified.
 
     Parameters
     ----------
     job
         The job's id or name.
     directory
-        Where to put them: a new directory, or an empty one. Left out: one with the job's name.
+        Destination: a new or empty directory; default: one with the job's name.
     code
-        Fetch the code that the job runs, as its [code] was sent.
+        Download the code that the job runs, as uploaded by [code].
     all
-        Of an array: the outputs of each task that has succeeded, in directories by number; those there already stay.
+        Of an array: the outputs of every succeeded task, in numbered directories; existing ones are skipped.
     """
     if code and all:
         raise UserError("--code and --all exclude each other", hint="the code is the same for all tasks")
@@ -102,7 +102,7 @@ def _fill(target: Path, what: str, unpack_into: Callable[[Path], Path]) -> int:
             file.replace(target / file.name)
     except (OSError, Corrupt) as error:
         shutil.rmtree(target if is_new else scratch, ignore_errors=True)
-        raise CommandError(Exit.FAILED, f"cannot fetch the {what}: {error}") from None
+        raise CommandError(Exit.FAILED, f"cannot download the {what}: {error}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     count = sum(path.is_file() for path in target.rglob("*"))
@@ -111,7 +111,7 @@ def _fill(target: Path, what: str, unpack_into: Callable[[Path], Path]) -> int:
 
 
 class _Stored:
-    """What the daemon says of the parts. Their addresses hold for an hour: they are asked for anew once refused."""
+    """The daemon's list of parts. Their URLs are valid for an hour and requested again once refused."""
 
     def __init__(self, job: str, what: str) -> None:
         self._path = job_path(job, what)

@@ -9,12 +9,12 @@ from autopilot.cli.output import FOR_PEOPLE, Output, console
 
 
 def reconcile(*, month: str | None = None, output: Output = FOR_PEOPLE) -> int:
-    """Compare our own figures with what the markets billed, instance by instance.
+    """Compare the ledger with the markets' bills, machine by machine.
 
     Parameters
     ----------
     month
-        A UTC month as YYYY-MM; the present one when left out.
+        A UTC month as YYYY-MM; default: the current one.
     """
     body = Client().get("/v1/reconcile", month=periods.month(month))
     if not output.is_for_people:

@@ -54,45 +54,45 @@ def run(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
     detach: Annotated[bool, Parameter(name=["--detach", "-d"], negative="")] = False,
 ) -> int:
-    """Run a command in this directory on a rented machine: plan it, ask, submit, follow it, fetch what it leaves.
+    """Run a command from this directory on a rented machine: plan, confirm, submit, follow, download the results.
 
-    The directory is sent along as [code]. `setup` follows requirements.txt, pyproject.toml or environment.yml. What the
-    command leaves in outputs and at its checkpoint is fetched into NAME-outputs. The exit code is the job's outcome.
+    The directory is uploaded as [code]. `setup` follows requirements.txt, pyproject.toml or environment.yml. What the
+    command leaves in outputs and at its checkpoint is downloaded to NAME-outputs. The exit code is the job's outcome.
 
     Parameters
     ----------
     command
         The command, after --: autopilot run --gpu 4090 --budget 2 -- python train.py --lr 3e-4.
     gpu
-        Which GPU and how many, like 4090, "A100 80GB:2" or "4090 | 3090"; else [defaults] gpu of client.toml.
+        GPU model and count, like 4090, "A100 80GB:2" or "4090 | 3090"; default: [defaults] gpu of client.toml.
     image
-        The container image; else [defaults] image of client.toml, else PyTorch's.
+        Container image; default: [defaults] image of client.toml, then PyTorch's.
     budget
-        The most that it may cost, like 2 or 2.50; else [defaults] budget of client.toml.
+        Maximum cost, like 2 or 2.50; default: [defaults] budget of client.toml.
     within
-        When it must be done, from now on, like 12h; needs --estimate.
+        Deadline from now, like 12h; needs --estimate.
     estimate
-        How long it takes without interruptions, like 3h.
+        Run time without interruptions, like 3h.
     checkpoint
-        The path that it saves at and goes on from; else what the programs name. "" for none.
+        Path that the command saves to and resumes from; default: the path that its programs name. "" for none.
     disk
         Size of the rented disk, like 60GB.
     name
-        The job's name; that of the directory when left out.
+        Name of the job; default: the directory's name.
     env
-        NAME=VALUE for the command's environment; may be given several times.
+        NAME=VALUE for the command's environment; can be repeated.
     secret
-        NAME=STORED: the variable and the name of a secret that autopilot secret set has stored.
+        NAME=STORED: the variable, and the name of a secret stored with autopilot secret set.
     save
-        Write the job file that it made into this file, too.
+        Also write the generated job file to this path.
     min_probability
-        A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
+        Refuse a job with a deadline if its chance to finish in time, money aside, is lower than this.
     again
-        Submit it although a job of yours that says the same is not over.
+        Submit even if an identical job of yours is still open.
     yes
-        Do not ask; needs a budget.
+        Skip the prompt; needs a budget.
     detach
-        Do not follow the output.
+        Submit and exit without following the output.
     """
     if not command:
         raise UserError("run needs a command", hint="autopilot run --gpu 4090 --budget 2 -- python train.py")
@@ -163,7 +163,7 @@ def _read_pairs(given: Sequence[str], option: str, check: Callable[[str, str], N
 
 
 def _refuse_key(variable: str, value: str) -> None:
-    """What is in ``[env]`` stands in the ledger and in the job file."""
+    """Values of ``[env]`` are stored in the ledger and in the job file."""
     if value and (_NAMED_LIKE_KEYS.search(variable) or _KEYS.search(value)):
         stored = variable.lower().replace("_", "-")
         raise UserError(
@@ -185,7 +185,7 @@ def _save(path: Path, toml: str) -> None:
 
 def _is_confirmed(draft: Draft) -> bool:
     if not sys.stdin.isatty():
-        raise UserError("nobody can be asked here whether this may be spent", hint="add -y")
+        raise UserError("no terminal to confirm this spending on", hint="add -y")
     most = f"for at most {draft.budget}" if draft.budget else "without a budget of its own"
     return input(f"\nsubmit it, {most}? [y/N] ").strip().lower() in ("y", "yes")
 
@@ -198,7 +198,8 @@ def _follow(client: Client, job: Json) -> int:
     body = client.get(job_path(job["id"]))
     ended = body["job"]
     if ended["status"] not in outcomes.EXITS:
-        print(f"\n{text.plain(job['name'])} goes on: autopilot logs {text.plain(job['name'])} -f, or autopilot cancel")
+        name = text.plain(job["name"])
+        print(f"\n{name} keeps running: autopilot logs {name} -f, or autopilot cancel")
         return 130
     print(*outcomes.tell(body), sep="\n", file=sys.stderr)
     if ended["status"] == "succeeded":

@@ -28,19 +28,19 @@ def schedules(
     all: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """List job files that are submitted again and again; pause them, let them go on, or end them.
+    """List, pause, resume or end schedules: job files that are submitted repeatedly.
 
-    `autopilot submit` of a job file with [schedule] makes one. Jobs that it has made stay what they are: `autopilot
+    `autopilot submit` with a job file that has [schedule] creates one. Its jobs are independent of it: `autopilot
     cancel` ends those.
 
     Parameters
     ----------
     action
-        ls lists them, without being said; pause makes no more jobs; resume lets it go on; end is for good.
+        ls lists them (the default); pause stops new jobs; resume continues; end is for good.
     names
-        With pause, resume and end: their ids or names.
+        With pause, resume and end: ids or names.
     all
-        With ls: those that have ended, too.
+        With ls: include ended ones.
     """
     client = Client()
     if action == "ls":
@@ -82,7 +82,7 @@ def _moment(instant: str, zone: str) -> str:
 def _tell_open(each: Row) -> str:
     last = each["last"]
     is_open = last is not None and last["status"] not in (None, "succeeded", "failed", "cancelled")
-    return f"; its last job ({text.plain(last['job'])}) is {last['status']} and goes on" if is_open else ""
+    return f"; its last job ({text.plain(last['job'])}) is {last['status']} and continues" if is_open else ""
 
 
 def _list(client: Client, all: bool, output: Output) -> int:
@@ -107,7 +107,7 @@ def _lines(each: Row) -> list[str]:
     of_count = "" if each["count"] is None else f" of {each['count']}"
     fired = f"{each['fired']}{of_count} fired"
     why = f" ({text.words(each['left_out_reason'])})" if each["left_out_reason"] else ""
-    left_out = f", {each['left_out']} left out{why}" if each["left_out"] else ""
+    left_out = f", {each['left_out']} skipped{why}" if each["left_out"] else ""
     over_all = f" of {text.money(each['budget'])}{'/month' if each['is_monthly'] else ''}" if each["budget"] else ""
     lines.append(f"  {fired}{left_out}; {text.money(each['posted'])}{over_all} spent")
     if each["last"] is not None:

@@ -25,20 +25,20 @@ def secret(
     file: Path | None = None,
     system: Annotated[bool, Flag] = False,
 ) -> int:
-    """Keep values for the [secrets] and [registry] of job files, readable by their owner alone. None is ever shown.
+    """Store values for the [secrets] and [registry] of job files. Only their owner can read them; none is ever shown.
 
     Parameters
     ----------
     action
-        set asks for the value without echo, or reads it from a file or a pipe; list shows names; remove deletes one.
+        set prompts for the value without echo, or reads it from a file or a pipe; list shows names; remove deletes one.
     name
-        The secret's name, as job files write it.
+        Name of the secret, as job files write it.
     server
-        The password of this container registry, like ghcr.io: [registry] may name it, and no other server gets it.
+        Store it as a password for this registry only, like ghcr.io; [registry] can name it.
     file
-        Take the value from this file.
+        Read the value from this file.
     system
-        For the system's daemon, under /etc/autopilot; needs root, and a line in the service's settings.
+        Store it for the system's daemon, under /etc/autopilot; needs root, and a line in the service's settings.
     """
     if action == "list":
         for known in secret_files.names():

@@ -29,17 +29,17 @@ def serve(
     Parameters
     ----------
     config
-        A configuration file, read after the system's and the user's own.
+        A configuration file, read after the system's and your own.
     paper
-        Real offers and prices, simulated machines: spends nothing, and has a ledger and a socket of its own.
+        Real offers and prices, simulated machines: spends nothing, and uses a separate ledger and socket.
     i_accept_unproven
-        Rent on real markets without a certificate; a claim that was found broken stops its market all the same.
+        Rent on real markets without a certificate; a claim found broken still stops its market.
     certify_only
-        Rent for certifications alone: no job gets a machine. For the first autopilot certify on a real market.
+        Rent only for certifications; no job gets a machine. For the first autopilot certify on a real market.
     record
-        Write every decision with all that it saw into this new file, for autopilot backtest --replay.
+        Record every decision and its inputs in this new file, for autopilot backtest --replay.
     new_ledger
-        Begin a new ledger where the old one is missing or empty; this month's spend is forgotten.
+        Start a new ledger if the old one is missing or empty; this month's spend is forgotten.
     """
     from autopilot.service.main import serve as run
 
@@ -47,14 +47,14 @@ def serve(
 
 
 def listen(*, config: Path | None = None) -> int:
-    """Serve the mailbox to rented machines, and the API over TCP, apart from the daemon, until SIGTERM or Ctrl-C.
+    """Serve storage to rented machines, and the API over TCP, in a separate process, until SIGTERM or Ctrl-C.
 
     For the service manager; a daemon with blobs.own_listener does this itself.
 
     Parameters
     ----------
     config
-        A configuration file, read after the system's and the user's own.
+        A configuration file, read after the system's and your own.
     """
     from autopilot.service.main import listen as run
 
@@ -62,12 +62,12 @@ def listen(*, config: Path | None = None) -> int:
 
 
 def doctor(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
-    """Check settings, keys, markets, disk and storage, and say what to mend.
+    """Check settings, keys, markets, disk and storage, and show what to fix.
 
     Parameters
     ----------
     config
-        A configuration file, read after the system's and the user's own.
+        A configuration file, read after the system's and your own.
     """
     from autopilot.service.doctor import run
 

@@ -7,12 +7,12 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import make_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from autopilot.api.key_hint import OPTIONS
 from autopilot.cli import meeting_place
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.config import paths
@@ -20,21 +20,39 @@ from autopilot.config.edit import set_values
 from autopilot.config.keys import BUCKET_KEY, KEY_SUFFIX, read_key, read_private, secrets_in, store_key, store_private
 from autopilot.domain import money
 from autopilot.domain.errors import UserError
+from autopilot.markets.facts import MarketFacts
+from autopilot.markets.installed import every_market
 
 Flag = Parameter(negative="")
 
-MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril", "nebius": "Nebius"}
-"""Name → title."""
+MARKETS = {name: facts for name, facts in every_market().items() if facts.key_option}
+"""Those that need a key."""
+
+
+def _name_field(facts: MarketFacts) -> str:
+    return facts.key_option.removeprefix("--").replace("-", "_")
+
+
+def _make_option(facts: MarketFacts) -> Any:
+    told = facts.key_help or f"The same for {facts.display_name}."
+    return Annotated[Path | None, Parameter(name=facts.key_option, help=told)]
+
+
+if TYPE_CHECKING:
+    KeyFiles = object
+else:
+    _fields = [(_name_field(facts), _make_option(facts), None) for facts in MARKETS.values()]
+    # With the module of the library that makes the class, the options would not be seen.
+    KeyFiles = Parameter(name="*")(make_dataclass("KeyFiles", _fields, namespace={"__module__": __name__}, frozen=True))
+"""An option for each market that needs a key; made here, as what is installed decides which there are."""
+NO_FILES = KeyFiles()
 
 
 def init(
     *,
     system: Annotated[bool, Flag] = False,
     force: Annotated[bool, Flag] = False,
-    vast_key_file: Path | None = None,
-    runpod_key_file: Path | None = None,
-    mithril_key_file: Path | None = None,
-    nebius_key_file: Path | None = None,
+    key_files: KeyFiles = NO_FILES,
     day: str | None = None,
     month: str | None = None,
     bucket: str | None = None,
@@ -43,39 +61,32 @@ def init(
     region: str | None = None,
     public_url: str | None = None,
 ) -> int:
-    """Lead from a bare machine to a daemon that can rent: settings, keys, limits, a place to meet.
+    """Set up autopilot on this machine: settings, API keys, limits and storage.
 
-    What exists already is kept. On a terminal it asks for what is missing and tries the bucket at once. Keys are asked
-    for without echo and stored readable by their owner alone.
+    Existing files are kept. On a terminal it asks for what is missing and tests the bucket at once. Keys are typed
+    without echo and stored so that only their owner can read them.
 
     Parameters
     ----------
     system
-        For the system's daemon, under /etc/autopilot; needs root.
+        Set up the system's daemon, under /etc/autopilot; needs root.
     force
-        Replace the key that is given; with none given, the settings (saved as autopilot.toml.bak) and keys typed in.
-    vast_key_file
-        Take the vast.ai key from this file and ask nothing.
-    runpod_key_file
-        The same for RunPod.
-    mithril_key_file
-        The same for Mithril.
-    nebius_key_file
-        The same for Nebius: the credentials of a service account, as the console hands them out.
+        Replace the given key; with none given, the settings (saved as autopilot.toml.bak) and the keys you type.
+    key_files
     day
-        The most that may be spent in a day, like 20.
+        Maximum spend in a day, like 20.
     month
-        The same for a calendar month.
+        Maximum spend in a calendar month.
     bucket
-        Where machines and daemon meet, like s3://my-bucket/autopilot, gs://… or az://….
+        Storage that machines and the daemon share, like s3://my-bucket/autopilot, gs://… or az://….
     bucket_key_file
-        Take the bucket's key from this file.
+        Read the bucket's key from this file.
     endpoint
-        Address of the bucket's service; AWS, Google or Azure when left out.
+        Address of the bucket's service; AWS, Google or Azure if omitted.
     region
         The bucket's region.
     public_url
-        In place of a bucket: an https address that leads to this machine's mailbox.
+        Instead of a bucket: an https address that leads to this machine's storage.
     """
     wish = {
         **{("limits", "day"): day, ("limits", "month"): month, ("blobs", "url"): bucket},
@@ -85,10 +96,7 @@ def init(
         place: _check_amount(place, value) for place, value in wish.items() if value is not None
     }
     bucket_key = None if bucket_key_file is None else read_private(bucket_key_file)
-    files = {
-        **{"vastai": vast_key_file, "runpod": runpod_key_file},
-        **{"mithril": mithril_key_file, "nebius": nebius_key_file},
-    }
+    files = {market: getattr(key_files, _name_field(facts)) for market, facts in MARKETS.items()}
     given = {market: read_key(path) for market, path in files.items() if path is not None}
     directory = paths.system_config_dir() if system else paths.user_config_dir()
     try:
@@ -105,8 +113,9 @@ def init(
         is_asked = sys.stdin.isatty() and not given and not values
         if is_asked and is_written:
             values, bucket_key = meeting_place.ask()
-            if (credentials / f"vastai{KEY_SUFFIX}").exists():
-                values |= meeting_place.ask_card()
+            for market, facts in MARKETS.items():
+                if facts.asks_card and (credentials / f"{market}{KEY_SUFFIX}").exists():
+                    values |= meeting_place.ask_card(market, facts.display_name)
         _set_values(directory / paths.CONFIG_NAME, values)
         if bucket_key is not None:
             print(f"wrote {store_private(credentials, BUCKET_KEY, bucket_key)}")
@@ -159,9 +168,9 @@ def _check() -> int:
     """All that ``autopilot doctor`` looks at, so that what is wrong is seen while it is fresh in mind."""
     from autopilot.cli.service import doctor
 
-    print("\nautopilot doctor says:")
+    print("\nautopilot doctor reports:")
     code = doctor()
-    print("\nnext: autopilot serve" if code == Exit.OK else "\nmend what fails, then: autopilot doctor")
+    print("\nnext: autopilot serve" if code == Exit.OK else "\nfix what fails, then run: autopilot doctor")
     return Exit.OK
 
 
@@ -171,12 +180,13 @@ def _store_key(directory: Path, market: str, key: str | None, force: bool) -> No
         print(f"kept {path}")
         return
     if key is None:
-        key = _ask(MARKETS[market])
+        key = _ask(MARKETS[market].display_name)
     if key is None and path.exists():
         print(f"kept {path}")
         return
     if key is None:
-        print(f"no {MARKETS[market]} key stored; later: autopilot init {OPTIONS[market]} FILE")
+        facts = MARKETS[market]
+        print(f"no {facts.display_name} key stored; later: autopilot init {facts.key_option} FILE")
         return
     print(f"wrote {store_key(directory, market, key)}")
 

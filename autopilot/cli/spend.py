@@ -41,26 +41,26 @@ def spend(
     csv: Annotated[bool, Flag] = False,
     parquet: Path | None = None,
 ) -> int:
-    """Show what was spent, to the cent and below, and what the same hours would have cost elsewhere.
+    """Show spending to the cent and below, next to what the same hours would have cost elsewhere.
 
-    Posted is what the ledger says, accrued what has cost money since, and held back what limits count beside them.
+    Posted is what the ledger has recorded, accrued what was incurred since, and reserved what limits count as well.
 
     Parameters
     ----------
     month
-        A month as YYYY-MM; all time when left out.
+        A month as YYYY-MM; default: all time.
     since
-        The first day as YYYY-MM-DD, or how long ago, like 7d.
+        First day as YYYY-MM-DD, or how long ago, like 7d.
     until
-        The last day, which is included.
+        Last day, inclusive.
     by
-        What each line stands for, like owner or instance; a label is a job's name, tag:KEY a tag of the job files.
+        What each line shows, like owner or instance; label is the job's name, tag:KEY a tag of the job files.
     zone
-        Time zone of days and months, like Europe/Berlin; sums per UTC day are shared out by each machine's hours.
+        Time zone of days and months, like Europe/Berlin; sums per UTC day are divided by each machine's hours.
     csv
         Print the lines as CSV.
     parquet
-        Write the lines into this file; needs the extra "parquet".
+        Write the lines to this file; needs the extra "parquet".
     """
     if sum((not output.is_for_people, csv, parquet is not None)) > 1:
         raise UserError("--json or -o, --csv and --parquet exclude each other")

@@ -27,19 +27,19 @@ def ssh(
 ) -> int:
     """Open a shell on the job's machine, or run a command there; needs [ssh] in the job file or in client.toml.
 
-    The shell is in the job's work directory, with its environment, as root in most images. The exit code is that of
-    ssh. Where the machine lets nobody in, autopilot exec still runs commands.
+    The shell starts in the job's work directory, with its environment, as root in most images. The exit code is that of
+    ssh. If the machine accepts no login, autopilot exec still runs commands.
 
     Parameters
     ----------
     job
         The job's id or name.
     command
-        After --: a command, like -- nvidia-smi; else a shell.
+        After --: a command, like -- nvidia-smi; default: a shell.
     forward
-        A port of the machine that is to be reached here under the same number, like 6006; may be given several times.
+        Forward this port of the machine to the same port here, like 6006; can be repeated.
     identity
-        The private key; else that beside [ssh] key of client.toml, else what ssh itself tries.
+        Private key; default: the one next to [ssh] key of client.toml, then whatever ssh tries by itself.
     """
     program = shutil.which("ssh")
     if program is None:

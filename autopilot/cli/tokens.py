@@ -34,28 +34,28 @@ def token(
     park: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Make, list and revoke tokens. A token is shown once; a program sends it by AUTOPILOT_TOKEN.
+    """Create, list and revoke tokens. A token is shown once; a program sends it in AUTOPILOT_TOKEN.
 
     Parameters
     ----------
     action
         create makes one and prints it; ls lists them without their values; revoke ends one at once.
     name
-        The token's name.
+        Name of the token.
     scope
-        read sees its own jobs; operate also stops and resumes them; submit also makes jobs; admin may do everything.
+        read sees its own jobs; operate also stops and resumes them; submit also creates jobs; admin can do everything.
     see_all
-        It may also read what concerns other owners and the whole account.
+        Also allow reading what concerns other owners and the whole account.
     allow
-        Dollars that its jobs may cost together: $20/month for each UTC month, $20 for its whole life; its maker's too.
+        Dollars its jobs may cost together: $20/month per UTC month, $20 in total; its creator's limit also applies.
     ask_above
-        Dollars above which a person has to confirm each job and each raise of its limits: autopilot confirm.
+        Dollars above which a person must confirm each job and each raise of its limits: autopilot confirm.
     expires
-        How long it is good for, like 30d; without this, until it is revoked, or as long as its maker.
+        Lifetime, like 30d; default: until revoked, or as long as its creator.
     secret
-        A secret that its job files may name, in [secrets] or [registry]. May be given several times; none by default.
+        A secret that its job files may name, in [secrets] or [registry]. Can be repeated; default: none.
     park
-        With revoke: save and park all of its jobs, and those of what it made. Without this, those that have not begun.
+        With revoke: save and park all its jobs and those of tokens it made; default: only jobs not started yet.
     """
     client = Client()
     if action == "ls":

@@ -23,7 +23,7 @@ class AnswerLost(CommandError):
 
 
 class NotRunning(CommandError):
-    """Nobody answers."""
+    """No daemon answers."""
 
 
 class Address(Protocol):
@@ -100,7 +100,7 @@ class TcpAddress:
                 hint = f"name its authority: autopilot login {self.name} --ca-file FILE, or {CA_VARIABLE}"
                 return CommandError(Exit.REFUSED, reason, hint=hint)
             case ssl.SSLError():
-                reason = f"{self.name} does not speak TLS as it should: {problem.reason or problem}"
+                reason = f"{self.name} has a TLS problem: {problem.reason or problem}"
                 return CommandError(Exit.UNREACHABLE, reason, hint="is the port that of http.listen?")
             case ConnectionRefusedError() | socket.gaierror():
                 reason = f"no daemon answers at {self.name}: {problem.strerror}"

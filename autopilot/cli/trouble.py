@@ -35,7 +35,7 @@ def _tell_behind(name: str) -> str:
 
 def _tell_ticks(status: Row, now: datetime) -> list[str]:
     since, last = status.get("failing_since"), text.instant(status.get("last_tick_at"))
-    rest = "Nothing is decided meanwhile, and machines go on for as long as their permits last."
+    rest = "No decisions are made meanwhile. Machines keep running until their permits expire."
     if since is not None:
         why = f": {text.plain(status['failure'])}" if status["failure"] else ""
         return [f"No tick has ended well since {text.when(since, now)}{why}. {rest}"]

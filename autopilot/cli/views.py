@@ -80,7 +80,7 @@ def _gpu_cell(main: Row) -> str:
 
 
 def _status(job: Row) -> str:
-    """With the reason where it does not run, or runs and does nothing; of an array how its tasks stand."""
+    """The status, with the reason if it does not run or is stalled; for an array the states of its tasks."""
     if job.get("tasks") and job["status"] == "running":
         return arrays.brief(job["tasks"])
     status, reason = text.plain(job["status"]), job.get("reason")
@@ -89,11 +89,11 @@ def _status(job: Row) -> str:
 
 
 def _time_left(job: Row, now: datetime) -> str:
-    """``4 h fine``; negative once the deadline has passed."""
+    """``4 h on track``; negative once the deadline has passed."""
     deadline = text.instant(job.get("deadline"))
     if deadline is None:
         return text.NONE
-    return f"{show_duration(deadline - now)} {text.words(job.get('verdict') or '')}".rstrip(" -")
+    return f"{show_duration(deadline - now)} {text.verdict(job.get('verdict'))}".rstrip(" -")
 
 
 def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
@@ -148,8 +148,8 @@ def _hold(job: Row) -> str:
     if not until or not main:
         return ""
     rate = str(Decimal(main["bid"]) + Decimal(main["storage_rate"]))
-    back = f"autopilot release {text.plain(job['name'])} gives it back"
-    return f"held until {text.minute(until)}, {text.per_hour(rate)}; {back}"
+    back = f"autopilot release {text.plain(job['name'])} releases it"
+    return f"kept until {text.minute(until)}, {text.per_hour(rate)}; {back}"
 
 
 def _code(code: Row) -> str:
@@ -176,11 +176,11 @@ def _predecessor(after: Row) -> str:
 
 def _deadline_detail(job: Row, now: datetime) -> str:
     if job.get("due_within_s") is not None:
-        return f"{text.span(job['due_within_s'])} after the jobs that it waits for have ended"
+        return f"{text.span(job['due_within_s'])} after the jobs it waits for end"
     if not job.get("deadline"):
         return "none"
     slack = f", slack {text.span(job['slack_s'])}" if job.get("slack_s") is not None else ""
-    verdict = f", {text.words(job['verdict'])}" if job.get("verdict") else ""
+    verdict = f", {text.verdict(job['verdict'])}" if job.get("verdict") else ""
     return text.when(job["deadline"], now) + verdict + slack
 
 
@@ -191,23 +191,25 @@ def _foretell(known: Row | None, now: datetime) -> list[tuple[str, str]]:
     low, usual, high = (
         text.money(str(Decimal(known["spent"]) + Decimal(known[name]))) for name in ("p10", "p50", "p90")
     )
-    said = [f"{usual} in all, {low} to {high} in 8 of 10 markets"]
+    said = [f"{usual} in total, {low} to {high} in 8 of 10 markets"]
     if known["done_p50"] is not None:
         usual_end, latest = text.when(known["done_p50"], now), text.when(known["done_p90"], now)
-        said.append(f"done {usual_end}, at the latest {latest} in 9 of 10")
+        said.append(f"done {usual_end}, by {latest} in 9 of 10")
     if known["on_time"] is not None:
-        said.append(f"{text.percent(known['on_time'])} in time")
+        said.append(f"{text.percent(known['on_time'])} on time")
     return [("forecast", f"{'; '.join(said)} (as of {text.when(known['at'], now)})")]
 
 
 def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
     if checkpoint is None:
         return "none yet"
-    return f"number {checkpoint['number']} at step {checkpoint['step']}, {text.when(checkpoint['verified_at'], now)}"
+    doubt = ", suspect: it may be torn, and there is no other" if checkpoint.get("state") == "suspect" else ""
+    at = text.when(checkpoint["verified_at"], now)
+    return f"number {checkpoint['number']} at step {checkpoint['step']}, {at}{doubt}"
 
 
 def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
-    """Posted, and what for; accrued; held back. What is shown adds up."""
+    """Posted, by kind; accrued; reserved. The amounts add up as shown."""
     kinds = [name for name in COST_NAMES if name in spend]
     amounts = text.Amounts([job | spend], ("posted", "accrued", "held", *kinds))
     shown = {name: amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")}
@@ -219,7 +221,7 @@ def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
     return [
         ("posted", f"{shown['posted']} ({listed})" if listed else shown["posted"]),
         ("accrued", shown["accrued"]),
-        ("held back", shown["held"]),
+        ("reserved", shown["held"]),
     ]
 
 
@@ -263,7 +265,7 @@ def last_output(chunks: list[Row]) -> list[RenderableType]:
     from rich.text import Text
 
     output = text.colourless("".join(chunk["text"] for chunk in chunks)).rstrip().split("\n")
-    # Of a line that is written over, as by a progress bar, what stands there last.
+    # Of an overwritten line, such as a progress bar's, only the final text.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-OUTPUT_LINES:]]
     if lines == [""]:
         return ["\nIt printed nothing."]
@@ -284,14 +286,26 @@ def _list_fields(events: list[Row]) -> list[tuple[str, ...]]:
 
 
 def job_status(job: Row) -> list[RenderableType]:
-    """Where the job stands now, and what it waits for."""
+    """The job's current state, and what it waits for."""
     from rich.text import Text
 
     waiting = job.get("waiting")
     as_of = f" (at {text.clock_time(waiting['at'])} UTC)" if waiting else ""
     status = Text(f"now {text.plain(job['status'])}: {text.words(job['reason'])}{as_of}", style="bold")
     lines = [Text(f"  {line}") for line in reasons.tell_wait(job)]
-    return [status, *lines, *_tabulate_options(waiting["notes"] if waiting else [])]
+    return [status, *lines, *_began_from(job), *_tabulate_options(waiting["notes"] if waiting else [])]
+
+
+def _began_from(job: Row) -> list[RenderableType]:
+    """Which checkpoint was restored, or will be; nothing once the present run has made one itself."""
+    from rich.text import Text
+
+    checkpoint = job.get("checkpoint")
+    if not checkpoint or not job.get("main") or checkpoint["run_epoch"] >= job["run_epoch"]:
+        return []
+    doubt = ", which is suspect: there is no other" if checkpoint["state"] == "suspect" else ""
+    number, run = text.plain(checkpoint["number"]), text.plain(checkpoint["run_epoch"])
+    return [Text(f"  run {text.plain(job['run_epoch'])} resumes from checkpoint {number} of run {run}{doubt}")]
 
 
 def decision_lines(decisions: list[Row]) -> list[RenderableType]:
@@ -343,7 +357,7 @@ def check_list(checks: list[Row]) -> RenderableType:
 
 
 def generic(rows: list[Row]) -> RenderableType:
-    """Rows of one shape, columns as they come but for ids, which only --json needs; times are told by their names."""
+    """Rows of one shape, columns in their order without ids, which only --json needs; times are recognized by name."""
     names = [name for name in rows[0] if not name.endswith("_id")]
     return table([name.upper() for name in names], [[_cell(name, row.get(name)) for name in names] for row in rows])
 

@@ -45,7 +45,7 @@ def render(client: Client, news: News, all: int | None) -> RenderableType:
 
 
 class News:
-    """What happens to the jobs that are, or were, on the list; told anew as more of it becomes known."""
+    """The events of jobs that are, or were, on the list; rewritten as more becomes known."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -31,25 +31,27 @@ def web(
     config: Path | None = None,
     browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
 ) -> int:
-    """Print a link to the page of the daemon, and open it in a browser where there is one.
+    """Print a link to the daemon's page, and open it in a browser if there is one.
 
-    The link is good once, and for five minutes; the browser is then let in for twelve hours, with your rights. With
-    --ledger it shows a ledger alone, whether a daemon runs or not, until SIGTERM or Ctrl-C, and changes nothing.
+    The link is for single use and expires in five minutes; the browser then stays signed in for twelve hours, with your
+    rights. With --ledger it shows a ledger read-only, with or without a daemon, until SIGTERM or Ctrl-C.
 
     Parameters
     ----------
     ledger
-        A file, or postgresql://user@host/database; "own" is the one of the settings, with their limits.
+        A file, or postgresql://user@host/database; "own" is the ledger of the settings, with their limits.
     port
-        With --ledger: port on 127.0.0.1; 0 takes a free one.
+        With --ledger: port on 127.0.0.1; 0 picks a free one.
     config
-        With --ledger: a configuration file, read after the system's and the user's own.
+        With --ledger: a configuration file, read after the system's and your own.
     browser
-        Open the link in a browser too; else it is only printed.
+        Open the link in a browser; otherwise it is only printed.
     """
     if ledger is None:
         if port or config is not None:
-            raise UserError("--port and --config go with --ledger", hint="the daemon's settings say where its page is")
+            raise UserError(
+                "--port and --config go with --ledger", hint="the daemon's settings have the page's address"
+            )
         return _show_link(browser)
     return _show_ledger(ledger, port, config)
 
@@ -63,7 +65,7 @@ def _show_link(opens_browser: bool) -> int:
         raise CommandError(problem.exit_code, problem.message, hint=hint) from None
     link = made["url"] or client.base_url + made["path"]
     print(link, flush=True)
-    print("it is good once, and for five minutes", file=sys.stderr)
+    print("single use, expires in five minutes", file=sys.stderr)
     if opens_browser and sys.stdout.isatty() and _has_screen():
         import webbrowser
 
@@ -92,7 +94,7 @@ def _show_ledger(ledger: str, port: int, config: Path | None) -> int:
     try:
         asyncio.run(_serve(url, limits_of(settings) if is_own else NO_LIMITS, port))
     except StoreUnavailable as problem:
-        raise UserError(str(problem), hint="autopilot db check says more") from None
+        raise UserError(str(problem), hint="run autopilot db check for details") from None
     return Exit.OK
 
 
@@ -105,6 +107,6 @@ async def _serve(url: str, limits: Limits, port: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with open_reader(url, limits) as reader, serving(reader, port) as link:
-        shown = f"shows {mask_password(url)} to whoever has this link, and changes nothing; Ctrl-C ends it"
+        shown = f"shows {mask_password(url)} to anyone with this link, read-only; Ctrl-C ends it"
         print(f"{link}\n{shown}", flush=True)
         await ended.wait()

@@ -41,7 +41,7 @@ def _run(directory: Path, *command: str) -> bytes:
     done = _ask(directory, *command)
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split())[:300]
-        raise UserError(f"git cannot say which files in {directory} are ignored: {said}", hint="try it: git status")
+        raise UserError(f"git cannot list the ignored files in {directory}: {said}", hint="try it: git status")
     return done.stdout
 
 
@@ -53,7 +53,7 @@ def _ask(directory: Path, *command: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(asked, capture_output=True, env=env, timeout=TIMEOUT_S, check=False)
     except FileNotFoundError:
         raise UserError(
-            f"{directory} is in a Git work tree, and there is no git to say which of its files are ignored",
+            f"{directory} is in a Git work tree, and git is not installed to list its ignored files",
             hint="install git",
         ) from None
     except subprocess.TimeoutExpired:

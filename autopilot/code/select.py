@@ -150,8 +150,8 @@ def _refuse_credentials(root: Path, names: Sequence[str]) -> None:
         first = quote(min(names))
         raise UserError(
             f"these look like credentials and would be sent from {root}: {show_names(names)}",
-            hint=f"leave them out: exclude = [{first}] in [code], or a line in {IGNORE_FILE}; whoever owns a rented "
-            f"machine can read them. If the job cannot do without: include = [{first}]",
+            hint=f"exclude them: exclude = [{first}] in [code], or a line in {IGNORE_FILE}; the owner of a rented "
+            f"machine can read them. If the job needs them: include = [{first}]",
         )
 
 

@@ -24,7 +24,7 @@ def read_array(
     named = [key for key in _SOURCES if ("array", key) in read]
     if len(named) != 1:
         hint = 'count = 100, or matrix = { LR = [0.1, 0.01] }, or from = "params.csv"'
-        problem = f"{named[0]} and {named[1]} both say which tasks there are" if named else "[array] needs its tasks"
+        problem = f"{named[0]} and {named[1]} both define the tasks" if named else "[array] needs its tasks"
         raise UserError(f"{document.place(('array',))}: {problem}", hint=hint)
     axes = read.get(("array", "matrix"), ())
     product = 1

@@ -55,10 +55,10 @@ class HttpSettings(BaseModel):
         if not is_loopback(host) and self.cert_file is None:
             raise UserError(
                 f"http.listen is {self.listen}, which other machines can reach: without TLS tokens could be read",
-                hint="set http.cert_file and http.key_file, or listen on 127.0.0.1 behind a proxy that speaks TLS",
+                hint="set http.cert_file and http.key_file, or listen on 127.0.0.1 behind a proxy that terminates TLS",
             )
         if is_wildcard(host) and not self.names:
             raise UserError(
-                f"http.listen is {self.listen}, and nothing says by which names clients call this machine",
+                f"http.listen is {self.listen}, and http.names does not list the names clients use for this machine",
                 hint='set http.names, for instance ["autopilot.example.org"]',
             )

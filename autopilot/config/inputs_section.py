@@ -88,7 +88,7 @@ def read_after(
         if ends.setdefault(left.job, On.OK) not in (On.OK, On.SAME_TASK):
             raise UserError(
                 f"{place}: {left.job} leaves something only when it succeeds, and after waits for another end of it",
-                hint=f'write after = ["{left.job}"], or leave it out: the input says it',
+                hint=f'write after = ["{left.job}"], or omit it: the input implies it',
             )
     if len(ends) > MOST_AFTER:
         raise UserError(f"a job waits for {MOST_AFTER} others at most, with those of [inputs] not for {len(ends)}")

@@ -28,7 +28,7 @@ def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpe
     limit away. Raises ``UserError``.
     """
     if not wish:
-        raise UserError("nothing is to be changed", hint=f"name a key: {', '.join(KEYS)}")
+        raise UserError("nothing to change", hint=f"name a key: {', '.join(KEYS)}")
     changes: dict[str, Any] = {}
     for name, text in wish.items():
         if name not in KEYS:
@@ -71,7 +71,9 @@ def _deadline(spec: JobSpec, text: str, now: datetime) -> tuple[datetime | None,
         return None, within
     if text.startswith("+"):
         if spec.deadline is None:
-            raise UserError("the job has no deadline that could be later", hint=f"say deadline={text[1:]}: from now on")
+            raise UserError(
+                "the job has no deadline that could be later", hint=f"write deadline={text[1:]}: from now on"
+            )
         due = spec.deadline + _span(text[1:])
     else:
         due = _from_now(text, now) or values.instant(text)

@@ -130,7 +130,7 @@ def _refuse_unknown_key(document: TomlDocument, section: str, name: str) -> None
     if owner is None:
         hint = nearest(name, known)
     elif owner == TOP:
-        hint = f'"{name}" stands at the top, before the first [section]'
+        hint = f'"{name}" belongs at the top, before the first [section]'
     else:
         hint = f'"{name}" belongs to [{owner}]'
     raise UserError(f'{document.place(path)}: unknown key "{name}"{where}', hint=hint)
@@ -157,7 +157,7 @@ def _raw(values: Mapping[str, Any], path: KeyPath) -> Any:
 def _refuse_incomplete(document: TomlDocument, read: Mapping[KeyPath, Any]) -> None:
     for path, key in _known_keys().items():
         if key.required and path not in read:
-            hint = f"add {path[-1]} to [{path[0]}]" if path[1:] else "top-level keys stand before the first [section]"
+            hint = f"add {path[-1]} to [{path[0]}]" if path[1:] else "top-level keys belong before the first [section]"
             raise UserError(f"{document.source}: {'.'.join(path)} is missing", hint=hint)
         if key.needs and path in read and (path[0], key.needs) not in read:
             raise UserError(f"{document.place(path)}: {'.'.join(path)} needs {path[0]}.{key.needs}")
@@ -170,7 +170,7 @@ def _read_variables(document: TomlDocument, section: str, read: Callable[[object
         if not _VARIABLE.fullmatch(name):
             raise UserError(f"{place}: not the name of an environment variable", hint="letters, digits and _ only")
         if name.upper().startswith(_RESERVED_PREFIX):
-            raise UserError(f"{place}: names that begin with {_RESERVED_PREFIX} are autopilot's own")
+            raise UserError(f"{place}: names that start with {_RESERVED_PREFIX} are reserved")
         try:
             variables.append((name, raw if raw == "" and section == ENV else read(raw)))
         except ValueError as error:
@@ -190,7 +190,7 @@ def _registry(document: TomlDocument, read: Mapping[KeyPath, Any]) -> Registry |
     if server != of_image:
         raise UserError(
             f"{document.place(('registry', 'server'))}: the image comes from {of_image}, not from {server}",
-            hint="name the image with its registry in front, or mend the server: a password goes nowhere else",
+            hint="name the image with its registry in front, or correct the server: a password is sent nowhere else",
         )
     return Registry(server, read["registry", "user"], read["registry", "password"])
 
@@ -250,7 +250,7 @@ def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], 
     if estimate is not None and at_most is not None and at_most < estimate:
         raise UserError(
             f"{document.place(('work', 'at_most'))}: work.at_most is less than work.estimate",
-            hint="it is the longest that the job may take, like 11h for an estimate of 10h",
+            hint="it is the maximum run time, like 11h for an estimate of 10h",
         )
     if policy is SpotPolicy.SPOT and read.get(("deadline", "fallback")) is Fallback.DEADLINE:
         raise UserError(

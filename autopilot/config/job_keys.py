@@ -59,7 +59,7 @@ _directory = values.matching(
     r"(?!.*/\.\.(?:/|$))/.*",
     "must be an absolute path on the machine, without '..' ([code] brings your directory there)",
 )
-_path = values.matching(r"(?!~|(?:.*/)?\.\.(?:/|$)).+", "must be a path without '..', and without ~ at its beginning")
+_path = values.matching(r"(?!~|(?:.*/)?\.\.(?:/|$)).+", "must be a path without '..', and not starting with ~")
 
 JOB_KEYS: dict[str, dict[str, Key]] = {
     TOP: {

@@ -43,7 +43,7 @@ def _read(name: str, said: OwnerSettings, now: datetime, own_uid: int) -> Token:
         ) from None
     if uid in (0, own_uid):
         raise UserError(
-            f"{place}: {name} can do everything here, whatever the settings say",
+            f"{place}: {name} can do everything here, regardless of the settings",
             hint="root and the daemon's own user cannot be limited; run the daemon as a user of its own",
         )
     return Token(-uid, name, "", created_at=now, expires_at=None, **read_bounds(place, said)._asdict())

@@ -91,7 +91,7 @@ class ProxySettings(BaseModel):
             )
         if not self.users and self.others is None:
             raise UserError(
-                "http.proxy.listen is set, and nothing says who may come",
+                "http.proxy.listen is set, and no users are listed",
                 hint='add [http.proxy.users."NAME"], or [http.proxy.others] for every name',
             )
 
@@ -116,7 +116,7 @@ def read_proxy(settings: ProxySettings) -> ProxyRules:
     others = settings.others
     if others is not None and others.scope is Scope.ADMIN:
         raise UserError(
-            "http.proxy.others: whoever the proxy lets in would be an admin",
+            "http.proxy.others: everyone the proxy lets in would be an admin",
             hint="name the admins in [http.proxy.users]",
         )
     secret = settings.read_secret() if settings.listen is not None else ""

@@ -46,10 +46,8 @@ from autopilot.config.toml_document import nearest
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
+from autopilot.markets.installed import every_market
 from autopilot.policy.budget import PERMIT_LEAST_S
-
-REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net", "mithril.ai", "nebius.cloud")
-"""Markets that take real money. Any other host is somebody's emulator."""
 
 PAPER_PREFIX = "paper-"
 """Before a market's name where its instances are simulated: no row of a ledger can be mistaken for real spend."""
@@ -184,7 +182,8 @@ class ProviderSettings(BaseModel):
         if self.base_url is None:
             return True
         host = urlsplit(self.base_url).hostname or ""
-        return any(host == domain or host.endswith("." + domain) for domain in REAL_DOMAINS)
+        domains = (domain for facts in every_market().values() for domain in facts.domains)
+        return any(host == domain or host.endswith("." + domain) for domain in domains)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -272,7 +271,7 @@ class Settings(BaseSettings):
         return self.model_copy(update={"providers": {market: self.providers[market]}})
 
     def key_for(self, provider: str) -> SecretStr | None:
-        """The market's API key, read anew; None when no key is stored. Raises ``UserError``."""
+        """The market's API key, read again; None if no key is stored. Raises ``UserError``."""
         settings = self.providers.get(provider)
         if settings is None or settings.api_key_file is None:
             return None
@@ -293,7 +292,7 @@ class Settings(BaseSettings):
         return (*known, *filter(None, [password, proxy, *bucket]), *notices, *readable_values())
 
     def bucket_key(self) -> tuple[str, str]:
-        """(id or account, secret) of the bucket, read anew; of Google's nothing and the JSON. Raises ``UserError``."""
+        """(id or account, secret) of the bucket, read again; of Google's nothing and the JSON. Raises ``UserError``."""
         if self.blobs.key_file is None:
             form = KEY_FORMS[urlsplit(self.blobs.url or "").scheme]
             hint = f"write {form} to {paths.credential_dirs()[-1] / BUCKET_KEY}, chmod 600"
@@ -316,7 +315,7 @@ class Settings(BaseSettings):
         if self.blobs.url:
             if real and (self.blobs.endpoint or "https:").startswith("http:"):
                 raise UserError(
-                    f"machines rented on {', '.join(real)} would speak to the bucket without encryption",
+                    f"machines rented on {', '.join(real)} would use the bucket without encryption",
                     hint="set blobs.endpoint to an https address",
                 )
             return

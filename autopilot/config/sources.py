@@ -66,7 +66,7 @@ def _toml_file(path: Path) -> Source:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        hint = "mend its mode, or set HOME or XDG_CONFIG_HOME"
+        hint = "correct its mode, or set HOME or XDG_CONFIG_HOME"
         raise UserError(f"cannot read the configuration file {path}: {reason}", hint=hint) from None
     document = read_toml(text, str(path))
     return Source(str(path), document.values, document)

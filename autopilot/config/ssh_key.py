@@ -33,7 +33,7 @@ def with_key(toml: str, source: str, beside: Path, default: Path | None) -> str:
     lines, number = toml.split("\n"), document.lines.get(("ssh", "key"))
     line = _LINE.match(lines[number - 1]) if number else None
     if number is None or line is None:
-        raise UserError(f'{document.place(("ssh",))}: ssh.key must stand on a line of its own, as key = "FILE"')
+        raise UserError(f'{document.place(("ssh",))}: ssh.key must be on a line of its own, as key = "FILE"')
     text = _quote(read_public_key(beside / Path(path.strip()).expanduser()))
     lines[number - 1] = line[1] + text + lines[number - 1][line.end() :]
     return "\n".join(lines)

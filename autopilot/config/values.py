@@ -299,11 +299,11 @@ def paths(raw: object) -> tuple[str, ...]:
     if any(".." in path.split("/") for path in raw):
         raise ValueError("must be paths without '..'")
     if any(path.startswith(("/", "~")) for path in raw):
-        raise ValueError("must be paths beneath the work directory, without a / or ~ at their beginning")
+        raise ValueError("must be paths beneath the work directory, not starting with / or ~")
     if any("\0" in path for path in raw):
         raise ValueError("must not hold a zero byte")
     if any(not set(path.strip().split("/")) - {"", "."} for path in raw):
-        raise ValueError('must say what in the work directory is kept; "**" is all of it')
+        raise ValueError('must name paths in the work directory to keep; "**" is all of it')
     return tuple(raw)
 
 

@@ -12,9 +12,6 @@ from autopilot.domain.money import Number
 LASTS = timedelta(days=30)
 NOTICE = timedelta(days=7)
 """So long before its end a certificate asks to be renewed."""
-_BUDGET = "$1.00"
-_BUDGETS = {"mithril": "$3.00", "nebius": "$3.00"}
-"""Where there are no small machines."""
 
 
 class ClaimVerdict(StrEnum):
@@ -34,15 +31,6 @@ class Lack(StrEnum):
     CLAIM_BROKEN = "claim_broken"
     CERTIFYING_ONLY = "certifying_only"
     """The daemon was started to certify markets, and for nothing else."""
-
-
-def tell_command(market: str, lack: Lack | None = None) -> str:
-    """What to type so that machines may be rented there, or may be longer. ``lack`` None: it is in force yet."""
-    if lack is Lack.CERTIFYING_ONLY:
-        return "autopilot serve"
-    if lack is Lack.CLAIM_BROKEN:
-        return f"autopilot certify {market} --resume"
-    return f'autopilot certify {market} --budget "{_BUDGETS.get(market, _BUDGET)}"'
 
 
 @dataclass(frozen=True, slots=True)

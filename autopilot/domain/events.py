@@ -324,6 +324,30 @@ class RunExited:
     at: datetime
     is_of_host: bool = False
     """It failed by the machine."""
+    is_of_command: bool = True
+    """Not by what comes before the command."""
+    has_saved: bool | None = None
+    """It had made a checkpoint before; None: the agent does not say so."""
+    began_from: tuple[int, int] | None = None
+    """``age`` of the checkpoint that was restored for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRestored:
+    """The agent has put a checkpoint back for the run that it begins."""
+
+    lease_id: str
+    run_epoch: int
+    number: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointChosen:
+    """The next run begins from it; None: from nothing. Those that were made since are set aside."""
+
+    checkpoint: Checkpoint | None
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,14 +389,14 @@ class PredecessorsEnded:
 
 @dataclass(frozen=True, slots=True)
 class TaskRetried:
-    """A task that is over begins anew once there is a place for it: from what it had saved, with all its attempts."""
+    """A finished task restarts once there is a place for it: from its checkpoint, with all its attempts."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class TaskExcused:
-    """A task that has failed begins anew elsewhere: the machine that failed it failed the next one as well."""
+    """A failed task restarts elsewhere: the machine that failed it failed the next one as well."""
 
     at: datetime
 
@@ -416,6 +440,8 @@ Event = (
     | HoldBegun
     | HeartbeatSeen
     | CheckpointVerified
+    | CheckpointChosen
+    | RunRestored
     | RunExited
     | PermitRenewed
     | LeaseSettled

@@ -65,7 +65,9 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
         case e.ImageLoginRefused(at=at):
             if job.status.wants_capacity:
                 job = replace(job, status=JobStatus.PARKED, reason=Reason.IMAGE_LOGIN_REFUSED, parked_at=at)
-        case e.BootFailed() | e.NoticeChanged():
+        case e.CheckpointChosen(checkpoint):
+            job = replace(job, checkpoint=checkpoint)
+        case e.BootFailed() | e.NoticeChanged() | e.RunRestored():
             pass  # said, for people; what follows of it comes as events of its own
         case e.StatusSet(status, reason, at, _):
             parked_at = at if status is JobStatus.PARKED else None
@@ -186,7 +188,7 @@ def _is_silent(lease: Lease, event: e.LeaseObserved) -> bool:
 
 
 def _forget_anchor(before: Lease, after: Lease, event: e.Event) -> Lease:
-    """After time that was not counted as work, progress is measured anew: it may have gone on meanwhile."""
+    """After time that was not counted as work, progress is measured again: it may have continued meanwhile."""
     if isinstance(event, e.LeaseObserved) and before.agent.state is AgentState.RUNNING and _is_silent(before, event):
         return replace(after, anchor=replace(after.anchor, work=None))
     return after

@@ -119,7 +119,7 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
         return lease
     lease = replace(lease, bid=instance.bid)
     is_lost = instance.status is InstanceStatus.OFFLINE
-    # A host that is shown as lost again and again does not begin anew each time to get ready for the command.
+    # A host that is repeatedly shown as lost does not restart its preparation time each time.
     if instance.status is not InstanceStatus.RUNNING and not (is_lost and lease.agent.state in PREPARING):
         # Whatever the agent said last, it is not at work now; when it is back it says so itself.
         lease = replace(lease, agent=replace(lease.agent, state=AgentState.UNHEARD, preparing_since=None))
@@ -432,7 +432,7 @@ def _bound_claim(lease: Lease, event: e.HeartbeatSeen) -> int:
 
 
 def _sent_unheard(lease: Lease, event: e.HeartbeatSeen) -> int:
-    """The counter starts anew at each boot; what the one before sent after its last word is taken for a checkpoint."""
+    """The counter restarts at each boot; what the previous one sent after its last report counts as a checkpoint."""
     agent = lease.agent
     if agent.boot in (0, event.boot) or agent.has_saved:
         return 0

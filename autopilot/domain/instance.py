@@ -104,7 +104,7 @@ class Account:
     account_id: str = ""
     """What the market calls the account; empty where it does not say."""
     top_up: TopUp = TopUp()
-    """Where it is on, the credit is no last fuse."""
+    """Where it is on, the credit is no last safeguard."""
 
     @property
     def digest(self) -> str:

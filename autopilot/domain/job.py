@@ -171,11 +171,20 @@ class Checkpoint:
     size_bytes: int
     part_count: int
     verified_at: datetime
+    is_suspect: bool = False
+    """By its machine's word it was copied while files of it may have been half written."""
+    is_set_aside: bool = False
+    """Passed over for an older one, until that has proved better."""
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Newer checkpoints of one job have the greater order."""
+    def age(self) -> tuple[int, int]:
+        """Of two checkpoints of one job the one with the greater age was made later."""
         return self.run_epoch, self.number
+
+    @property
+    def order(self) -> tuple[bool, bool, int, int]:
+        """A run begins from the one with the greatest order: the newest whole one, else the newest that is suspect."""
+        return not self.is_set_aside, not self.is_suspect, self.run_epoch, self.number
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How an open job will probably end: what it will cost, and when it is done, as it was reckoned at one moment."""
+"""How an open job will probably end: what it will cost, and when it is done, as calculated at one moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autopilot.domain.job import JobStatus
 GOES_ON = (JobStatus.PENDING, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RECOVERING)
 """Statuses in which a job is on its way to its end; of others nothing is foretold."""
 RENEWED_AFTER = timedelta(minutes=30)
-"""An older one is reckoned anew while the job is open."""
+"""An older one is recalculated while the job is open."""
 
 
 @dataclass(frozen=True, slots=True)

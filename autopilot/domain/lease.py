@@ -344,7 +344,7 @@ class Lease:
         return self.capacity_type is CapacityType.SPOT
 
     def is_of(self, instance: Instance) -> bool:
-        """That very machine, and still ours: a market may give an id anew, a user may take a machine over by its label.
+        """That very machine, and still ours: a market may reuse an id, a user may take a machine over by its label.
 
         A label that is missing proves neither: it may be the market that no longer shows any.
         """

@@ -1,4 +1,4 @@
-"""Keys for what is remembered of large values: comparing them by content would take longer than working it out anew."""
+"""Keys for what is remembered of large values: comparing them by content would take longer than recalculating."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
 from autopilot.engine.event_log import certificate_ended, certificate_issued, claim_settled
 from autopilot.engine.observe import Reading, Watch
+from autopilot.markets.installed import claims_of
 from autopilot.ports.store import UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -95,7 +96,7 @@ class Certification:
             name: judge_certificate(
                 issued.get(name),
                 await uow.certificates.list_findings_on(name),
-                weighty(name),
+                weighty(claims_of(name)),
                 account,
                 self.rules.version,
                 now,
@@ -162,6 +163,7 @@ async def _run(uow: UnitOfWork, job: Job, market: Market, watch: Watch, now: dat
     shown = next((each for each in reading.instances or () if main and each.instance_id == main.instance_id), None)
     return Run(
         job,
+        claims_of(job.certifies),
         leases,
         {mark.step: mark for mark in await uow.certificates.list_marks(job.id)},
         {finding.claim: finding for finding in await uow.certificates.list_findings(job.id)},
@@ -182,7 +184,8 @@ def _is_younger(reading: Reading, lease: Lease) -> bool:
 async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime) -> None:
     """Write down what the certification's bill says, once it does."""
     found = await uow.certificates.list_findings(job_id)
-    if {each.claim for each in found}.issuperset(settled_by(market, Step.BILL)):
+    billed = settled_by(claims_of(market), Step.BILL)
+    if {each.claim for each in found}.issuperset(billed):
         return
     job = await uow.jobs.find(job_id)
     if job is None or not job.status.is_final:
@@ -194,7 +197,7 @@ async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime
     for books in (await uow.ledger.sum_books(ids)).values():
         for (kind, _), amount in books.accrued.items():
             accrued[kind.as_billed] = accrued.get(kind.as_billed, ZERO) + amount
-    due = set(settled_by(market, Step.BILL)) - {each.claim for each in found}
+    due = set(billed) - {each.claim for each in found}
     new = [each for each in judge_bills(job_id, leases, lines, accrued, now) if each.claim in due]
     await uow.certificates.save_findings(new)
     await uow.events.add([claim_settled(market, each) for each in new])

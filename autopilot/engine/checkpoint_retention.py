@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class CheckpointRetention:
         self._store = store
         self._blobs = blobs
         self._unpacker = unpacker
-        self._tidied: dict[str, tuple[int, int]] = {}
+        self._tidied: dict[str, Checkpoint] = {}
         self._looks: dict[Checkpoint, asyncio.Task[bool]] = {}
         self._looked_for: dict[Checkpoint, set[Doubt]] = {}
         self._unfounded: set[Doubt] = set()
@@ -53,7 +54,7 @@ class CheckpointRetention:
     async def delete_surplus(self, jobs: Sequence[Job]) -> None:
         """Once after each new checkpoint; what cannot be deleted now is tried again when the next one comes."""
         for job in jobs:
-            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint.order:
+            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint:
                 continue
             keep = max(job.spec.checkpoints_kept, FEWEST_KEPT)
             try:
@@ -61,7 +62,11 @@ class CheckpointRetention:
             except BlobUnavailable as problem:
                 log.warning("checkpoint.undeleted", job=job.id, reason=str(problem))
                 continue
-            self._tidied[job.id] = job.checkpoint.order
+            self._tidied[job.id] = job.checkpoint
+
+    def note_new(self, checkpoint: Checkpoint) -> None:
+        """It may make others surplus, also where the job would not begin from it."""
+        self._tidied.pop(checkpoint.job_id, None)
 
     async def reconsider(self, doubts: Sequence[Doubt], now: datetime) -> None:
         """Read again what a machine says is harmed. If it is, the job goes on from an older one.
@@ -102,7 +107,7 @@ class CheckpointRetention:
             before = json.loads(await uow.notes.get(key) or "{}")
             machines = machines | set(before.get("machines", ()) if before.get("checkpoint") == name else ())
             await uow.notes.set(key, json.dumps({"checkpoint": name, "machines": sorted(machines)}))
-            known = await uow.checkpoints.list_by_job(checkpoint.job_id)
+            known = [each for each in await uow.checkpoints.list_by_job(checkpoint.job_id) if not each.is_set_aside]
             if len(machines) < MACHINES_IN_DOUBT or not known or known[0] != checkpoint:
                 return
             older = next_to_try(known)
@@ -129,7 +134,7 @@ class CheckpointRetention:
                 log.error("checkpoint.manifest_missing", job=job_id, number=checkpoint.number)
                 return  # without it nobody knows which parts it needs
             needed.update(manifest.part_keys(job_id, checkpoint.lease_id))
-        newest = {c.lease_id: c.number for c in reversed(known)}
+        newest = {c.lease_id: c.number for c in sorted(known, key=lambda c: c.age)}
         unknown = await self._list_unknown(job_id, present, newest, dropped)
         needed |= await self._list_needed(job_id, unknown)
         kept_numbers = {(c.lease_id, c.number) for c in kept}
@@ -178,16 +183,18 @@ async def list_dropped(uow: UnitOfWork, job_id: str) -> frozenset[tuple[str, int
 
 
 def keep_of(known: Sequence[Checkpoint], keep: int, machine_of: Mapping[str, str]) -> list[Checkpoint]:
-    """Of ``known``, newest first: the newest few, and the newest of another lease and of another machine.
+    """Of ``known``, by ``order``: the first few, and the first of another lease and of another machine.
 
-    One machine cannot replace all that others have left, however many it writes.
+    One machine cannot replace all that others have left, however many it writes. What is set aside stays until there is
+    a newer one: only then has the one that was chosen in its place proved better.
     """
-    kept = list(known[:keep])
-    if not known:
+    chosen = [checkpoint for checkpoint in known if not checkpoint.is_set_aside]
+    first = chosen[0] if chosen else None
+    kept = chosen[:keep] + [each for each in known if each.is_set_aside and not (first and first.age > each.age)]
+    if first is None:
         return kept
-    newest = known[0]
-    machine = machine_of.get(newest.lease_id)
-    others = [checkpoint for checkpoint in known if checkpoint.lease_id != newest.lease_id]
+    machine = machine_of.get(first.lease_id)
+    others = [checkpoint for checkpoint in chosen if checkpoint.lease_id != first.lease_id]
     elsewhere = [checkpoint for checkpoint in others if machine_of.get(checkpoint.lease_id) != machine]
     return kept + [checkpoint for checkpoint in dict.fromkeys(others[:1] + elsewhere[:1]) if checkpoint not in kept]
 
@@ -199,10 +206,17 @@ def next_to_try(known: Sequence[Checkpoint]) -> Checkpoint | None:
 
 
 async def set_aside_newer(
-    uow: UnitOfWork, known: Sequence[Checkpoint], chosen: Checkpoint, by: str, now: datetime
-) -> None:
-    """Make ``chosen`` the newest of ``known``. ``by``: who wants it, ``user`` or ``machines``."""
-    for checkpoint in known[: known.index(chosen)]:
+    uow: UnitOfWork, known: Sequence[Checkpoint], chosen: Checkpoint | None, by: str, now: datetime
+) -> Checkpoint | None:
+    """Make ``chosen`` the first of ``known``; None: none of them. ``by``: who wants it, ``user``, ``run`` or
+    ``machines``. None is deleted before the job has a newer one. Answers the chosen one as it is then."""
+    if chosen is not None and chosen.is_set_aside:
+        await uow.checkpoints.set_aside(chosen, is_set_aside=False)
+        chosen = replace(chosen, is_set_aside=False)
+    for checkpoint in known:
+        if checkpoint.is_set_aside or (chosen is not None and checkpoint.order <= chosen.order):
+            continue
         log.warning("checkpoint.set_aside", job=checkpoint.job_id, number=checkpoint.number, by=by)
-        await uow.checkpoints.remove(checkpoint)
+        await uow.checkpoints.set_aside(checkpoint, is_set_aside=True)
         await uow.events.add([checkpoint_set_aside(checkpoint, by, now)])
+    return chosen

@@ -53,6 +53,7 @@ from autopilot.engine.lost_bids import LOST_BIDS, LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch, join_offers
+from autopilot.engine.older_checkpoints import step_back
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.past_prices import PastPrices
@@ -382,9 +383,10 @@ class Engine:
                     if (found := returns.get(event_log.job.id)) is not None:
                         seen = readings, self.calls.busy, self.config.params, now
                         await self.from_store.apply(uow, event_log, found, *seen)
-                newest = event_log.job.checkpoint
-                if newest is not None and newest is not event_log.original.checkpoint:
-                    await uow.checkpoints.add(newest)
+                for checkpoint in event_log.verified:
+                    await uow.checkpoints.add(checkpoint)
+                    self._checkpoints.note_new(checkpoint)
+                await step_back(uow, event_log, now)
             await judge_waiting(uow, event_logs, now, left)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
             is_spared = spared_by(tuple(returns.values()))
@@ -418,6 +420,9 @@ class Engine:
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, {**watched, **offers}, leases, now)
             await self._history.record_readings(uow, (event_log.job for event_log in event_logs))
+        for event_log in event_logs:
+            for checkpoint in event_log.verified:
+                self._mailbox.note_kept(checkpoint)
         return tuple(event_log.job for event_log in event_logs), outbox, orphans
 
     def _evolve(

@@ -38,6 +38,9 @@ class EventLog:
         self.original = job
         self.records: list[EventRecord] = []
         self.is_broken = False
+        self.verified: list[Checkpoint] = []
+        """Checkpoints that are new to the ledger."""
+        self.exits: list[e.RunExited] = []
         self._tied: list[EventLog] = []
 
     def tie(self, other: EventLog) -> None:
@@ -48,7 +51,7 @@ class EventLog:
     def give_up(self) -> None:
         """Back to where the tick began; nothing more is to be done for this job in it."""
         self.job = self.original
-        self.records = []
+        self.records, self.verified, self.exits = [], [], []
         self.is_broken = True
         for other in self._tied:
             if not other.is_broken:
@@ -61,6 +64,10 @@ class EventLog:
     def apply(self, event: e.Event) -> None:
         before = self.job
         self.job = evolve(before, event)
+        if isinstance(event, e.CheckpointVerified):
+            self.verified.append(event.checkpoint)
+        if isinstance(event, e.RunExited):
+            self.exits.append(event)
         lease_id = _lease_id(event)
         at = event.at
         if lease_id is None:
@@ -156,7 +163,8 @@ def checkpoint_lost(checkpoint: Checkpoint, at: datetime) -> EventRecord:
 
 
 def checkpoint_set_aside(checkpoint: Checkpoint, by: str, at: datetime) -> EventRecord:
-    """The job goes on from an older one. ``by``: ``machines`` that could not restore it, or the ``user``."""
+    """The job goes on from an older one. ``by``: ``machines`` that could not restore it, the ``run`` that began from it
+    and failed soon, or the ``user``."""
     fields: Fields = (("number", checkpoint.number), ("step", checkpoint.step), ("by", by))
     return EventRecord(at, "checkpoint.set_aside", checkpoint.job_id, checkpoint.lease_id, fields)
 
@@ -241,7 +249,14 @@ def _lease_id(event: e.Event) -> str | None:
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
-        case e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged() | e.TaskRetried() | e.TaskExcused():
+        case (
+            e.CheckpointChosen()
+            | e.StatusSet()
+            | e.PredecessorsEnded()
+            | e.SpecChanged()
+            | e.TaskRetried()
+            | e.TaskExcused()
+        ):
             return None
         case e.EpochRaised():
             return None
@@ -316,7 +331,7 @@ def _describe_exit(event: e.RunExited, _: Lease | None, new: Lease | None) -> Wo
 
 def _describe_verified(event: e.CheckpointVerified, *_: Lease | None) -> Words:
     checkpoint = event.checkpoint
-    return "checkpoint.verified", (
+    return "checkpoint.suspect" if checkpoint.is_suspect else "checkpoint.verified", (
         ("number", checkpoint.number),
         ("step", checkpoint.step),
         ("bytes", checkpoint.size_bytes),
@@ -397,6 +412,7 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.RunOrdered: _describe_ordered,
     e.CheckpointVerified: _describe_verified,
     e.RunExited: _describe_exit,
+    e.RunRestored: lambda event, *_: ("run.restored", (("number", event.number), ("of_run", event.run_epoch))),
     e.LeaseHandedOver: lambda event, *_: ("lease.handed_over", (("task", event.task),)),
     e.LeaseInherited: _describe_inherited,
     e.LeaseRegained: _describe_regained,

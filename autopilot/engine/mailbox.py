@@ -93,6 +93,8 @@ class Mail:
     """Only what is new."""
     notice: TakeAway | None = None
     """Only when it has changed; ``NO_NOTICE`` when it is withdrawn."""
+    restored: tuple[int, int] | None = None
+    """Run epoch and number of the checkpoint that the present run began from; only once for each run."""
 
 
 class Mailbox:
@@ -122,6 +124,8 @@ class Mailbox:
         self._admitted: dict[str, int] | None = None
         self._home_of: dict[str, str] = {}
         self._task_of: dict[str, str] = {}
+        self._looked_at: dict[str, int] = {}
+        """By lease: the highest number of a checkpoint that the ledger has; the job need not begin from it."""
         self._first_numbers: dict[str, int] = {}
         """By lease: where the numbers of its present task's checkpoints begin, if it had others before."""
         self._withdrawn: set[tuple[str, str]] = set()
@@ -141,7 +145,7 @@ class Mailbox:
         """Everything new from the lease's agent. A store that cannot be asked means: nothing new."""
         if lease.instance_id is None or not lease.is_wanted:
             return Mail()
-        most_bytes, notice = 0, None
+        most_bytes, notice, restored = 0, None, None
         self._follow(job, lease)
         try:
             host = await self._hosts.read(job, lease)
@@ -152,6 +156,7 @@ class Mailbox:
                 next_log = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log)
                 before = self._heartbeats.get(lease.id)
                 self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log=next_log)
+                restored = self._newly_restored(heartbeat, before)
                 if heartbeat.notice != (before.notice if before else None):
                     notice = heartbeat.notice or NO_NOTICE
                 most_bytes = await self._claims.most_bytes(job.id, lease, heartbeat)
@@ -168,7 +173,11 @@ class Mailbox:
         except BlobUnavailable as problem:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
-        return Mail(heartbeat, exit_record, checkpoint, most_bytes, host, notice)
+        return Mail(heartbeat, exit_record, checkpoint, most_bytes, host, notice, restored)
+
+    def _newly_restored(self, beat: Heartbeat, before: Heartbeat | None) -> tuple[int, int] | None:
+        is_known = before is not None and (before.run_epoch, before.restored) == (beat.run_epoch, beat.restored)
+        return None if is_known else beat.restored
 
     async def _read_old_exit(self, job: Job, lease: Lease) -> ExitRecord | None:
         """That of an agent that may be of an older version. It tells the end after all else: read before the heartbeat,
@@ -241,6 +250,7 @@ class Mailbox:
         if before == job.id:
             return
         self._probed.pop(lease.id, None)
+        self._looked_at.pop(lease.id, None)
         if lease.id in self._searches:
             self._searches.pop(lease.id)[0].cancel()
         self._rejected = {pair for pair in self._rejected if pair[0] != lease.id}
@@ -415,6 +425,10 @@ class Mailbox:
         """Whether a checkpoint of that lease is being verified."""
         return lease_id in self._searches
 
+    def note_kept(self, checkpoint: Checkpoint) -> None:
+        """The ledger has it."""
+        self._looked_at[checkpoint.lease_id] = checkpoint.number
+
     def can(self, lease_id: str, ability: str) -> bool:
         """Whether the machine's agent has said so."""
         heartbeat = self._heartbeats.get(lease_id)
@@ -443,7 +457,7 @@ class Mailbox:
             del self._manifests[job_id]
         for job_id in self._left_for.keys() - job_ids:
             del self._left_for[job_id]
-        by_lease: tuple[dict[str, Any], ...] = (self._probed, self._written, self._heartbeats)
+        by_lease: tuple[dict[str, Any], ...] = (self._probed, self._written, self._heartbeats, self._looked_at)
         for kept in (*by_lease, self._newest_of, self._writing, self._task_of, self._first_numbers):
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
@@ -490,7 +504,8 @@ class Mailbox:
             log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
             self._outputs_read.add((lease.id, lease.orders.run_epoch))
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
-        number = max(verified + 1, claimed, self._first_numbers.get(lease.id, 0))
+        number = max(verified, self._looked_at.get(lease.id, -1)) + 1
+        number = max(number, claimed, self._first_numbers.get(lease.id, 0))
         newest: Checkpoint | None = None
         missing = 0
         while missing < leaps:
@@ -530,6 +545,7 @@ class Mailbox:
             size_bytes=manifest.size,
             part_count=len(manifest.parts),
             verified_at=now,
+            is_suspect=manifest.suspect,
         )
 
 
@@ -578,10 +594,21 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
         )
     if mail.notice is not None:
         yield e.NoticeChanged(lease.id, mail.notice.kind, mail.notice.ends_at, now)
+    if mail.restored is not None:
+        yield e.RunRestored(lease.id, *mail.restored, now)
     if mail.checkpoint is not None:
         yield e.CheckpointVerified(mail.checkpoint, now)
     if mail.exit is not None and lease.agent.exit_code is None:
-        yield e.RunExited(lease.id, mail.exit.run_epoch, mail.exit.exit_code, now, mail.exit.is_of_host)
+        yield e.RunExited(
+            lease.id,
+            mail.exit.run_epoch,
+            mail.exit.exit_code,
+            now,
+            is_of_host=mail.exit.is_of_host,
+            is_of_command=mail.exit.is_of_command,
+            has_saved=mail.exit.has_saved,
+            began_from=mail.heartbeat.restored if mail.heartbeat else None,
+        )
 
 
 def _before_its_end(beat: Heartbeat) -> Heartbeat:

@@ -13,7 +13,7 @@ from autopilot.listener.door import Connection, Door, address_of
 
 @dataclass(slots=True)
 class ServerCertificate:
-    """Read anew when its file was replaced. Methods raise ``OSError`` for files that cannot be read or are none."""
+    """Read again when its file was replaced. Methods raise ``OSError`` for files that cannot be read or are none."""
 
     cert_file: Path
     key_file: Path

@@ -96,6 +96,7 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         restore_failed=failed,
         left=_whole(body.get("left", 0), maximum=MAX_PARTS),
         left_part=_whole(body.get("left_part", 0), maximum=MAX_PARTS),
+        restored=_age_restored(body.get("restored")),
         next_log=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         can=_abilities(body.get("can")),
@@ -137,6 +138,14 @@ def _readings(body: object) -> Readings | None:
         load=None if load is None else _within(load, _MAX_LOAD),
         still_s=_seconds_or_none(body.get("still_s")),
     )
+
+
+def _age_restored(body: object) -> tuple[int, int] | None:
+    if body is None:
+        return None
+    if not isinstance(body, list) or len(body) != 2:
+        raise ValueError("no run epoch and number")
+    return _whole(body[0]), _whole(body[1])
 
 
 def _login(body: object) -> SshLogin | None:
@@ -198,6 +207,7 @@ def _exit_record(body: Mapping[str, Any]) -> ExitRecord:
         signal=None if signal is None else _whole(signal, minimum=1, maximum=64),
         reason=_text(body.get("reason", "")),
         finished_at=_text(body.get("finished_at", "")),
+        has_saved=_flag_or_none(body.get("has_saved")),
     )
 
 
@@ -210,6 +220,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
         number=_whole(body.get("n")),
         parts=tuple(_part(part) for part in parts),
         step=_whole_or_none(body.get("step")),
+        suspect=bool(_flag_or_none(body.get("suspect"))),
     )
 
 
@@ -231,6 +242,12 @@ def _part(body: object) -> Part:
 def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:
     if type(value) is not int or not minimum <= value <= maximum:
         raise ValueError("not a whole number in range")
+    return value
+
+
+def _flag_or_none(value: object) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise ValueError("neither true nor false")
     return value
 
 

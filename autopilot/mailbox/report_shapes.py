@@ -47,6 +47,13 @@ class ExitRecord:
     signal: int | None = None
     reason: str = ""
     finished_at: str = ""
+    has_saved: bool | None = None
+    """It had made a checkpoint before; None: an agent of an older version."""
+
+    @property
+    def is_of_command(self) -> bool:
+        """Whether the command itself has ended, and not what comes before it."""
+        return self.reason in ("exited", "stalled")
 
     @property
     def is_of_host(self) -> bool:
@@ -93,6 +100,9 @@ class Heartbeat:
     """Which of the things that other jobs have left it fetches, counted from 0."""
     left_part: int = 0
     """The lowest part of that which it still needs."""
+    restored: tuple[int, int] | None = None
+    """Run epoch and number of the checkpoint that the present run began from; None: of none, or an agent of an older
+    version."""
     next_log: int = 0
     bytes_sent: int = 0
     can: tuple[str, ...] = ()
@@ -171,6 +181,8 @@ class Manifest:
     number: int
     parts: tuple[Part, ...]
     step: int | None = None
+    suspect: bool = False
+    """It was copied while files of it may have been half written. Agents of older versions do not say so."""
 
     @property
     def size(self) -> int:

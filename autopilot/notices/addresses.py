@@ -34,7 +34,7 @@ def is_public(address: str) -> bool:
 
 
 def _inner(ip: IPv4Address | IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address stands for."""
+    """The IPv4 address that an IPv6 address represents."""
     if not isinstance(ip, IPv6Address):
         return None
     if ip in _NAT64:

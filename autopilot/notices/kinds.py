@@ -1,4 +1,4 @@
-"""Which events people are informed of, and in which words.
+"""Which events are sent as notices, and their texts.
 
 Each text says what happened, to what, by how much, and who does what next. None holds a job's output, variables or
 command.
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from autopilot.domain.certificate import Lack, tell_command
+from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import show
@@ -20,6 +20,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleReason
 from autopilot.domain.time import show_duration
 from autopilot.ports.store import EventRecord
+from autopilot.words.certificates import tell_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,13 @@ def _say_success(facts: Facts) -> Words:
     took = show_duration(facts.event.at - job.submitted_at)
     if job.is_array:
         return f"Job {job.spec.name} has succeeded", (
-            f"{_tell_tasks(facts)} It took {took} from its submission. Late bills may change the cost.\n"
-            f"Next: autopilot pull {job.spec.name} --all fetches what its tasks have left."
+            f"{_tell_tasks(facts)} It took {took} from submission. Late bills may change the cost.\n"
+            f"Next: autopilot pull {job.spec.name} --all downloads its tasks' results."
         )
     return (
         f"Job {job.spec.name} has succeeded",
-        f"It took {took} from its submission and cost {_spent(job)}. Machines' last bills may still change that.\n"
-        f"Next: autopilot pull {job.spec.name} fetches what it has left.",
+        f"It took {took} from submission and cost {_spent(job)}. The machines' last bills may still change that.\n"
+        f"Next: autopilot pull {job.spec.name} downloads its results.",
     )
 
 
@@ -83,9 +84,9 @@ def _say_failure(facts: Facts) -> Words:
     job = facts.its_job
     if job.reason is Reason.DEPENDENCY_FAILED:
         return (
-            f"Job {job.spec.name} never began",
+            f"Job {job.spec.name} never started",
             f"Job {facts.fields.get('job')}, which it waited for, is {facts.fields.get('ended') or 'gone'}. "
-            f"Nothing was rented for it.\nNext: mend that one, and submit both again.",
+            f"Nothing was rented for it.\nNext: fix that job, and submit both again.",
         )
     if job.is_array:
         return f"Job {job.spec.name} has failed", (
@@ -97,16 +98,16 @@ def _say_failure(facts: Facts) -> Words:
     )
     tries = f"{job.failures} of {job.spec.max_attempts} attempts have failed"
     held = job.on_hold
-    machine = "Its machines are given back."
+    machine = "Its machines are released."
     if held is not None and held.held_until is not None:
         machine = (
             f"Its machine stays until {_clock(held.held_until)} for up to {_money(held.burn_upper)} an hour; "
-            f"autopilot release {job.spec.name} gives it back."
+            f"autopilot release {job.spec.name} releases it."
         )
     return (
         f"Job {job.spec.name} has failed",
         f"{ended} ({_because(facts)}); {tries}. It cost {_spent(job)}. {machine}\n"
-        f"Next: autopilot logs {job.spec.name} shows what it wrote.",
+        f"Next: autopilot logs {job.spec.name} shows its output.",
     )
 
 
@@ -114,22 +115,22 @@ def _say_cancel(facts: Facts) -> Words:
     job = facts.its_job
     return (
         f"Job {job.spec.name} is cancelled",
-        f"Reason: {_because(facts)}. It cost {_spent(job)}. Nothing is to be done.",
+        f"Reason: {_because(facts)}. It cost {_spent(job)}. No action is needed.",
     )
 
 
 def _say_parking(facts: Facts) -> Words:
     job = facts.its_job
     by_itself = {
-        Reason.OVER_DAY_LIMIT: "It goes on by itself on the next UTC day.",
-        Reason.OVER_MONTH_LIMIT: "It goes on by itself in the next UTC month.",
-        Reason.OVER_ALLOWANCE: "It goes on by itself in the next UTC month if its token has a monthly allowance then.",
-        Reason.OVER_SCHEDULE_BUDGET: "It goes on by itself in the next UTC month if its schedule's budget is monthly.",
+        Reason.OVER_DAY_LIMIT: "It resumes by itself on the next UTC day.",
+        Reason.OVER_MONTH_LIMIT: "It resumes by itself in the next UTC month.",
+        Reason.OVER_ALLOWANCE: "It resumes by itself in the next UTC month if its token then has a monthly allowance.",
+        Reason.OVER_SCHEDULE_BUDGET: "It resumes by itself in the next UTC month if its schedule's budget is monthly.",
     }
-    resume = f"autopilot why {job.spec.name} says more, autopilot resume {job.spec.name} lets it go on."
+    resume = f"autopilot why {job.spec.name} shows details, autopilot resume {job.spec.name} resumes it."
     return (
         f"Job {job.spec.name} is parked",
-        f"Reason: {_because(facts)}. It has cost {_spent(job)}, and its machines are given back.\n"
+        f"Reason: {_because(facts)}. It has cost {_spent(job)}, and its machines are released.\n"
         f"Next: {by_itself.get(job.reason, resume)}",
     )
 
@@ -137,18 +138,18 @@ def _say_parking(facts: Facts) -> Words:
 def _say_used_up(facts: Facts) -> Words:
     job = facts.its_job
     enough = facts.fields.get("enough_budget")
-    more = f"{_money(enough)} is enough to go on" if isinstance(enough, Decimal) else "a higher one lets it go on"
+    more = f"{_money(enough)} is enough to resume" if isinstance(enough, Decimal) else "a higher one resumes it"
     ends = (
-        "It is being cancelled, as its job file asks." if job.spec.cancel_when_exhausted else "It is saved and parked."
+        "It is being cancelled, as its job file says." if job.spec.cancel_when_exhausted else "It is saved and parked."
     )
     next_step = (
-        "Next: nothing; submit it again with a higher budget if it is still wanted."
+        "Next: nothing; submit it again with a higher budget if you still need it."
         if job.spec.cancel_when_exhausted
         else f"Next: autopilot change {job.spec.name} budget=AMOUNT raises it; {more}."
     )
     return (
         f"Job {job.spec.name} has used up its budget",
-        f"It has cost {_spent(job)}; what is left is needed to end safely. {ends}\n{next_step}",
+        f"It has cost {_spent(job)}; the rest is needed to end safely. {ends}\n{next_step}",
     )
 
 
@@ -158,7 +159,8 @@ def _say_budget_low(facts: Facts) -> Words:
     ends = "cancelled" if job.spec.cancel_when_exhausted else "saved and parked"
     return (
         f"Job {job.spec.name} has spent {share}% of its budget",
-        f"It has spent {_money(fields['spent'])} of {_money(fields['budget'])}. At its end it is {ends}.\n"
+        f"It has spent {_money(fields['spent'])} of {_money(fields['budget'])}. When the budget runs out, the job is "
+        f"{ends}.\n"
         f"Next: autopilot change {job.spec.name} budget=AMOUNT raises it.",
     )
 
@@ -169,7 +171,7 @@ def _say_late(facts: Facts) -> Words:
     left = f"{_span(fields['left_s'])} are left" if fields["left_s"] else "the deadline has passed"
     return (
         f"Job {job.spec.name} will miss its deadline",
-        f"It needs {needed} more even on the fastest GPU that it may use, and {left}. It goes on.\n"
+        f"It needs {needed} more even on the fastest GPU it can use, and {left}. It keeps running.\n"
         f"Next: autopilot change {job.spec.name} deadline=+6h sets a later one; autopilot cancel ends the job.",
     )
 
@@ -178,10 +180,11 @@ def _say_stall(facts: Facts) -> Words:
     job = facts.its_job
     since = datetime.fromisoformat(str(facts.fields["since"]))
     bills = f" and bills up to {_money(facts.lease.burn_upper)} an hour" if facts.lease else ""
-    ends = "Its job file ends this attempt." if job.spec.stall_fails else "Nobody ends it but you."
+    ends = "Its job file ends this attempt." if job.spec.stall_fails else "It runs until you end it."
     return (
         f"Job {job.spec.name} shows nothing new",
-        f"Since {_clock(since)} there is no output, no progress, and its GPUs are idle. It runs on{bills}. {ends}\n"
+        f"Since {_clock(since)} there is no output, no progress, and its GPUs are idle. It is still running{bills}. "
+        f"{ends}\n"
         f"Next: autopilot logs {job.spec.name} shows its last lines; autopilot cancel {job.spec.name} ends it.",
     )
 
@@ -190,15 +193,15 @@ def _say_unread(facts: Facts) -> Words:
     fields = facts.fields
     count = fields["machines"]
     machines = (
-        f"{count} of our machines {'is' if count == 1 else 'are'} there and may bill"
+        f"{count} of our machines {'is' if count == 1 else 'are'} there and may be billing"
         if count
-        else "No machine is there"
+        else "No machine of ours is there"
     )
     return (
         f"{fields['provider']} cannot be read",
-        f"Its list has not come for {_span(fields['unread_s'])}. {machines}; nothing is rented there until it "
-        f"is read again. The daemon keeps trying.\n"
-        f"Next: autopilot doctor says what is wrong.",
+        f"It has returned no list for {_span(fields['unread_s'])}. {machines}; nothing is rented there until it "
+        f"can be read again. The daemon keeps trying.\n"
+        f"Next: autopilot doctor shows what is wrong.",
     )
 
 
@@ -207,7 +210,7 @@ def _say_quarantine(facts: Facts) -> Words:
     return (
         f"Machines on {market} are unknown to the ledger",
         f"Most machines on {market} with our label are in no lease of the ledger: it may be lost, or an old copy. "
-        f"They bill. Nothing is rented on {market} until this ends; after 30 minutes they are destroyed.\n"
+        f"They are billing. Nothing is rented on {market} until this ends; after 30 minutes they are destroyed.\n"
         f"Next: autopilot orphans lists them; if the ledger is an old copy, stop the daemon and restore the newest.",
     )
 
@@ -228,10 +231,10 @@ def _say_credit_low(facts: Facts) -> Words:
     hours = max(fields["credit"], Decimal(0)) / fields["per_hour"]
     lasts = _span(int(hours * 3600))
     return (
-        f"Credit on {fields['provider']} ends within a day",
+        f"Credit on {fields['provider']} runs out within a day",
         f"{_money(fields['credit'])} is left there, and our machines bill up to {_money(fields['per_hour'])} an hour: "
         f"it lasts {lasts}. Without credit the market stops them.\n"
-        f"Next: pay in at {fields['provider']}, or stop jobs.",
+        f"Next: add credit at {fields['provider']}, or stop jobs.",
     )
 
 
@@ -240,11 +243,12 @@ def _say_card(facts: Facts) -> Words:
     holds = f" It holds {_money(credit)} now." if credit is not None else ""
     when = f" once less than {_money(below)} is left" if below is not None else ""
     return (
-        f"A card may top the account at {market} up",
-        f"The account answers so{when}; what that answer means is not verified.{holds} If it is so, the credit is no "
-        "last fuse: a hostile host, a bug or a stolen key can spend what the card pays. [limits] bounds autopilot "
-        "alone.\n"
-        f"Next: look at {market}'s billing page; switch it off, or give the card a limit at your bank.",
+        f"A card may top up the account at {market}",
+        f"{market}'s API reports this{when}; what the report means is not verified.{holds} If a card does top it up, "
+        "the credit is no "
+        "last safeguard: a hostile host, a bug or a stolen key can spend what the card pays. [limits] applies only to "
+        "autopilot.\n"
+        f"Next: check {market}'s billing page; turn it off, or set a limit for the card at your bank.",
     )
 
 
@@ -252,20 +256,20 @@ def _say_certificate_ends(facts: Facts) -> Words:
     market, ends_at = facts.fields["provider"], datetime.fromisoformat(str(facts.fields["ends_at"]))
     left = max(ends_at - facts.event.at, timedelta(0))
     return (
-        f"The certificate of {market} ends in {show_duration(left)}",
-        f"It ends at {_clock(ends_at)}, and so it does with another minor version of autopilot. From then on nothing "
-        f"new is rented on {market}; machines that are rented go on.\n"
-        f"Next: {tell_command(market)} renews it, beside your jobs.",
+        f"The certificate of {market} expires in {show_duration(left)}",
+        f"It expires at {_clock(ends_at)}, or earlier with another minor version of autopilot. From then on nothing "
+        f"new is rented on {market}; machines already rented keep running.\n"
+        f"Next: {tell_command(market)} renews it while your jobs run.",
     )
 
 
 _LACKS = {
-    Lack.MISSING: "It has none yet, or its ledger is a new one.",
+    Lack.MISSING: "It has none yet, or the ledger is new.",
     Lack.EXPIRED: "It has expired.",
-    Lack.ENDED: "It was ended early: a field that carries money is not what it was.",
-    Lack.OTHER_ACCOUNT: "It is of another account, or of another key.",
-    Lack.OTHER_VERSION: "It is of another minor version of autopilot than the one that runs.",
-    Lack.CLAIM_BROKEN: "A certification has found a claim broken that matters to money or to ending machines.",
+    Lack.ENDED: "It ended early: a field that carries money has changed.",
+    Lack.OTHER_ACCOUNT: "It is for another account, or another key.",
+    Lack.OTHER_VERSION: "It is for another minor version of autopilot than the one running.",
+    Lack.CLAIM_BROKEN: "A certification found a broken claim that matters to money or to ending machines.",
 }
 
 
@@ -273,10 +277,11 @@ def _say_certificate_lacked(facts: Facts) -> Words:
     market, lack = facts.fields["provider"], Lack(str(facts.fields["lack"]))
     waiting = facts.fields["waiting"]
     jobs = f"{waiting} job{' is' if waiting == 1 else 's are'} without a machine now. " if waiting else ""
-    shows = "shows which, and how to accept it" if lack is Lack.CLAIM_BROKEN else "proves the market anew"
+    shows = "shows which, and how to accept it" if lack is Lack.CLAIM_BROKEN else "tests the market again"
     return (
-        f"Nothing new is rented on {market}: no certificate is in force",
-        f"{_LACKS[lack]} {jobs}Machines that are rented there go on.\nNext: {tell_command(market, lack)} {shows}.",
+        f"Nothing new is rented on {market}: it has no valid certificate",
+        f"{_LACKS[lack]} {jobs}Machines already rented there keep running.\nNext: {tell_command(market, lack)} "
+        f"{shows}.",
     )
 
 
@@ -286,7 +291,7 @@ def _say_orphan(facts: Facts) -> Words:
     bills = f" for up to {_money(lease.burn_upper)} an hour" if lease else ""
     return (
         f"An orphan was found{where}",
-        f"Machine {instance}{where} runs{bills}, and no job wants it. The daemon is destroying it.\n"
+        f"Machine {instance}{where} runs{bills}, and no job needs it. The daemon is destroying it.\n"
         f"Next: autopilot orphans shows it until it is gone.",
     )
 
@@ -297,8 +302,8 @@ def _say_bill(facts: Facts) -> Words:
     more = "more" if drift > 0 else "less"
     return (
         f"A bill of {market} differs by {_money(abs(drift))}",
-        f"{market} billed {_money(abs(drift))} {more} than our clock says for machine {fields['instance_id']}: "
-        f"{_money(fields['estimate'])} were expected. The ledger follows the bill.\n"
+        f"{market} billed {_money(abs(drift))} {more} than we metered for machine {fields['instance_id']}: "
+        f"{_money(fields['estimate'])} was expected. The ledger follows the bill.\n"
         f"Next: autopilot reconcile lists it line by line.",
     )
 
@@ -307,9 +312,10 @@ def _say_restart(facts: Facts) -> Words:
     since = datetime.fromisoformat(str(facts.fields["since"]))
     return (
         "The daemon was restarted after a crash",
-        f"The one that began at {_clock(since)} did not end in order. Machines went on under their permits, and this "
-        f"one has taken over its ledger.\n"
-        f"Next: journalctl -u autopilot shows how it ended.",
+        f"The daemon started at {_clock(since)} did not shut down cleanly. Machines kept running under their permits, "
+        "and the "
+        f"new daemon has taken over the ledger.\n"
+        f"Next: journalctl -u autopilot shows why it ended.",
     )
 
 
@@ -317,21 +323,21 @@ def _say_left_out(facts: Facts) -> Words:
     fields = facts.fields
     name, due = fields["name"], datetime.fromisoformat(str(fields["due"]))
     causes = {
-        "overlap": ("An earlier firing is not over.", f"autopilot cancel {name} ends that one"),
+        "overlap": ("An earlier firing is still running.", f"autopilot cancel {name} ends that one"),
         "not_allowed": (
-            "Its owner may not submit it any more, or not with its secrets.",
-            "an admin gives them the right",
+            "Its owner may no longer submit it, or not with its secrets.",
+            "an admin can grant the right",
         ),
         "confirm_first": (
-            "It may cost more than its owner may spend unasked.",
-            "have it confirmed anew",
+            "It may cost more than its owner may spend without confirmation.",
+            "have it confirmed again",
         ),
-        "too_many_jobs": ("Its owner has as many jobs as one may have.", "cancel some"),
+        "too_many_jobs": ("Its owner has reached the maximum number of jobs.", "cancel some"),
     }
     cause, step = causes.get(str(fields.get("reason")), (_because(facts).capitalize() + ".", "autopilot schedules"))
     return (
-        f"A firing of schedule {name} was left out",
-        f"It was due at {_clock(due)}. {cause} The next one comes as it is due.\nNext: {step}.",
+        f"A firing of schedule {name} was skipped",
+        f"It was due at {_clock(due)}. {cause} The next one runs when it is due.\nNext: {step}.",
     )
 
 
@@ -341,17 +347,18 @@ def _say_missed(facts: Facts) -> Words:
     firings = "1 firing" if count == 1 else f"{count} firings"
     return (
         f"Schedule {fields['name']} has missed {firings}",
-        f"No daemon looked when they were due, the newest at {_clock(due)}, and no job is made of them. The next one "
-        f"comes as it is due.\nNext: catch_up = true in the job file has a job made for the newest that was missed.",
+        f"No daemon was running when they were due, the newest at {_clock(due)}, and no job is created for them. The "
+        "next one runs when it is due.\nNext: catch_up = true in the job file creates a job for the newest missed "
+        "firing.",
     )
 
 
 def _say_schedule_end(facts: Facts) -> Words:
     fields = facts.fields
     return (
-        f"Schedule {fields['name']} has ended with its token",
-        f"The token of its owner was revoked or has expired; it made {fields['firings']} jobs.\n"
-        f"Next: submit it again with another token if it is still wanted.",
+        f"Schedule {fields['name']} ended with its token",
+        f"The token of its owner was revoked or has expired; it had created {fields['firings']} jobs.\n"
+        f"Next: submit it again with another token if you still need it.",
     )
 
 

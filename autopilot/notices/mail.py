@@ -71,7 +71,7 @@ class MailSink:
         return f"mail to {', '.join(self._recipients)} by {self._server.host}"
 
     async def send(self, message: Message) -> None:
-        """In a thread, whose connection is cut when the time is over, whatever it waits for."""
+        """In a thread, whose connection is cut at the timeout, in any state."""
         line, letter = _Line(), self._letter(message)
         await self._add_pictures(letter, message)
         try:
@@ -129,7 +129,7 @@ class _Line:
         self._is_cut = False
 
     def hold(self, connected: socket.socket) -> None:
-        # A duplicate: TLS takes the original over, and what is shut down is the connection that both stand for.
+        # A duplicate: TLS takes the original over, and the connection that both share is shut down.
         with self._lock:
             self._held = connected.dup()
             is_late = self._is_cut

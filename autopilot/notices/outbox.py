@@ -39,7 +39,7 @@ class Announcer:
         scrub: Callable[[str], str],
         prefix: str = "",
     ) -> None:
-        """``scrub``: takes known secrets out of a text. ``prefix``: stands before every title."""
+        """``scrub``: takes known secrets out of a text. ``prefix``: put before every title."""
         self._sinks = sinks
         self._ids = ids
         self._scrub = scrub

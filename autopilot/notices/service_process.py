@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _hook(refused: list[str], *, local: bool) -> Callable[[str, tuple[Any, ...]], None]:
-    """Python raises this event for each connection of whatever library, with the address that is called."""
+    """Python raises this event for each connection of any library, with the address that is called."""
 
     def check(event: str, arguments: tuple[Any, ...]) -> None:
         if event != "socket.connect" or not isinstance(arguments[1], tuple):

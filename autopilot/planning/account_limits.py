@@ -1,4 +1,4 @@
-"""What the account's own limits and credit mean for a job: the daemon rents nothing past them, whatever a plan says."""
+"""What the account's own limits and credit mean for a job: the daemon rents nothing past them, whatever the plan."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def _too_many(account: AccountState) -> list[str]:
     if account.left.instances is not None and account.left.instances <= 0:
         notes.append(
             f"all {limits.max_instances} machines that the account may have are rented: the job waits until one is"
-            " given back; or raise [limits] max_instances"
+            " released; or raise [limits] max_instances"
         )
     free = limits.launches_per_hour - limits.kept_back_per_hour
     if lately.rented >= free:
         notes.append(
             f"{lately.rented} machines were rented in the last hour, of {limits.launches_per_hour} that the account"
-            f" may rent ({limits.kept_back_per_hour} are kept for pressing deadlines): the job waits up to an hour; or"
+            f" may rent ({limits.kept_back_per_hour} are kept for urgent deadlines): the job waits up to an hour; or"
             " raise [limits] max_launches_per_hour"
         )
     if lately.refused >= limits.refused_per_hour:
@@ -122,8 +122,9 @@ def _over_rate(job: Job, candidates: list[Candidate], limits: Limits) -> list[st
     may_fall_back = job.spec.deadline is not None and job.spec.fall_back and job.spec.spot_policy is SpotPolicy.AUTO
     if on_demand and may_fall_back and (lowest := _lowest_rate(job, on_demand)) > limits.max_hourly:
         return [
-            f"on demand, which the deadline may need, costs {show(lowest, 3)}/h, disk included, and {limit} is lower:"
-            " raise [limits] max_hourly, or expect to be late"
+            f"on-demand capacity, which the deadline may need, costs {show(lowest, 3)}/h, disk included, and {limit} "
+            "is lower:"
+            " raise [limits] max_hourly, or expect to miss the deadline"
         ]
     return []
 
@@ -177,7 +178,7 @@ def _over_caps(
         caps = " and ".join(name for name, held in (("day", got.day_held), ("month", got.month_held)) if held)
         notes.append(
             f"until the deadline the account's limits pay for about {show(got.paid)} of the expected {show(expected)}:"
-            f" raise [limits] {caps}, or expect to be late"
+            f" raise [limits] {caps}, or expect to miss the deadline"
         )
     return notes
 

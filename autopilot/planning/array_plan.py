@@ -1,7 +1,7 @@
 """What an array would cost, when it would end and how likely that is, and what other widths would come to.
 
-One task is planned as any job. The whole is reckoned of that: tasks that take turns on so many machines, each taking as
-long and costing as much as the forecast of one says, independently of the others.
+One task is planned like any job. The whole is calculated from it: tasks that take turns on so many machines, each
+taking as long and costing as much as the forecast of one says, independently of the others.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def plan_array(
             "curve": curve,
         },
     }
-    # The deadline is the array's, and is told above; the task by itself has none.
+    # The deadline is the array's, shown above; the task by itself has none.
     of_task = [note for note in answer["notes"] if left is None or note != WITHOUT_DEADLINE]
     answer["notes"] = [_about(array), *_about_budget(rest, width, budget), *of_task]
     _judge(answer, array, chosen, left, least_probability)
@@ -107,7 +107,7 @@ def plan_array(
 
 
 def _measure(measure: TaskMeasure, made: JobPlan, now: datetime) -> _Task | None:
-    """None where nobody knows how long a task takes."""
+    """None if the duration of a task is unknown."""
     if measure.busy is None or measure.cost is None:
         return None
     mean_s, forecast = measure.busy.total_seconds(), made.forecast

@@ -15,7 +15,7 @@ def tell_top_up(market: str, top_up: TopUp) -> str:
     """For a plan: empty where nothing says that a card pays in."""
     if not top_up.is_on:
         return ""
-    return f"a card may top the account at {market} up{_below(top_up)}: its credit is no last fuse ({UNVERIFIED})"
+    return f"a card may top up the account at {market}{_below(top_up)}: its credit is no last safeguard ({UNVERIFIED})"
 
 
 def judge_card(
@@ -26,14 +26,15 @@ def judge_card(
     """
     ours = _tell_ours(day, month)
     if account.credit is None:
-        return None, f"this market tells no credit: a bill goes to your card, whatever its height. {ours}"
+        return None, f"this market reports no credit: bills of any size go to your card. {ours}"
     if account.top_up.is_on or word:
         says = [
             *([f"the account answers {FIELD}{_below(account.top_up)}; {UNVERIFIED}"] if account.top_up.is_on else []),
             *([f"tops_up is {str(word).lower()} in the settings"] if word is not None else []),
         ]
         return None, (
-            f"a card may top the account up ({'; '.join(says)}): its credit of {show(account.credit)} is no last fuse. "
+            f"a card may top up the account ({'; '.join(says)}): its credit of {show(account.credit)} is no last "
+            "safeguard. "
             f"{ours}"
         )
     fuse = (
@@ -41,7 +42,7 @@ def judge_card(
         "bill below zero where a card is on file"
     )
     if word is False:
-        return True, f"no card tops the account up, as tops_up says in the settings: {fuse}"
+        return True, f"no card tops up the account, according to tops_up in the settings: {fuse}"
     if account.top_up.is_on is None:
         return None, f"the market does not tell whether a card tops the account up. Only if none does: {fuse}"
     return None, f"the account answers that no card tops it up ({FIELD}; {UNVERIFIED}). If that is so: {fuse}"

@@ -38,11 +38,11 @@ def _limits(old: JobSpec, new: JobSpec) -> tuple[tuple[Any, Any], ...]:
 
 
 def check_paid(job: Job, money: Money) -> None:
-    """Raises ``OverBudget`` for a budget that is spent or held back already."""
+    """Raises ``OverBudget`` for a budget that is already spent or reserved."""
     committed = money.posted + money.accrued + money.held
     if job.spec.budget is not None and job.spec.budget <= committed:
         raise OverBudget(
-            f"a budget of {show(job.spec.budget)} is used up: {show(money.posted + money.accrued)} are spent"
-            f" and {show(money.held)} are held back to end the job's machines safely",
+            f"a budget of {show(job.spec.budget)} is used up: {show(money.posted + money.accrued)} is spent"
+            f" and {show(money.held)} is reserved to end the job's machines safely",
             hint=f"choose one above {show(committed)}, or stop the job: autopilot stop {job.spec.name}",
         )

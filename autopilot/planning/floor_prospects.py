@@ -26,7 +26,7 @@ LAST_HOUR = 6
 LEARNT_MARKUP = 1.04
 """Of learnt bids over the floor, about the mean."""
 LOOKS = 1.6
-"""Steps of the tables for which learnt bids go on demand before they must."""
+"""Steps of the tables for which learned bids switch to on demand before they must."""
 LEAST_PLAYED = timedelta(hours=24)
 """A shorter record is not played: nothing was held against what came."""
 LEAST_OFFERS = 4

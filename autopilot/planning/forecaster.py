@@ -27,7 +27,7 @@ FORECAST_EVERY_REAL_S = 60
 
 
 def _may_be_reckoned(job: Job) -> bool:
-    """Of one that waits for others nobody knows when it will begin; of an array its plan says more than one machine's
+    """The start of a job that waits for others is unknown; an array's own plan says more than one machine's
     forecast, and its tasks are too many.
     """
     if job.is_array or job.array_id is not None:
@@ -44,7 +44,7 @@ class Forecaster:
         """Of jobs of which nothing could be said: they wait for their turn like the others."""
 
     async def renew(self) -> None:
-        """Reckon the oldest of those that are due; a job that has none goes first.
+        """Calculate the oldest of those that are due; a job without one comes first.
 
         A ledger or a market that cannot be read now is left for the next turn.
         """
@@ -64,7 +64,7 @@ class Forecaster:
             del self._tried[job.id]
             async with self._store.transaction() as uow:
                 newest = await uow.jobs.find(job.id)
-                # Its limits may have been changed, or it may have ended, while this was reckoned.
+                # Its limits may have changed, or it may have ended, during the calculation.
                 if newest is not None and not newest.status.is_final and newest.spec == job.spec:
                     await uow.forecasts.save(forecast)
         except StoreUnavailable as problem:

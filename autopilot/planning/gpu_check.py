@@ -52,9 +52,9 @@ def describe(name: str) -> str:
 
 
 def meanings(spec: JobSpec) -> list[str]:
-    """What the names that stand for several models stand for."""
+    """The models of names that cover several."""
     means = dict.fromkeys((gpu.name, gpu_names.meaning(gpu.name)) for gpu in spec.gpus)
-    return [f"{name} stands for {meaning}" for name, meaning in means if meaning]
+    return [f"{name} means {meaning}" for name, meaning in means if meaning]
 
 
 async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime) -> str | None:
@@ -126,7 +126,7 @@ def _no_bound(spec: JobSpec, seen: Sequence[Offer], params: Params) -> str | Non
         price = (2 * lowest).quantize(CENT, ROUND_CEILING)
         would_do = f', such as "${price}": a bid of {show(lowest, 3)} wins there now'
     return (
-        "spot.max_price: nothing bounds what may be bid, so no bid would ever be made:"
+        "spot.max_price: bids have no upper bound, so none would be made:"
         f" {markets} has no price on demand to hold bids against. Set max_price under [spot]{would_do}"
     )
 

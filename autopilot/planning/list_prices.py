@@ -10,9 +10,9 @@ from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 
+from autopilot.markets.installed import every_market
+
 HYPERSCALERS = frozenset({"AWS", "GCP", "hyperscalers"})
-OUR_MARKETS = frozenset({"VAST.ai", "RunPod"})
-"""Their own list prices are no yardstick: what was paid there is what is compared."""
 
 _NOISE = re.compile(r"\b(NVIDIA|GEFORCE|(24|48|80)\s?GB)\b")
 _ON_DEMAND = re.compile(r"\b(On-Demand|OD)\b")
@@ -62,8 +62,12 @@ def hyperscaler_price(gpu: str) -> ListPrice | None:
 
 
 def cloud_price(gpu: str) -> ListPrice | None:
-    """The lowest on-demand price of any cloud that is not one of our markets, as of the newest date."""
-    return _newest_and_lowest(price for price in _on_demand(gpu) if price.provider not in OUR_MARKETS)
+    """The lowest on-demand price of any cloud that is not one of our markets, as of the newest date.
+
+    Their own list prices are no yardstick: what was paid there is what is compared.
+    """
+    ours = {facts.display_name.casefold() for facts in every_market().values()}
+    return _newest_and_lowest(price for price in _on_demand(gpu) if price.provider.casefold() not in ours)
 
 
 def _on_demand(gpu: str) -> Iterable[ListPrice]:

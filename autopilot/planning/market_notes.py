@@ -11,8 +11,8 @@ from autopilot.engine.engine import Engine
 from autopilot.planning.card import tell_top_up
 
 BILLS_ON = {
-    DeadMan.POWERS_OFF: "switches itself off when nobody watches it, and its disk bills on",
-    DeadMan.NONE: "bills on, GPUs and disk, when nobody watches it",
+    DeadMan.POWERS_OFF: "switches itself off when unmonitored; its disk keeps billing",
+    DeadMan.NONE: "keeps billing, GPUs and disk, when unmonitored",
 }
 NO_BILL = "shows no bill: what is spent there is by our own clock"
 

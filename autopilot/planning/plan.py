@@ -71,9 +71,9 @@ def plan(
             hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
         )
     likely = prospects(job, candidates, market, now, params, least_probability, cheapest)
-    notes = [f"{len(candidates)} options, from {len(market.offers)} offers that the markets showed", *likely.notes]
+    notes = [f"{len(candidates)} options, from {len(market.offers)} offers on the markets", *likely.notes]
     if choice is None:
-        notes.append("nothing fits at the moment: the job would wait")
+        notes.append("no matching offers: the job would wait")
     elif job.remaining_work is None:
         notes.append(_by_the_hour(job, choice))
     expected = choice.cost if choice and job.remaining_work is not None else None
@@ -102,7 +102,7 @@ def plan(
 
 
 def _by_the_hour(job: Job, choice: Candidate) -> str:
-    """Of a job whose length nobody knows: what an hour costs, and how many its budget pays."""
+    """For a job of unknown length: the cost of an hour, and the hours that its budget covers."""
     hour = choice.expected_price + choice.offer.storage_rate(job.spec.disk_gb)
     told = f"about {show(hour, 3)} an hour on {choice.offer.provider}, disk included"
     if job.spec.budget is None or hour <= 0:

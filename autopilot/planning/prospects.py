@@ -29,7 +29,7 @@ from autopilot.pricing.pressure import Verdict, left_longer_by, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best
 
 FINE_FROM = 0.95
-"""A job less likely than this to be done in time is tight, whatever its slack."""
+"""A job with a lower chance to finish in time is tight, regardless of its slack."""
 SAID_FROM = 0.01
 """A smaller share of markets in which the budget runs out is not spoken of."""
 SHOWN_AS_NONE = 0.005
@@ -38,7 +38,7 @@ INFEASIBLE = "infeasible"
 LATER = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Deadlines that are tried as a way out, as multiples of the time that is left."""
 
-WITHOUT_DEADLINE = "without a [deadline] nothing can be said of being in time"
+WITHOUT_DEADLINE = "without a [deadline] there is no on-time estimate"
 
 
 class Unlikely(UserError):
@@ -133,12 +133,12 @@ def _without_deadline(
     if asked.budget is None or job.spec.budget is None:
         return Prospects(likely, None, notes=notes)
     if likely.finished >= SHOWN_AS_NONE or not least_probability:
-        notes += (f"the budget suffices in {likely.finished:.0%} of the markets that were played through",)
+        notes += (f"the budget is enough in {likely.finished:.0%} of the simulated markets",)
         return Prospects(likely, None, notes=notes)
     unlimited = replace(asked, budget=None).answer()
     refused = (
-        f"the budget of {show(job.spec.budget)} suffices in none of the markets that were played through:"
-        f" {show(job.spec.budget - Decimal(asked.budget))} of it is held back for a safe start and stop,"
+        f"the budget of {show(job.spec.budget)} is not enough in any simulated market:"
+        f" {show(job.spec.budget - Decimal(asked.budget))} of it is reserved for a safe start and stop,"
         f" and the work costs about {show(Decimal(unlimited.p50))}"
     )
     return Prospects(likely, INFEASIBLE, refused, _ways_out(job, asked, unlimited, least_probability), notes)
@@ -147,7 +147,7 @@ def _without_deadline(
 def _unknowns(job: Job, candidates: list[Candidate], market: Market) -> tuple[str, ...]:
     notes: list[str] = []
     if job.spec.work_estimate is None:
-        notes.append("without [work] estimate nothing can be said of its whole cost, nor of when it is done")
+        notes.append("without [work] estimate neither its total cost nor its end can be estimated")
     elif job.spec.deadline is None:
         notes.append(WITHOUT_DEADLINE)
     if candidates and best(candidates, CapacityType.SPOT) is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND:

@@ -1,4 +1,4 @@
-"""The width of an array now, and what it is reckoned of: what a task takes and costs, which machines could be had."""
+"""The width of an array now, and its inputs: what a task takes and costs, which machines are available."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEARNT_FROM = 3
 
 
 class Chosen(NamedTuple):
-    """A width, and what it was reckoned of."""
+    """A width, and its inputs."""
 
     width: Width
     measure: TaskMeasure

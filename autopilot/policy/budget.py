@@ -185,7 +185,7 @@ def held_by_purpose(job: Job, params: Params) -> dict[str, Decimal]:
 
 
 def restart_reserve(lease: Lease, params: Params) -> Decimal:
-    """Dollars that would be set aside now to rent the machine of ``lease`` anew."""
+    """Dollars that would be set aside now to rent the machine of ``lease`` again."""
     billing = lease.billing
     traffic = unmetered_traffic(lease)
     return create_reserve(lease.bid, lease.storage_rate, params, traffic, billing.tail, billing.unwatched)

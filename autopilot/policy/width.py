@@ -85,7 +85,7 @@ def choose_width(
     budget: Decimal | None,
     queued: int = 0,
 ) -> Width:
-    """``queued``: tasks that are to begin anew.
+    """``queued``: tasks that are to restart.
 
     ``held``: $/h of the machines that the array has; ``offered``: of those it could have beside them, machine by
     machine, in any order. ``left``: time to the deadline. ``budget``: dollars beyond all that is spent or committed.

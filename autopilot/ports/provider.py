@@ -20,6 +20,7 @@ from autopilot.domain.prices import PriceObservation
 from autopilot.domain.registry import RegistryLogin
 from autopilot.domain.remark import Remark
 from autopilot.domain.reported_time import ReportedTime
+from autopilot.markets.facts import MarketFacts
 from autopilot.ports.clock import Clock
 
 T = TypeVar("T")
@@ -216,6 +217,8 @@ class Plugin(Protocol):
     """What an entry point in the group ``autopilot.providers`` names."""
 
     name: str
+    facts: MarketFacts
+    """Imported with the module: neither the SDK nor anything else that takes time."""
 
     def connect(self, settings: Mapping[str, Any], clock: Clock) -> Provider:
         """``settings``: base_url, api_key and the plug-in's own keys. Raises ``UserError``."""

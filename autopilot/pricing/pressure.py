@@ -168,7 +168,7 @@ def _held(job: Job, more: timedelta, params: Params, whole: timedelta | None) ->
 def _held_for_estimate(job: Job, more: timedelta, params: Params, whole: timedelta | None) -> timedelta:
     """The same where nothing is known of the work but the estimate, and nothing of how wrong that may be.
 
-    Whoever sets a deadline leaves some time beside the work: no longer work than that is reckoned with.
+    A user's deadline leaves some time besides the work: no longer work than that is assumed.
     """
     held = _held(job, more, params, whole)
     if job.spec.deadline is None or whole is None or job.spec.work_at_most is not None:

@@ -17,7 +17,7 @@ from autopilot.pricing.gpu_speeds import relative_speed
 from autopilot.pricing.traffic import received_gb
 
 SLOWEST_MBPS = Decimal(20)
-"""A link that the market states as slower is reckoned with as this fast."""
+"""A link that the market states as slower is assumed to be this fast."""
 USUAL_MBPS = Decimal(500)
 """Of machines whose market does not state it."""
 

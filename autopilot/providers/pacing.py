@@ -81,7 +81,7 @@ class Quiet(Generic[F]):
         return max(each.left_s(self._clock.monotonic()) for each in self._of(family))
 
     def words(self, family: F) -> str:
-        return f"not asked: the market says that it is asked too much, {self.left_s(family):.0f} s more"
+        return f"not asked: the market reports too many requests, {self.left_s(family):.0f} s more"
 
 
 class Lane:

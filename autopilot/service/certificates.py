@@ -16,12 +16,13 @@ from autopilot.domain.certificate import (
     ClaimFinding,
     Lack,
     judge_certificate,
-    tell_command,
 )
 from autopilot.engine.certification import CertifyRules
+from autopilot.markets.installed import claims_of
 from autopilot.ports.store import StoreUnavailable
 from autopilot.store.database import unopened_store
 from autopilot.store.health import is_current
+from autopilot.words.certificates import tell_command
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +58,7 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     for market in sorted(rules.needed_on):
         held = issued.get(market)
         account = held.account if held else ""
-        stands = judge_certificate(held, found.get(market, ()), weighty(market), account, rules.version, now)
+        stands = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
         told[market] = _tell(stands, now)
     return told
 
@@ -66,8 +67,8 @@ def _tell(stands: CertificateStatus, now: datetime) -> tuple[bool | None, str]:
     if stands.broken:
         return False, f"claims that do not hold: {', '.join(stands.broken)}"
     if stands.lack is not None or stands.certificate is None:
-        return None, f"none in force ({(stands.lack or Lack.MISSING).replace('_', ' ')})"
-    ends = f"in force until {stands.certificate.ends_at:%Y-%m-%d}"
+        return None, f"none valid ({(stands.lack or Lack.MISSING).replace('_', ' ')})"
+    ends = f"valid until {stands.certificate.ends_at:%Y-%m-%d}"
     return (None, f"{ends}, which is soon") if stands.ends_soon(now) else (True, ends)
 
 
@@ -80,7 +81,7 @@ def tell_rules(rules: CertifyRules) -> None:
     """In the log, at the start."""
     if rules.only:
         log.warning(
-            "certify.only", consequence="no job rents anything; autopilot certify MARKET begins a certification"
+            "certify.only", consequence="no job rents anything; autopilot certify MARKET starts a certification"
         )
     for market in sorted(rules.needed_on):
         log.info(

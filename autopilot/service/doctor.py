@@ -21,7 +21,6 @@ from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import PAPER_PREFIX, Settings, load_settings
-from autopilot.domain.certificate import tell_command
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import AccountQuota
@@ -41,6 +40,7 @@ from autopilot.service.wiring import bucket, connect_markets
 from autopilot.store.care import ledger_as_it_is
 from autopilot.store.health import examine
 from autopilot.telemetry.logging import configure_logging
+from autopilot.words.certificates import tell_command
 
 LOW_DISK_BYTES = 1 << 30
 CHECKPOINTS_NEED_BYTES = KEPT_FREE_BYTES + SMALL_ROOM_BYTES
@@ -374,7 +374,7 @@ async def _market(name: str, provider: Provider, valid_key: str) -> Check:
         return Check(name, False, str(problem), hint)
     able = provider.capabilities
     kinds = " and ".join(kind for kind, has in (("spot", able.spot), ("on-demand", able.on_demand)) if has)
-    stated = "not told by this market" if credit is None else show(credit)
+    stated = "not reported by this market" if credit is None else show(credit)
     if not able.spot:
         kinds += f" (no spot: {able.spot_note})" if able.spot_note else " (no spot)"
     detail = f"{kinds}; credit {stated}; {len(instances)} instances on the account"

@@ -40,7 +40,7 @@ def prepare_state_dir(path: Path) -> None:
     except OSError as problem:
         raise UserError(
             f"the state directory {path} cannot be written: {problem.strerror}",
-            hint="mend its owner, its mode or the disk, or set state_dir",
+            hint="correct its owner, its mode or the disk, or set state_dir",
         ) from None
     close_to_others(path)
 
@@ -85,7 +85,9 @@ def registry_key(state_dir: Path) -> bytes:
     try:
         return bytes.fromhex(read_private(path))
     except ValueError:
-        raise UserError(f"{path} does not hold a key", hint="delete it: logins at the markets are made anew") from None
+        raise UserError(
+            f"{path} does not hold a key", hint="delete it: logins at the markets are created again"
+        ) from None
     except UserError:
         if path.exists():
             raise
@@ -113,7 +115,7 @@ def check_ledger_kept(settings: Settings) -> None:
     raise UserError(
         f"the ledger {path} is {'empty' if path.exists() else 'missing'}, and a daemon has run here before:"
         " with a new one this month's spend is forgotten, and rented machines are doubted for half an hour",
-        hint="restore it from a backup (autopilot db backup makes them), or begin anew: autopilot serve --new-ledger",
+        hint="restore it from a backup (autopilot db backup creates them), or start over: autopilot serve --new-ledger",
     )
 
 

@@ -30,7 +30,7 @@ from autopilot.store.leader import HOME_NOTE
 log = structlog.get_logger(__name__)
 
 CREATE_TIMEOUT_REAL_S = 120.0
-"""A create that the leader before had sent may take effect this late: until then nothing is rented anew."""
+"""A create that the leader before had sent may take effect this late: until then nothing new is rented."""
 INSTALL_ID_NOTE = "install_id"
 
 
@@ -93,7 +93,7 @@ class FencedLogins:
 
 
 class FencedProvider(Delegate):
-    """A market to which only the leader of the ledger speaks, looked up anew before each change.
+    """A market that only the leader of the ledger uses, checked again before each change.
 
     While the ledger cannot be read nothing is rented or bid; what is to be ended still is.
     """
@@ -105,7 +105,7 @@ class FencedProvider(Delegate):
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         if asyncio.get_running_loop().time() < self._creates_from:
-            raise MarketUnknown("a machine that the daemon before this one asked for may still appear")
+            raise MarketUnknown("a machine that the previous daemon requested may still appear")
         return await self._inner.offers(query)
 
     @property

@@ -37,7 +37,7 @@ def run(action: str, config: Path | None, *, file: Path | None, to: str | None) 
     try:
         return asyncio.run(_run(action, settings, file, to))
     except StoreUnavailable as problem:
-        raise UserError(str(problem), hint="autopilot db check says more") from None
+        raise UserError(str(problem), hint="run autopilot db check for details") from None
 
 
 async def _run(action: str, settings: Settings, file: Path | None, to: str | None) -> LedgerChange:

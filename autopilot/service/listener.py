@@ -1,4 +1,4 @@
-"""The listener as a child of the daemon: started, and started anew whenever it ends. No tick waits for it."""
+"""The listener as a child of the daemon: started, and restarted whenever it ends. No tick waits for it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class ListenerChild:
             if (word := line.decode().split()[-1:]) and word[0] in self._serves:
                 self._serves[word[0]].set()
         code = await self.process.wait()
-        log.warning("listener.ended", code=code, consequence="ticks go on; it is started anew")
+        log.warning("listener.ended", code=code, consequence="ticks continue; it is restarted")
 
     async def _end(self) -> None:
         process = self.process

@@ -33,7 +33,7 @@ from autopilot.telemetry.logging import configure_logging
 log = structlog.get_logger(__name__)
 
 LOST = 1
-"""The exit code when another daemon has taken over: the service manager starts this one anew, as a standby."""
+"""The exit code when another daemon has taken over: the service manager restarts this one, as a standby."""
 CREATE_GRACE_REAL_S = 90.0
 """How long a stop waits for calls on their way: a create that is cut off would cost a settle window."""
 

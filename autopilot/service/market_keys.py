@@ -40,7 +40,7 @@ class Delegate:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Asked anew each time: spot comes and goes."""
+        """Queried each time: spot comes and goes."""
         return self._inner.capabilities
 
     @property
@@ -100,7 +100,7 @@ class Delegate:
 
 
 class KeyedProvider(Delegate):
-    """A market that is opened anew with the key in its file, once it refuses the one that it was opened with.
+    """A market that is reopened with the key in its file, once it refuses the one that it was opened with.
 
     A new key may be of another account, whose lists show none of our machines: they would count as gone while they
     bill on. So it is taken for good only where its first list shows one that the last list of the old key showed.
@@ -140,7 +140,7 @@ class KeyedProvider(Delegate):
             listed = await renewed.instances()
             if self._ours and not self._ours & {each.instance_id for each in listed}:
                 raise MarketUnknown(
-                    f"the new key shows none of the {len(self._ours)} machines that the old one did: it may be of"
+                    f"the new key shows none of the {len(self._ours)} machines that the old one did: it may belong to"
                     " another account. If they are gone, restart the daemon",
                     RefusalCode.NO_RIGHTS,
                 )

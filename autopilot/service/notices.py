@@ -108,5 +108,5 @@ async def _try_all(sinks: Mapping[str, Sink], scrub: Callable[[str], str]) -> li
 
 
 def _trial(message_id: str, sink: str, now: datetime) -> Message:
-    text = f"Somebody ran autopilot notify test. Notices for {sink} come here. Nothing is to be done."
+    text = f"A test by autopilot notify test. Notices for {sink} arrive here. No action is needed."
     return message_of([PendingNotice(message_id, sink, "test", now, None, None, "A test of notices", text, now)])

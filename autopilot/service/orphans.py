@@ -82,7 +82,7 @@ def run(config: Path | None) -> Census:
     try:
         return asyncio.run(census(settings, open_clock(settings)))
     except StoreUnavailable as problem:
-        raise UserError(str(problem), hint="autopilot db check says more") from None
+        raise UserError(str(problem), hint="run autopilot db check for details") from None
 
 
 async def census(settings: Settings, clock: Clock) -> Census:

@@ -61,7 +61,7 @@ async def serve_listener(place: MailboxPlace, app: web.Application, stack: Async
         scratch.replace(path)
     except OSError as problem:
         reason = f"the socket for the listener, {path}, cannot be opened: {problem.strerror}"
-        raise UserError(reason, hint="mend the directory's owner or mode") from None
+        raise UserError(reason, hint="correct the directory's owner or mode") from None
 
 
 def _check_silent(path: Path) -> None:

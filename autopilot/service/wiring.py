@@ -90,7 +90,7 @@ from autopilot.store.leader import leading
 
 log = structlog.get_logger(__name__)
 
-MEND_DISK = "free some space, mend the file's owner or mode, or restore it from a backup"
+MEND_DISK = "free some space, correct the file's owner or mode, or restore it from a backup"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _POSTGRES_CAUSES = {
     "08": "the connection is lost",
     "25006": "it is read-only",
     "25P03": "a transaction stood still for too long",
-    "28": "the server does not let us in",
+    "28": "the server refused the login",
     "3D000": "the server has no such database",
     "40": "another transaction was in the way",
     "42501": "permission denied",

@@ -124,4 +124,4 @@ def _sums(connection: Connection) -> Finding:
         return Finding("sums", True, "daily sums are those of the entries")
     first = wrong[0]
     detail = f"{first.day} {first.kind} of lease {first.lease_id}: {first.rolled_up} rolled up, {first.posted} posted"
-    return Finding("sums", False, detail, "autopilot db upgrade makes the sums anew from the entries")
+    return Finding("sums", False, detail, "run autopilot db upgrade to recompute the sums from the entries")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Select, case, delete, func, or_, select
+from sqlalchemy import Select, case, delete, func, or_, select, update
 
 from autopilot.domain.array import TaskCounts
 from autopilot.domain.job import Checkpoint, Job, JobStatus
@@ -39,11 +39,15 @@ class SqlCheckpoints(SqlRepository):
         is_it = (checkpoints.c.lease_id == checkpoint.lease_id) & (checkpoints.c.number == checkpoint.number)
         await self._sql.run(delete(checkpoints).where(is_it))
 
+    async def set_aside(self, checkpoint: Checkpoint, is_set_aside: bool) -> None:
+        is_it = (checkpoints.c.lease_id == checkpoint.lease_id) & (checkpoints.c.number == checkpoint.number)
+        await self._sql.run(update(checkpoints).where(is_it).values(is_set_aside=is_set_aside))
+
     async def list_by_job(self, job_id: str) -> tuple[Checkpoint, ...]:
         return tuple(reversed(await self.list_by_jobs([job_id])))
 
     async def list_by_jobs(self, job_ids: Sequence[str]) -> list[Checkpoint]:
-        """Oldest first."""
+        """By ``order``, the smallest first."""
         chosen = select(checkpoints).where(checkpoints.c.job_id.in_(job_ids))
         found = [record_of(Checkpoint, checkpoints, row) for row in await self._sql.fetch_all(chosen)]
         return sorted(found, key=lambda checkpoint: (checkpoint.order, checkpoint.verified_at))
@@ -180,7 +184,8 @@ class SqlJobs(SqlRepository):
         held: dict[str | None, list[Lease]] = defaultdict(list)
         for lease in await self._leases.select(leases.c.job_id.in_(ids), leases.c.state.in_(LIVE)):
             held[lease.job_id].append(lease)
-        newest = {checkpoint.job_id: checkpoint for checkpoint in await self._checkpoints.list_by_jobs(ids)}
+        known = await self._checkpoints.list_by_jobs(ids)
+        newest = {checkpoint.job_id: checkpoint for checkpoint in known if not checkpoint.is_set_aside}
         spent = await self._sum_spent(ids)
         array_of = list(jobs.c.keys()).index("array_id")
         shared, estimates = await self._share_spent([row[0] for row in rows if row[array_of] is not None])

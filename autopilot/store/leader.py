@@ -124,7 +124,7 @@ async def set_apart(url: str) -> AsyncIterator[None]:
     seat = _Seat(server, _name())
     try:
         if not await seat.try_lock():
-            raise UserError(f"a daemon works on {mask_password(url)}", hint="stop it first, and those that stand by")
+            raise UserError(f"a daemon works on {mask_password(url)}", hint="stop it first, and any standby daemons")
         await seat.fence_off()
         yield
     finally:

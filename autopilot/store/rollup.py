@@ -1,7 +1,7 @@
 """The rollup of spend: the sum of each lease, kind and UTC day, kept up to date in the transaction that posts.
 
 Reports read it in place of the entries, of which there are hundreds for each sum. It holds nothing of its own:
-``drift`` compares it with the entries, and ``rebuild`` makes it anew.
+``drift`` compares it with the entries, and ``rebuild`` recreates it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def drift(connection: Connection, *, limit: int = 100) -> tuple[RollupDrift, ...
 
 
 def rebuild(connection: Connection) -> None:
-    """Make the rollup anew from the entries."""
+    """Recreate the rollup from the entries."""
     connection.execute(delete(spend_daily))
     key = (_entry.day, _entry.lease_id, _entry.kind)
     sums = select(*key, func.sum(_entry.amount)).where(_entry.type.in_(SPEND_TYPES)).group_by(*key)

@@ -235,7 +235,7 @@ lease_spans = Table(
     _refers("lease_id", "leases.id"),
 )
 
-# Of machines that tasks of arrays have used: what each of them costs is reckoned of it.
+# Of machines that tasks of arrays have used: the cost of each is calculated from it.
 lease_uses = Table(
     "lease_uses",
     metadata,

@@ -54,10 +54,6 @@ def configure_logging(format: Format = "auto", level: str = "info", secrets: Col
     root.setLevel(level.upper())
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
-    # The SDK adds a handler of its own, past this one, unless its logger has one already.
-    vendor = logging.getLogger("vastai")
-    if not any(isinstance(handler, logging.NullHandler) for handler in vendor.handlers):
-        vendor.addHandler(logging.NullHandler())
 
 
 def _shared_processors() -> list[Processor]:

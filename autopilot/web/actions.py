@@ -30,18 +30,18 @@ JOB_FILE_BYTES = 200_000
 CHANGES = {
     "budget": "Budget",
     "deadline": "Deadline",
-    "max_price": "Highest price of a machine, per hour",
-    "max_hourly": "Highest price with its disk, per hour",
-    "max_rate": "Most that the job may burn, per hour",
+    "max_price": "Maximum machine price, per hour",
+    "max_hourly": "Maximum price with disk, per hour",
+    "max_rate": "Maximum spend rate, per hour",
 }
 """Keys of ``PATCH /v1/jobs/{ref}``, in the order of ``autopilot change``."""
 DONE = {
-    "submit": "It is submitted.",
-    "stop": "Its work is being saved; then it is parked.",
-    "resume": "It goes on.",
-    "change": "It is changed.",
-    "release": "The machine is given back.",
-    "cancel": "It is being cancelled.",
+    "submit": "Submitted.",
+    "stop": "Saving its work; then the job will be parked.",
+    "resume": "Resumed.",
+    "change": "Changed.",
+    "release": "The machine is being released.",
+    "cancel": "Cancelling.",
 }
 """What the job's page says after each."""
 _ENDED = ("succeeded", "failed", "cancelled")
@@ -59,7 +59,7 @@ VERBS = {
     "stop": Verb("Stop and save", Scope.OPERATE),
     "resume": Verb("Resume", Scope.OPERATE),
     "change": Verb("Change limits", Scope.SUBMIT),
-    "release": Verb("Give back the machine", Scope.OPERATE),
+    "release": Verb("Release the machine", Scope.OPERATE),
     "cancel": Verb("Cancel", Scope.OPERATE, is_final=True),
 }
 
@@ -69,7 +69,7 @@ class FormField(NamedTuple):
     label: str
     value: str
     now: str
-    """As it stands."""
+    """The current value."""
     example: str
 
 
@@ -131,9 +131,9 @@ async def build_confirmation(
     """``given``: what a form that was refused had in it. Raises ``CallRefused``, ``JobNotFound``."""
     verb = where["verb"]
     if verb not in VERBS:
-        raise UserError(f"nothing is called {verb!r}", hint=f"one of: {', '.join(VERBS)}")
+        raise UserError(f"unknown action {verb!r}", hint=f"one of: {', '.join(VERBS)}")
     if not visitor.may(VERBS[verb].scope):
-        hint = f"this takes the scope {VERBS[verb].scope}"
+        hint = f"this needs the scope {VERBS[verb].scope}"
         raise CallRefused(403, "forbidden", f"your scope is {visitor.scope}", hint)
     body = await source.get(f"/v1/jobs/{quote(where['ref'], safe='')}")
     job, now = body["job"], source.now
@@ -144,7 +144,7 @@ async def build_confirmation(
         verb,
         _TITLES[verb].format(name=words.plain(job["name"])),
         _tell_change(job, wish) if wish and not is_form else _tell(verb, body, now),
-        "Look at the change" if is_form else VERBS[verb].name,
+        "Review the change" if is_form else VERBS[verb].name,
         VERBS[verb].is_final,
         _list_fields(job, wish, now) if is_form else [],
         wish,
@@ -158,7 +158,7 @@ _TITLES = {
     "stop": "Stop {name} and save its work?",
     "resume": "Resume {name}?",
     "change": "Change what {name} may cost",
-    "release": "Give back the machine of {name}?",
+    "release": "Release the machine of {name}?",
     "cancel": "Cancel {name} for good?",
 }
 
@@ -180,27 +180,29 @@ def _tell(verb: str, body: Row, now: datetime) -> list[str]:
         )
         told.append(_tell_saved(job, now))
         if held > ZERO:
-            told.append(f"{words.money(held)} that is held back for it becomes free.")
+            told.append(f"{words.money(held)} reserved for it becomes available.")
         told.append("It cannot be resumed.")
     elif verb == "stop":
         told.append(f"{billed} until its work is saved." if machines else "Nothing is billed for it now.")
         told.append("It is parked until it is resumed; a new machine then has to be set up, which is billed.")
     elif verb == "resume":
         left = None if job["budget"] is None else Decimal(job["budget"]) - spent_of(job) - held
-        limit = "no budget bounds it." if left is None else f"it may cost up to {words.money(max(left, ZERO))} more."
-        told.append(f"It goes on from its newest checkpoint; {limit}")
+        limit = "it has no budget." if left is None else f"it may cost up to {words.money(max(left, ZERO))} more."
+        told.append(f"It resumes from its newest checkpoint; {limit}")
     elif verb == "release":
-        told.append(f"{billed} until it is gone." if machines else "The machine that is held bills until it is gone.")
-        told.append("What lies on its disk is lost.")
+        told.append(f"{billed} until it is gone." if machines else "The kept machine bills until it is gone.")
+        told.append("Everything on its disk is lost.")
     else:
-        told.append("What leaves it less money or less time is checked as a submit is. Leave a field empty to keep it.")
+        told.append(
+            "A change that leaves less money or time is checked like a submit. Leave a field empty to keep its value."
+        )
     return told
 
 
 def _tell_saved(job: Row, now: datetime) -> str:
     saved = job["checkpoint"]
     if saved is None:
-        return "Nothing of its work is saved." if job["work_done_s"] else "It has done no work yet."
+        return "None of its work is saved." if job["work_done_s"] else "It has done no work yet."
     age = words.duration(now - words.instant(saved["verified_at"]))
     return f"Its newest checkpoint is {age} old; work since then is lost."
 
@@ -214,9 +216,9 @@ def _tell_change(job: Row, wish: Mapping[str, str]) -> list[str]:
             told.append(f"The deadline becomes {words.plain(value)}; it was {old}.")
             continue
         if value.strip() == "none":
-            told.append(f"{CHANGES[key]}: no limit any more.")
+            told.append(f"{CHANGES[key]}: no limit.")
             if key == "budget":
-                told.append("It may then cost whatever the account's limits let it.")
+                told.append("It can then cost up to the account's limits.")
             continue
         amount = usd(value)
         told.append(f"{CHANGES[key]}: {words.money(amount)}.")
@@ -238,7 +240,7 @@ def _tell_budget(job: Row, amount: Decimal) -> str:
         return f"It has cost {words.money(spent)} and had no budget: it may cost {left} more."
     more = amount - Decimal(job["budget"])
     step = f"{words.money(more)} more" if more >= ZERO else f"{words.money(-more)} less"
-    return f"It may cost {step} than now: up to {words.money(amount)}, of which {words.money(spent)} is spent."
+    return f"It may cost {step} than now: up to {words.money(amount)}, with {words.money(spent)} already spent."
 
 
 def _list_fields(job: Row, wish: Mapping[str, str], now: datetime) -> list[FormField]:
@@ -266,7 +268,7 @@ async def act(
 ) -> str:
     """Do it; returns the job's id. Raises ``CallRefused``, ``JobNotFound``, ``UserError``."""
     if verb not in VERBS:
-        raise UserError(f"nothing is called {verb!r}", hint=f"one of: {', '.join(VERBS)}")
+        raise UserError(f"unknown action {verb!r}", hint=f"one of: {', '.join(VERBS)}")
     path, once = f"/v1/jobs/{quote(reference, safe='')}", form.get("once", "")
     if verb == "change":
         wish = {key: form[key] for key in CHANGES if form.get(key, "").strip()}
@@ -282,7 +284,7 @@ async def act(
 def build_draft(visitor: Visitor) -> DraftPage:
     """Raises ``CallRefused``."""
     if not visitor.may(Scope.SUBMIT):
-        raise CallRefused(403, "forbidden", f"your scope is {visitor.scope}", "this takes the scope submit")
+        raise CallRefused(403, "forbidden", f"your scope is {visitor.scope}", "this needs the scope submit")
     draft = Draft("train", "python train.py", estimate="2h", budget="$5.00", checkpoint="ckpt")
     return DraftPage(draft.write(), None, None, None, new_name())
 
@@ -324,6 +326,6 @@ def _find_line(message: str) -> int | None:
 def read_lines(body: Row, most: int) -> list[str]:
     """The end of what a job has printed, without colours and terminal control."""
     output = text.colourless("".join(chunk["text"] for chunk in body["chunks"])).rstrip().split("\n")
-    # Of a line that is written over, as by a progress bar, what stands there last.
+    # Of an overwritten line, such as a progress bar's, only the final text.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-most:]]
     return [] if lines == [""] else [line[:LINE_LENGTH] for line in lines]

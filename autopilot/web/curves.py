@@ -119,8 +119,8 @@ def tell_forecast(forecast: Row | None, now: datetime) -> str:
         middle, latest = (words.minute(forecast[name]) for name in ("done_p50", "done_p90"))
         said += f"; done about {middle}, in 9 of 10 by {latest}"
     if forecast["on_time"] is not None:
-        said += f"; {words.percent(str(forecast['on_time']))} in time"
-    return f"{said}. Reckoned {words.duration(now - words.instant(forecast['at']))} ago."
+        said += f"; {words.percent(str(forecast['on_time']))} on time"
+    return f"{said}. Estimated {words.duration(now - words.instant(forecast['at']))} ago."
 
 
 def _sum_postings(postings: Iterable[Row], start: datetime) -> list[tuple[datetime, Decimal]]:

@@ -92,10 +92,10 @@ class DaemonLink:
 
 def _tell(problem: Exception) -> str:
     if isinstance(problem, TimeoutError):
-        return "it takes too long"
+        return "it timed out"
     if isinstance(problem, (aiohttp.ClientConnectorError, FileNotFoundError, ConnectionRefusedError)):
         return "it is not running"
-    return "it broke off"
+    return "it closed the connection"
 
 
 def _problem(status: int, body: Any) -> Exception:

@@ -33,7 +33,7 @@ MARKS = {
     "save_and_stop": "M-5-5H5V5H-5Z",
     "veto": "M-5-5L5 5M5-5L-5 5",
 }
-"""By what was done, so that no mark is told by its colour alone."""
+"""By action, so that no mark depends on its colour alone."""
 
 
 class Panel(NamedTuple):
@@ -134,7 +134,7 @@ def _list_steps(prices: Iterable[Row], axis: Axis) -> list[_Step]:
 
 
 def _list_bids(body: Row, machines: Iterable[MachineLife]) -> dict[str, list[tuple[datetime, float]]]:
-    """By lease: from when on we bid what, $ per GPU and hour; the last stands for its end."""
+    """By lease: our bids over time, $ per GPU and hour; the last entry is its end."""
     first = {
         event["lease_id"]: event["fields"]["bid"]
         for event in body["events"]
@@ -195,7 +195,7 @@ def _draw_mark(x: float, members: Sequence[Row], chosen: str | None, is_linked: 
 
 
 def draw_progress(body: Row, axis: Axis) -> Markup:
-    """Verified checkpoints as dots, work that was lost as crosses. Empty where nobody knows how far the job is."""
+    """Verified checkpoints as dots, lost work as crosses. Empty if the job's progress is unknown."""
     job = body["job"]
     share = float(job["progress"] or 0)
     total = job["step"] / share if share else 0

@@ -1,4 +1,4 @@
-"""*Job*: where one job stands, and all that led there on one axis of time."""
+"""*Job*: the state of one job and its history on one time axis."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def read_prices(source: PageSource, body: Row, axis: Axis) -> list[Row]:
     """Of the GPUs that the job may have and had."""
     found: list[Row] = []
     for gpu, since in list_prices(body, axis):
-        with contextlib.suppress(UserError):  # nobody has ever listed it
+        with contextlib.suppress(UserError):  # never listed
             found.append(await source.prices(gpu, since, axis.end, STEPS))
     return found
 
@@ -191,15 +191,15 @@ def _list_array_figures(job: Row, now: datetime) -> list[Figure]:
     tasks, due = job["tasks"], deadline_of(job, now)
     at_work, over = tasks["running"] + tasks["waiting"], tasks["failed"] + tasks["cancelled"]
     done = curves.draw_meter([("work", Decimal(tasks["succeeded"]))], str(tasks["count"]), "tasks done")
-    needed = f"of {tasks['count']:,}, {tasks['needed']:,} have to succeed"
+    needed = f"of {tasks['count']:,}, {tasks['needed']:,} must succeed"
     return [
         Figure("Tasks done", f"{tasks['succeeded']:,}", needed, done),
-        Figure("At work", f"{at_work:,}", f"{tasks['parallel']:,} at the most, {tasks['unbegun']:,} have not begun"),
+        Figure("Running", f"{at_work:,}", f"{tasks['parallel']:,} at the most, {tasks['unbegun']:,} not started"),
         Figure(
             "Failed or cancelled", f"{over:,}", f"{tasks['failed']:,} failed", tone="bad" if tasks["failed"] else ""
         ),
         _figure_of_spend(job),
-        Figure("Deadline", "none", "it may take its time") if due is None else Figure("Deadline", "", due.due),
+        Figure("Deadline", "none", "no deadline") if due is None else Figure("Deadline", "", due.due),
     ]
 
 
@@ -227,14 +227,14 @@ def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
         _figure_of_spend(job),
         Figure("Deadline", f"{due.sign} {due.word}", due.due, tone=due.tone)
         if due
-        else Figure("Deadline", "none", "it may take its time"),
+        else Figure("Deadline", "none", "no deadline"),
         Figure(
             "Checkpoint",
             words.duration(now - words.instant(saved["verified_at"])),
             f"ago, verified, at step {saved['step']:,}",
         )
         if saved
-        else Figure("Checkpoint", "none", "a loss now costs all of the work"),
+        else Figure("Checkpoint", "none", "a preemption now loses all work"),
         Figure(
             "On demand",
             words.money(on_demand),

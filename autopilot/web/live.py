@@ -1,4 +1,4 @@
-"""Fragments of pages that are sent anew when they have changed: made once for all who see the same."""
+"""Fragments of pages, sent again when they change: rendered once for all who see the same."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class LiveFragments:
         except DaemonSilent as problem:
             shared.silence = shared.silence or Silence(self._wall_clock(), str(problem))
         except (SessionEnded, UserError) as problem:
-            # Of that session alone, or of a job that is gone: its browser asks for the page anew, which says so.
+            # Of that session alone, or of a job that is gone: its browser reloads the page, which shows that.
             log.info("page.stream_ended", reason=str(problem))
             reader.is_ended = True
             reader.news.set()

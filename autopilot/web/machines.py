@@ -23,7 +23,7 @@ STATES = {
 THIN = ("paused", "loading")
 PAID = ("spot", "demand", "setup", "paused")
 LOST = ("outbid", "displaced", "host_lost", "stuck_loading", "vanished")
-"""Why a machine went that nobody gave up."""
+"""Reasons of an involuntary end of a machine."""
 _BAR, _LANE = 14, 20
 
 

@@ -107,16 +107,16 @@ def _list_figures(spend: Row, bills: Row, account: Row | None) -> list[Figure]:
     meter = curves.draw_meter([], None, "") if account is None else budget_meter(account["month"], limit)
     figures = [Figure("Spent", words.money(spent_of(total)), meaning, meter)]
     if account is not None:
-        reached = ", held there by the limit" if account["forecast_reaches_limit"] else ""
-        at_this = f"at the present {words.per_hour(account['burn'])}{reached}"
-        figures.append(Figure("At the end", words.money(account["forecast_month"]), at_this))
+        reached = ", capped by the limit" if account["forecast_reaches_limit"] else ""
+        at_this = f"at the current {words.per_hour(account['burn'])}{reached}"
+        figures.append(Figure("Projected", words.money(account["forecast_month"]), at_this))
     machines = len(bills["rows"]) + bills["others_count"]
     billed = machines - bills["not_invoiced"]
     return [
         *figures,
         saved_figure(spend),
-        Figure("Billed", f"{billed} of {machines}", "machines have the market's bill in the ledger"),
-        Figure("Not billed yet", words.money(bills["total"]["not_billed"]), "posted, and on no bill yet"),
+        Figure("Billed", f"{billed} of {machines}", "machines have a market bill in the ledger"),
+        Figure("Not billed yet", words.money(bills["total"]["not_billed"]), "posted, not on a bill yet"),
     ]
 
 

@@ -41,13 +41,13 @@ NAMED_IN_BANNER = 6
 SHORTEST, LONGEST = timedelta(hours=3), timedelta(hours=24)
 """Of the time that the strips reach back."""
 GOES_ON = {
-    "over_day_limit": "They go on by themselves at 00:00 UTC.",
-    "over_month_limit": "They go on by themselves on the first of the month, at 00:00 UTC.",
-    "over_allowance": "They go on when the allowance of their token has room again.",
-    "over_schedule_budget": "They go on when the budget over all firings of their schedule has room again.",
+    "over_day_limit": "They resume by themselves at 00:00 UTC.",
+    "over_month_limit": "They resume by themselves on the first of the month, at 00:00 UTC.",
+    "over_allowance": "They resume when their token's allowance has room again.",
+    "over_schedule_budget": "They resume when their schedule's budget over all firings has room again.",
 }
 
-_DARK = "Prices and machines there are as they were read last."
+_DARK = "Prices and machines there are from the last successful read."
 
 
 class Need(NamedTuple):
@@ -107,7 +107,7 @@ class MarketRow(NamedTuple):
     credit: str
     certificate: str
     unwatched: str
-    """What goes on billing when nobody watches; empty where nothing does."""
+    """What keeps billing when unmonitored; empty if nothing does."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +188,12 @@ def _need(kind: str, cause: str, jobs: Sequence[Row]) -> Need:
     is_one, name = len(jobs) == 1, words.plain(jobs[0]["name"])
     if kind == "parked":
         what = f"{'is' if is_one else 'are'} parked: {words.words(cause)}."
-        way_out = GOES_ON.get(cause, f"autopilot resume {name} lets it go on.")
+        way_out = GOES_ON.get(cause, f"autopilot resume {name} resumes it.")
         if cause == "budget_exhausted":
-            way_out = f"autopilot change {name} budget=AMOUNT raises it, and it goes on."
+            way_out = f"autopilot change {name} budget=AMOUNT raises it and resumes the job."
     elif kind == "failed":
         what = f"{'has' if is_one else 'have'} failed: {words.words(cause)}."
-        way_out = f"autopilot logs {name} has the output."
+        way_out = f"autopilot logs {name} shows the output."
     else:
         what = "will be late." if is_one else "will be late, each for its own deadline."
         way_out = f"autopilot change {name} deadline=+6h gives it more time."
@@ -203,7 +203,7 @@ def _need(kind: str, cause: str, jobs: Sequence[Row]) -> Need:
 
 
 def _list_dark(markets: Sequence[Row], now: datetime) -> list[Need]:
-    """Markets that cannot be read: what stands on the page of them is old."""
+    """Markets that cannot be read: the page shows old values for them."""
     dark = [each for each in markets if not each["known"]]
     return [
         Need(
@@ -219,7 +219,7 @@ def _list_dark(markets: Sequence[Row], now: datetime) -> list[Need]:
 
 def _since(market: Row, now: datetime) -> str:
     if market["read_at"] is None:
-        return ", and was not since the daemon began"
+        return ", not once since the daemon started"
     at = words.instant(market["read_at"])
     return f" since {words.moment_in_zone(at)} ({words.duration(max(now - at, timedelta(0)))})"
 
@@ -233,21 +233,21 @@ def _market_row(market: Row, now: datetime) -> MarketRow:
         "readable" if market["known"] else f"not readable: {words.plain(market['reason'])}",
         f"{words.duration(max(now - at, timedelta(0)))} ago" if at else "never",
         words.money(market["credit"]),
-        f"nothing new is rented: {words.words(lack)}" if lack else "",
+        f"no new rentals: {words.words(lack)}" if lack else "",
         words.plain(market["unwatched"]) if market.get("unwatched") else "",
     )
 
 
 def _list_own_figures(still: Sequence[Row]) -> list[Figure]:
-    """Of whoever sees their own jobs alone."""
+    """For users who see only their own jobs."""
     burn = words.sum_money(*(each["bid"] for job in still for each in (job["main"], job["next"]) if each))
     spent = sum((spent_of(job) for job in still), ZERO)
     held = words.sum_money(*(job["held"] for job in still))
     return [
         Figure("Open jobs", str(len(still)), "of yours"),
-        Figure("Bids", words.money(burn, 3), "of their machines, disks left out", unit="/h"),
+        Figure("Bids", words.money(burn, 3), "for their machines, without disks", unit="/h"),
         Figure("Spent", words.money(spent), "by your open jobs"),
-        Figure("Held back", words.money(held), "until their machines have ended"),
+        Figure("Reserved", words.money(held), "until their machines have ended"),
     ]
 
 
@@ -261,18 +261,18 @@ def _list_figures(account: Row, month: Row) -> list[Figure]:
     if Decimal(account["burn"]) == 0:
         until = "nothing is being billed"
     else:
-        until = f"until {first[1]} is used up" if first else "no limit is reached at this burn"
+        until = f"until {first[1]} is used up" if first else "no limit is reached at this rate"
     hourly = "" if account["max_hourly"] is None else f", at most {words.per_hour(account['max_hourly'])}"
     day, whole = account["day"], account["month"]
-    reached = "; at this burn the limit is reached" if account["forecast_reaches_limit"] else ""
+    reached = "; at this rate the limit is reached" if account["forecast_reaches_limit"] else ""
     return [
         Figure(
-            "Burning",
+            "Spend rate",
             words.money(account["burn"], 3),
             f"{account['instances']} {'machine' if account['instances'] == 1 else 'machines'}{hourly}",
             unit="/h",
         ),
-        Figure("Lasts", words.duration(first[0]) if first else "-", until),
+        Figure("Runway", words.duration(first[0]) if first else "-", until),
         Figure(
             "Today",
             words.money(spent_of(day)),

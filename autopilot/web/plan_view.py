@@ -44,12 +44,12 @@ def view_plan(plan: Row, now: datetime) -> PlanView:
 def _list_figures(plan: Row, now: datetime) -> list[Figure]:
     likely, figures = plan["forecast"], []
     span = f"{words.money(likely['p10'])} to {words.money(likely['p90'])} in 8 of 10 markets" if likely else ""
-    figures.append(Figure("Expected cost", words.money(plan["expected_cost"]), span or "as things stand"))
+    figures.append(Figure("Expected cost", words.money(plan["expected_cost"]), span or "at current prices"))
     if likely and likely["on_time"] is not None:
         due = words.duration(words.instant(plan["deadline"]) - now) if plan["deadline"] else ""
-        figures.append(Figure("Done in time", words.whole(text.percent(likely["on_time"])), f"likely, within {due}"))
+        figures.append(Figure("On time", words.whole(text.percent(likely["on_time"])), f"chance, within {due}"))
     else:
-        figures.append(Figure("Done in time", "-", "the job has no deadline"))
+        figures.append(Figure("On time", "-", "the job has no deadline"))
     preempted = f"{likely['preemptions']:g} preemptions expected" if likely else "no forecast"
     figures.append(Figure("Budget", words.money(plan["budget"]) if plan["budget"] else "none", preempted))
     figures.append(Figure("On demand", words.money(plan["on_demand_cost"]), "for the same work, without bidding"))

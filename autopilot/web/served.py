@@ -30,7 +30,7 @@ PULSE_S = 5.0
 """A stream that has nothing to say says so this often: the page then knows that it is live."""
 COOKIE_S = 12 * 3600
 LOG_LINES = 400
-_SILENT_HINT = "nothing is known of your jobs at the moment, which is not the same as none; this page asks again"
+_SILENT_HINT = "this does not mean that you have no jobs; the page retries automatically"
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,7 +44,7 @@ class Opened(NamedTuple):
 
 
 class NoSession(SessionEnded):
-    """Nobody is known by the request's cookie."""
+    """The request's cookie belongs to no user."""
 
 
 class DaemonPages:
@@ -86,8 +86,8 @@ class DaemonPages:
             answer = self._ask_who(request)
             forget_secret(answer, request)
         except DaemonSilent as silent:
-            message = f"The daemon does not answer: {silent}."
-            answer = self._site.tell(request, 503, "The daemon is silent", message, _SILENT_HINT)
+            message = f"The daemon does not respond: {silent}."
+            answer = self._site.tell(request, 503, "The daemon does not respond", message, _SILENT_HINT)
             answer.headers["Refresh"] = "5"
         except CallRefused as refusal:
             answer = self._tell_refusal(request, refusal)
@@ -104,16 +104,14 @@ class DaemonPages:
 
     def _ask_who(self, request: web.Request) -> web.Response:
         if LOGIN in request:
-            message, hint = "The daemon does not take this proxy's word.", "the daemon's log has more"
-            return self._site.tell(request, 401, "Who are you?", message, hint)
-        message = (
-            "The page is for whoever has opened it by a link, for twelve hours, at the address to which the link led."
-        )
-        hint = "autopilot web prints a new link, good once and for five minutes"
-        return self._site.tell(request, 401, "Who are you?", message, hint)
+            message, hint = "The daemon does not accept this proxy.", "see the daemon's log"
+            return self._site.tell(request, 401, "Sign in", message, hint)
+        message = "Open the page with a link. It signs you in for twelve hours."
+        hint = "run autopilot web for a new link: single use, expires in five minutes"
+        return self._site.tell(request, 401, "Sign in", message, hint)
 
     def _tell_refusal(self, request: web.Request, refusal: CallRefused) -> web.Response:
-        title = "That is not for you" if refusal.status == 403 else "That cannot be done"
+        title = "Not allowed" if refusal.status == 403 else "Not possible"
         return self._site.tell(request, refusal.status, title, refusal.message, refusal.hint)
 
     def _identify(self, request: web.Request) -> KnownLogin:
@@ -160,7 +158,7 @@ class DaemonPages:
         await self._read_form(request, opened)
         await self._link.ask(opened.login, "POST", "/v1/page/end", body={})
         answer = self._site.tell(
-            request, 200, "You have left", "This browser sees nothing more.", "autopilot web lets in"
+            request, 200, "Signed out", "This browser no longer has access.", "run autopilot web to sign in again"
         )
         forget_secret(answer, request)
         return answer
@@ -210,7 +208,7 @@ class DaemonPages:
                 return await BUILDERS[name](source, request)
 
         def render(page: Any) -> str:
-            # Shared by all who may see the same: it holds nobody's form token.
+            # Shared by all who may see the same: it contains no form token.
             return self._site.render(f"{name}_live.html", path, visitor._replace(form_token=""), page=page)
 
         async def ask() -> DaemonSource:
@@ -238,7 +236,7 @@ class DaemonPages:
         except TooManyStreams:
             await answer.write(_event("full", {}))
         except ConnectionError:
-            pass  # whoever read has gone
+            pass  # the reader has disconnected
         return answer
 
     # What is done
@@ -248,7 +246,7 @@ class DaemonPages:
         form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
         if not hmac.compare_digest(form.pop("form_token", "").encode(), opened.visitor.form_token.encode()):
             raise CallRefused(
-                403, "wrong_form", "this form is not of a page that was shown to you", "load the page again"
+                403, "wrong_form", "this form does not belong to a page of this session", "reload the page"
             )
         return form
 
@@ -309,8 +307,8 @@ def _tell_silence(silence: Silence | None) -> str:
         return ""
     since = words.moment_in_zone(silence.since)
     return (
-        f"The daemon does not answer since {since}: {silence.why}. Below is what it said last. "
-        "Machines go on for as long as their permits last."
+        f"The daemon has not responded since {since}: {silence.why}. Below is its last known state. "
+        "Machines keep running until their permits expire."
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages of a ledger alone over HTTP, on 127.0.0.1, to whoever has the link. They change nothing."""
+"""The read-only pages of a ledger over HTTP, on 127.0.0.1, for anyone with the link."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPEN_TO_ALL = ("/enter/", "/static/")
 
 
 class Server:
-    """The application. ``key``: what the link holds; whoever has opened it is let in by a cookie."""
+    """Return the application. ``key``: the key in the link; opening it sets a cookie that signs the browser in."""
 
     def __init__(self, reader: LedgerReader, key: str) -> None:
         self._reader = reader
@@ -60,15 +60,15 @@ class Server:
         return self._refuse(request)
 
     def _refuse(self, request: web.Request) -> web.Response:
-        hint = "open the link that autopilot web has printed"
-        return self._site.tell(request, 401, "Who are you?", "This page is for whoever started it.", hint)
+        hint = "open the link that autopilot web printed"
+        return self._site.tell(request, 401, "Sign in", "Only the user who started this page can open it.", hint)
 
     @web.middleware
     async def _answer_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
         except StoreUnavailable as error:
-            hint = "nothing is known of your jobs now, which is not the same as none; autopilot db check says more"
+            hint = "this does not mean that you have no jobs; run autopilot db check"
             return self._site.tell(request, 503, "The ledger cannot be read", str(error), hint)
         except web.HTTPNotFound as error:
             return self._site.tell_error(request, error)
@@ -116,8 +116,8 @@ async def serving(reader: LedgerReader, port: int) -> AsyncIterator[str]:
             await site.start()
         except OSError as problem:
             reason = problem.strerror or str(problem)
-            hint = "leave --port out, which takes a free one"
-            raise UserError(f"port {port} of {HOST} cannot be taken: {reason}", hint=hint) from None
+            hint = "omit --port to use a free one"
+            raise UserError(f"port {port} of {HOST} is not available: {reason}", hint=hint) from None
         yield f"http://{HOST}:{runner.addresses[0][1]}/enter/{key}"
     finally:
         await runner.cleanup()

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
+from autopilot.words import text
 
 Row = Mapping[str, Any]
 
@@ -25,11 +26,8 @@ TONES = {
     "starting": "move",
 }
 """Of a job's status; any other is idle."""
-VERDICTS = {
-    "fine": ("✓", "in time", "good"),
-    "tight": ("!", "tight", "warn"),
-    "will_miss": ("✕", "will be late", "bad"),
-}
+VERDICTS = {"fine": ("✓", "good"), "tight": ("!", "warn"), "will_miss": ("✕", "bad")}
+"""Sign and tone."""
 
 
 class Figure(NamedTuple):
@@ -66,28 +64,33 @@ def deadline_of(job: Row, now: datetime) -> DeadlineWords | None:
         within = job.get("due_within_s")
         if within is None:
             return None
-        return DeadlineWords("", "not begun", "", f"{words.duration(within)} from when its predecessors have ended")
+        return DeadlineWords("", "not started", "", f"{words.duration(within)} after its predecessors end")
     at = words.instant(job["deadline"])
     if job["finished_at"] is not None:
-        is_met = job["status"] == "succeeded" and words.instant(job["finished_at"]) <= at
-        return DeadlineWords(
-            "✓" if is_met else "✕", "met" if is_met else "missed", "", f"it was due {words.moment(at)}"
-        )
-    unjudged = ("", "for all its tasks", "") if job.get("tasks") else ("", "not judged", "")
-    sign, word, tone = VERDICTS.get(job["verdict"] or "", unjudged)
+        return DeadlineWords(*_judge_finished(job, at), "", f"it was due {words.moment(at)}")
+    unjudged = "for all its tasks" if job.get("tasks") else "not judged"
+    word = text.verdict(job["verdict"]) if job["verdict"] else unjudged
+    sign, tone = VERDICTS.get(job["verdict"] or "", ("", ""))
     due = f"in {words.duration(at - now)}" if at > now else f"was due {words.duration(now - at)} ago"
     slack = job["slack_s"]
     spare = "" if slack is None else f", {words.duration(abs(slack))} {'short' if slack < 0 else 'to spare'}"
     return DeadlineWords(sign, word, tone, due + spare)
 
 
+def _judge_finished(job: Row, deadline: datetime) -> tuple[str, str]:
+    """Sign and word. A job that failed before its deadline has missed none: its status is the word."""
+    if words.instant(job["finished_at"]) > deadline:
+        return "✕", "deadline missed"
+    return ("✓", "deadline met") if job["status"] == "succeeded" else ("✕", words.words(job["status"]))
+
+
 def spent_of(row: Row) -> Decimal:
-    """Dollars: what is posted and what has accrued since. What is held back is not spent."""
+    """Dollars: what is posted and what has accrued since. Reserved money is not spent."""
     return words.sum_money(row["posted"], row["accrued"])
 
 
 def budget_meter(row: Row, limit: str | None) -> Markup:
-    """Spent solid, held back hatched, the limit the full width."""
+    """Spent solid, reserved hatched, the limit the full width."""
     spent, held = spent_of(row), words.sum_money(row["held"])
     over = limit is not None and spent > Decimal(limit) * 9 / 10
     label = "" if limit is None else f"{words.money(spent)} of {words.money(limit)} spent"
@@ -95,10 +98,10 @@ def budget_meter(row: Row, limit: str | None) -> Markup:
 
 
 def tell_limit(row: Row, limit: str | None, name: str = "limit") -> str:
-    """``of $8.00; $0.10 more is held back``."""
-    of = f"no {name} is set here" if limit is None else f"of {words.money(limit)}"
+    """``of $8.00; $0.10 more is reserved``."""
+    of = f"no {name} set" if limit is None else f"of {words.money(limit)}"
     held = words.sum_money(row["held"])
-    return of if held <= ZERO else f"{of}; {words.money(held)} more is held back"
+    return of if held <= ZERO else f"{of}; {words.money(held)} more is reserved"
 
 
 def saved_figure(body: Row, title: str = "Saved") -> Figure:

@@ -137,17 +137,17 @@ class PageSite:
             case JobNotFound():
                 return self.tell(request, 404, "No such job", error.message, error.hint, visitor)
             case UserError():
-                return self.tell(request, 400, "That cannot be shown", error.message, error.hint, visitor)
+                return self.tell(request, 400, "Cannot show this", error.message, error.hint, visitor)
             case TimeoutError():
-                message = f"The page was not made within {MADE_WITHIN_S:.0f} s."
-                hint = "a shorter period takes less time"
-                return self.tell(request, 503, "That took too long", message, hint, visitor)
+                message = f"The page took longer than {MADE_WITHIN_S:.0f} s."
+                hint = "try a shorter period"
+                return self.tell(request, 503, "Timed out", message, hint, visitor)
             case web.HTTPNotFound():
                 message = f"There is nothing at {read_page_path(request)}."
                 return self.tell(request, 404, "No such page", message, visitor=visitor)
         log.error("page.failed", path=read_page_path(request), exc_info=error)
         hint = "the log has the cause; please report it"
-        return self.tell(request, 500, "A defect", "This page could not be made.", hint, visitor)
+        return self.tell(request, 500, "Internal error", "This page could not be rendered.", hint, visitor)
 
 
 def add_headers(answer: web.StreamResponse) -> None:

@@ -58,7 +58,7 @@ class PageSource(Protocol):
     async def list_decisions(self, before: str, kind: str) -> Json: ...
 
     async def list_offers(self, gpu: str) -> list[Json]:
-        """Best first; empty where nobody reads markets."""
+        """Best first; empty if no markets are read."""
         ...
 
     async def read_log(self, reference: str) -> Json:
@@ -67,7 +67,7 @@ class PageSource(Protocol):
 
 
 class Visitor(NamedTuple):
-    """Whoever looks at a page, and what they may do."""
+    """The user of a page, and their rights."""
 
     name: str
     scope: Scope

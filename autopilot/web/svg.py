@@ -56,7 +56,7 @@ class Axis:
     """Of its labels."""
 
     def share(self, instant: datetime) -> float:
-        """0 at the left edge, 1 at the right; what is outside stands at its edge."""
+        """0 at the left edge, 1 at the right; values outside are clamped to the edge."""
         whole = max((self.end - self.start).total_seconds(), 1)
         return min(max((instant - self.start).total_seconds() / whole, 0), 1)
 
@@ -72,7 +72,7 @@ class Axis:
         span_s = (self.end - self.start).total_seconds()
         step_s = next((step for step in _STEPS_S if span_s / step <= most), max(int(span_s), 1))
         step = timedelta(seconds=step_s)
-        # By the wall clock: days begin at midnight there, whatever the offset is.
+        # By the wall clock: days start at midnight there, regardless of the offset.
         wall = self.start.astimezone(self.zone).replace(tzinfo=None)
         wall += step - (wall - _EPOCH) % step
         while (at := wall.replace(tzinfo=self.zone).astimezone(UTC)) < self.end:
@@ -161,7 +161,7 @@ class Scale:
         return NOTHING.join(element("line", class_="grid", x1=0, x2="100%", y1=y, y2=y) for y in heights)
 
     def gutter(self, show: Callable[[float], str]) -> Markup:
-        """The amounts, to stand at the left of the picture."""
+        """The amounts for the left margin of the picture."""
         made = []
         for value in self.steps()[1:]:
             y = min(max(self.y(value) + 4, 10), self.height - 1)

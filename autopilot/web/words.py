@@ -8,11 +8,11 @@ from typing import Any
 
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
+from autopilot.markets.installed import facts_of
 from autopilot.web import zone
 from autopilot.words import reasons, text
 
 NO_BREAK = "\u00a0"
-_MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril", "nebius": "Nebius"}
 
 
 def whole(shown: str) -> str:
@@ -69,7 +69,8 @@ def share(value: float) -> str:
 
 
 def market(name: str) -> str:
-    return _MARKETS.get(name, text.plain(name))
+    facts = facts_of(name)
+    return text.plain(name) if facts is None else facts.display_name
 
 
 def capacity(kind: str) -> str:
@@ -102,4 +103,4 @@ def tell_decision(decision: dict[str, Any]) -> str:
     width = next((note["numbers"] for note in decision["notes"] if note["topic"] == "width"), None)
     if width is not None:
         return f"{width['tasks']} of its tasks at once"
-    return "nothing was to be done" if option is None else f"the best option: {words(option['option'])}"
+    return "nothing to do" if option is None else f"the best option: {words(option['option'])}"

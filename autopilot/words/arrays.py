@@ -10,11 +10,11 @@ from autopilot.words import text
 Row = Mapping[str, Any]
 
 BOUNDS = {
-    "parallel": "parallel allows no more",
-    "tasks": "there are no more tasks",
-    "price": "the next machine is much dearer than the cheapest, and the deadline does not ask for it",
-    "budget": "the budget pays for no more",
-    "no_offer": "no offer fits now",
+    "parallel": "limited by parallel",
+    "tasks": "no more tasks",
+    "price": "the next machine costs much more than the cheapest, and the deadline does not require it",
+    "budget": "limited by the budget",
+    "no_offer": "no matching offers",
 }
 _TOLD = ("succeeded", "running", "waiting", "parked", "ending", "failed", "cancelled")
 
@@ -29,13 +29,13 @@ def brief(tasks: Row) -> str:
 def tell(tasks: Row) -> list[tuple[str, str]]:
     """Lines of the details of an array."""
     counted = ", ".join(f"{tasks[name]:,} {name}" for name in _TOLD if tasks[name])
-    rest = f"{tasks['unbegun']:,} not begun" if tasks["unbegun"] else ""
-    suffices = f", {tasks['needed']:,} have to succeed" if tasks["needed"] < tasks["count"] else ""
+    rest = f"{tasks['unbegun']:,} not started" if tasks["unbegun"] else ""
+    suffices = f", {tasks['needed']:,} must succeed" if tasks["needed"] < tasks["count"] else ""
     most = tasks["max_failures"]
     ends = f", {most:,} failures end it" if most is not None else ""
     return [
         ("tasks", ", ".join(part for part in (f"{tasks['count']:,}: {counted}" if counted else "", rest) if part)),
-        ("at once", f"{tasks['parallel']:,} at the most{suffices}{ends}"),
+        ("at once", f"{tasks['parallel']:,} at most{suffices}{ends}"),
     ]
 
 
@@ -45,6 +45,8 @@ def tell_width(numbers: Row) -> str:
     if numbers.get("for_deadline") is not None:
         asked += f", {numbers['for_deadline']} for the deadline"
     if numbers.get("payable") is not None:
-        asked += f", {numbers['payable']} more that the budget pays"
+        asked += f", {numbers['payable']} more within the budget"
     bound = BOUNDS.get(str(numbers.get("bound")), text.words(numbers.get("bound")))
-    return f"{numbers['tasks']} of its tasks at once: {bound} ({asked}; {numbers['begun']} of {numbers['count']} begun)"
+    return (
+        f"{numbers['tasks']} of its tasks at once: {bound} ({asked}; {numbers['begun']} of {numbers['count']} started)"
+    )

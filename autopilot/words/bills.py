@@ -11,16 +11,16 @@ from autopilot.words import text
 Row = Mapping[str, Any]
 
 WAITS = {
-    "its_end": "machine is still here",
-    "first_look": "not looked at yet",
+    "its_end": "the machine still exists",
+    "first_look": "not checked yet",
     "no_bill": "no line yet",
-    "periods_missing": "does not cover its life yet",
-    "lines_missing": "lacks a line that is due",
-    "too_low": "lower than what it ran up",
-    "second_look": "second look due",
+    "periods_missing": "does not cover its lifetime yet",
+    "lines_missing": "a line is missing",
+    "too_low": "lower than the metered cost",
+    "second_look": "second check due",
 }
 UNCONFIRMED = "not confirmed by a bill"
-"""Nothing more is waited for, and the market has shown no line: our own figures stand."""
+"""Nothing is pending, and the market has shown no line: our own figures are final."""
 
 
 def tell_wait(row: Row) -> str:

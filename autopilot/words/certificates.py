@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autopilot.domain.certificate import Lack
+from autopilot.markets.facts import MarketFacts
+from autopilot.markets.installed import facts_of
 from autopilot.words import text
 
 Row = Mapping[str, Any]
@@ -13,26 +16,36 @@ VERDICTS = {
     "held": "held",
     "broken": "BROKEN",
     "not_seen": "not seen",
-    "waiting": "waits for the bill",
+    "waiting": "awaiting the bill",
     "open": "open",
 }
 LACKS = {
     "missing": "none",
     "expired": "expired",
     "ended": "ended early",
-    "other_account": "of another account",
-    "other_version": "of another version",
+    "other_account": "for another account",
+    "other_version": "for another version",
     "claim_broken": "stopped: a claim that matters is broken",
-    "certifying_only": "the daemon rents for certifications alone",
+    "certifying_only": "the daemon rents only for certifications",
 }
 """Why nothing new is rented, or what the certificate lacks, by its key in the API."""
+
+
+def tell_command(market: str, lack: Lack | None = None) -> str:
+    """What to type so that machines may be rented there, or may be longer. ``lack`` None: it is in force yet."""
+    if lack is Lack.CERTIFYING_ONLY:
+        return "autopilot serve"
+    if lack is Lack.CLAIM_BROKEN:
+        return f"autopilot certify {market} --resume"
+    certify = (facts_of(market) or MarketFacts(market)).certify
+    return f'autopilot certify {market} --budget "{certify.budget}"'
 
 
 def line(claim: Row) -> str:
     """One claim on one line."""
     seen = ", ".join(f"{text.words(name)} {show_seen(name, value)}" for name, value in claim["seen"].items())
     told = f"{VERDICTS[claim['verdict']]}: {claim['sentence'].rstrip('.')}" + (f" ({seen})" if seen else "")
-    return f"{told}. It follows: {claim['changes']}" if claim["verdict"] == "broken" else told
+    return f"{told}. Consequence: {claim['changes']}" if claim["verdict"] == "broken" else told
 
 
 def show_seen(name: str, value: Any) -> str:
@@ -44,5 +57,5 @@ def show_seen(name: str, value: Any) -> str:
 def state(held: Row) -> str:
     """A market's certificate in a few words."""
     if held["status"] is None:
-        return f"in force until {str(held['ends_at'])[:10]}"
+        return f"valid until {str(held['ends_at'])[:10]}"
     return LACKS[held["status"]] + (f" ({held['ended_because']})" if held["ended_because"] else "")

@@ -11,9 +11,9 @@ from autopilot.words import text
 Row = Mapping[str, Any]
 
 FRESH = timedelta(minutes=3)
-"""Older readings are told with their age."""
+"""Older readings are shown with their age."""
 GPUS_SHOWN = 4
-"""Of more their mean is told."""
+"""With more GPUs, their mean is shown."""
 
 
 def busy(taken: Row | None) -> float | None:

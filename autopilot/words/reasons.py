@@ -1,4 +1,4 @@
-"""Why a job stands where it stands: decisions, vetoes and waits in sentences, from the notes of the ledger."""
+"""Why a job is in its state: decisions, vetoes and waits in sentences, from the notes of the ledger."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from autopilot.domain.after import ENDS, On
-from autopilot.domain.certificate import Lack, tell_command
+from autopilot.domain.certificate import Lack
 from autopilot.domain.time import show_duration
 from autopilot.words import arrays, story, text
-from autopilot.words.certificates import LACKS
+from autopilot.words.certificates import LACKS, tell_command
 from autopilot.words.options import OPTION
 
 Row = Mapping[str, Any]
@@ -25,7 +25,7 @@ BRIEF = ("after", "paused", "no_spot", "unsearched")
 
 
 def brief(job: Row) -> str:
-    """Why nothing runs for the job now, in one line; empty where something does."""
+    """Return why nothing runs for the job now, in one line; empty if something does."""
     waiting = job.get("waiting")
     if not waiting:
         return ""
@@ -84,7 +84,7 @@ def tell_veto(veto: Row) -> str:
 
 
 def tell_answer(event: Row, bid: str | None) -> str:
-    """What the market said to a create. ``bid``: what was bid, $/h."""
+    """The market's answer to a create. ``bid``: what was bid, $/h."""
     name, fields = event["name"], event.get("fields") or {}
     if name == "lease.refused":
         message = text.plain(fields.get("message"))
@@ -94,7 +94,7 @@ def tell_answer(event: Row, bid: str | None) -> str:
 
 
 def list_reasons(decision: Row, tell_time: Callable[[str | None], str] = text.clock_time) -> Iterator[tuple[str, str]]:
-    """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
+    """Yield each line of a decision with its label: what was done, the outcome, and what it was based on."""
     actions = decision.get("actions") or []
     bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
     yield from (("did", tell(action)) for action in actions)
@@ -120,8 +120,9 @@ def _tell_search(numbers: Numbers) -> str:
 def _tell_count(numbers: Numbers) -> str:
     offers, fitting, on_demand = int(numbers["offers"]), int(numbers["fitting"]), numbers.get("only_on_demand")
     if not offers:
-        return "no offer"
-    found = f"{offers} offer{'s' * (offers > 1)}, {fitting or 'none'} fit{'s' * (fitting < 2)}"
+        return "no offers"
+    matching = f"{fitting or 'none'} match{'es' * (fitting == 1)}"
+    found = f"{offers} offer{'s' * (offers > 1)}, {matching}"
     return f"{found} (on demand {on_demand})" if on_demand else found
 
 
@@ -151,47 +152,47 @@ def _above(key: str, what: str = "floor") -> Callable[[Numbers], str]:
 def _less(of: str, show: Callable[[Any], str]) -> Callable[[Numbers], str]:
     def sentence(numbers: Numbers) -> str:
         has, wanted = show(numbers["has"]), show(numbers["wanted"])
-        return f"with too little {of}: the nearest has {has}, the job asks for {wanted}"
+        return f"with too little {of}: the nearest has {has}, the job needs {wanted}"
 
     return sentence
 
 
 def _near_on_demand(numbers: Numbers) -> str:
     has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
-    return f"with a floor near the on-demand price: nearest floor {has}, bids there end at {wanted}"
+    return f"with a floor near the on-demand price: lowest floor {has}, your cap is {wanted}"
 
 
 def _where_bids_lost(numbers: Numbers) -> str:
     if numbers.get("has") is None:
         return "where our bids lost"
     has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
-    return f"where our bids lost: the nearest takes {has} or more, bids there end at {wanted}"
+    return f"where our bids lost: the nearest needs at least {has}, your cap is {wanted}"
 
 
 def _too_short(numbers: Numbers) -> str:
     lasts, needed = text.span(numbers["has"]), text.span(numbers["wanted"])
-    return f"that end too soon: the nearest in {lasts}, the job may take {needed}"
+    return f"that end too soon: the nearest in {lasts}, the job may need {needed}"
 
 
 def _tell_lack(numbers: Numbers, key: str) -> str:
-    """``vastai, whose certificate is not in force (expired): autopilot certify vastai --budget "$1.00"``."""
+    """``vastai, which has no valid certificate (expired): autopilot certify vastai --budget "$1.00"``."""
     lack, market = str(numbers.get(key)), text.plain(numbers.get("provider"))
     because = f" ({LACKS[lack]})" if lack in LACKS else ""
     command = tell_command(market, Lack(lack) if lack in LACKS else None)
-    return f"{market}, whose certificate is not in force{because}: {command}"
+    return f"{market}, which has no valid certificate{because}: {command}"
 
 
 CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
-    "market_unknown": "on a market that cannot be read now",
+    "market_unknown": "on a market that cannot be read",
     "not_certified": lambda numbers: f"on {_tell_lack(numbers, 'has')}",
-    "other_market": "on another market than the one that is certified",
-    "gpu": "with another GPU",
+    "other_market": "on a market other than the one being certified",
+    "gpu": "with a different GPU",
     "vram_gb": _less("GPU memory", _gb),
     "disk_gb": _less("disk", _gb),
-    "verified": "on hosts that are not verified",
+    "verified": "on unverified hosts",
     "datacenter": "not in a datacenter",
     "avoided": "avoided after a failure or a refusal",
-    "held": "that the job still gives back",
+    "held": "that the job is still releasing",
     "lasts_s": _too_short,
     "no_spot": "without spot",
     "no_on_demand": "without an on-demand price",
@@ -203,7 +204,7 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "on_demand_share": _near_on_demand,
     "lost_bid": _where_bids_lost,
 }
-"""What removed offers, as it stands behind their number."""
+"""What removed offers, as it follows their number."""
 
 
 def _tell_removed(numbers: Numbers) -> str:
@@ -214,8 +215,8 @@ def _tell_removed(numbers: Numbers) -> str:
 def _tell_wider(numbers: Numbers) -> str:
     offers = int(numbers["offers"])
     if not offers:
-        return "no market has these GPUs now, on any host; autopilot offers --gpu NAME tries a name out"
-    return f"without the other wishes: {offers} offer{'s' * (offers > 1)} of these GPUs"
+        return "no market offers these GPUs on any host; try a name with autopilot offers --gpu NAME"
+    return f"without the other requirements: {offers} offer{'s' * (offers > 1)} of these GPUs"
 
 
 def _tell_unsearched(numbers: Numbers) -> str:
@@ -240,14 +241,14 @@ def _tell_status(numbers: Numbers) -> str:
     if numbers.get("slack_s") is None:
         return spent
     slack, loss = text.span(numbers["slack_s"]), text.span(numbers.get("one_more_loss_s"))
-    return f"slack {slack} ({text.words(numbers.get('verdict'))}), one more loss costs {loss}, {spent}"
+    return f"slack {slack} ({text.verdict(numbers.get('verdict'))}), one more loss costs {loss}, {spent}"
 
 
 def _tell_bids(numbers: Numbers) -> str:
     told = (
         ("price_to_win", text.per_hour, "{} would win"),
         ("rebid", text.per_hour, "the next bid is {}"),
-        ("cost_of_rebid", text.money, "bidding on costs {} to the end"),
+        ("cost_of_rebid", text.money, "rebidding costs {} to the end"),
         ("cost_of_leaving", text.money, "leaving costs {} to the end"),
         ("cost_of_waiting_per_h", text.per_hour, "its disk costs {}"),
     )
@@ -274,7 +275,7 @@ def _tell_lost_bid(numbers: Numbers) -> str:
     times = int(numbers.get("times") or 1)
     counted = "a bid" if times == 1 else f"{times} bids"
     bid, held = text.per_hour(numbers.get("bid")), text.span(numbers.get("for_s"))
-    return f"{counted} up to {bid} lost on {text.place(numbers)}; it is taken to want more for {held}"
+    return f"{counted} up to {bid} lost on {text.place(numbers)}; assumed to need a higher bid for {held}"
 
 
 def _tell_no_spot(numbers: Numbers) -> str:
@@ -285,29 +286,29 @@ def _tell_no_spot(numbers: Numbers) -> str:
 def _tell_choice(option: Numbers) -> str:
     name = text.words(option["option"])
     cost = f", {text.money(option['cost'])} expected to the end" if option.get("cost") is not None else ""
-    return f"{'waiting is the cheapest' if name == 'wait' else name}{cost}"
+    return f"{'waiting is cheapest' if name == 'wait' else name}{cost}"
 
 
 def _tell_bill_awaited(numbers: Numbers) -> str:
     doubt, until = text.money(numbers.get("doubt")), text.minute(numbers.get("until"))
     return (
-        f"{doubt} of what is spent is for time in which nobody watched; the machine is kept stopped until "
-        f"{text.plain(numbers.get('provider'))} has billed it, at the latest until {until} UTC"
+        f"{doubt} of the spend is from unmonitored time; the machine stays stopped until "
+        f"{text.plain(numbers.get('provider'))} has billed it, until {until} UTC at the latest"
     )
 
 
 def _tell_not_held(numbers: Numbers) -> str:
     needed, left = text.money(numbers.get("reserve")), text.money(numbers.get("left"))
     of_job = f", and the job has {left} left" if numbers.get("left") is not None else ""
-    return f"the machine is not held ({text.words(numbers.get('because'))}): that would take {needed}{of_job}"
+    return f"the machine is not kept ({text.words(numbers.get('because'))}): keeping it would need {needed}{of_job}"
 
 
 def _tell_after(numbers: Numbers) -> str:
     name = text.plain(numbers.get("name") or numbers.get("job"))
     status = text.words(numbers.get("status"))
-    mend = f": autopilot resume {name} lets it go on" if status == "parked" else ""
+    mend = f": autopilot resume {name} resumes it" if status == "parked" else ""
     if numbers["on"] == On.SAME_TASK:
-        return f"each task begins once {name} has done the one of its number; {name} is {status}{mend}"
+        return f"each task starts after the same task of {name}; {name} is {status}{mend}"
     return f"waits until {name} {ENDS[On(numbers['on'])]}; it is {status}{mend}"
 
 
@@ -315,17 +316,17 @@ def _tell_floors(numbers: Numbers) -> str:
     hours = numbers.get("recorded_h")
     recorded = "recorded floors" if hours is None else f"{hours} h of recorded floors"
     if int(numbers.get("learning") or 0):
-        return f"bids are being learnt from {recorded}; the first machine waits for that, 2 minutes at the most"
+        return f"learning bids from {recorded}; the first rental waits up to 2 minutes for that"
     if int(numbers.get("learnt") or 0):
-        return f"bids are learnt from {recorded}"
-    return f"bids follow the rule and a shipped prior: {hours or 0} h of floors are recorded, learning takes 4 h"
+        return f"bids are learned from {recorded}"
+    return f"bids follow the default rule and a shipped prior: {hours or 0} h of floors recorded, learning needs 4 h"
 
 
 def _tell_markups(numbers: Numbers) -> str:
     costs = [f"{name} {text.per_hour(cost)}" for name, cost in numbers.items() if name != "markup"]
     share = (float(numbers["markup"] or 1) - 1) * 100
     return (
-        f"little time is to spare: bids are {share:.1f} % above floors; on the record an hour of work, lost time "
+        f"little time to spare: bids are {share:.1f} % above floors; in the recorded data an hour of work, lost time "
         f"included, would have cost by markup {', '.join(costs)}"
     )
 
@@ -339,7 +340,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "unsearched": _tell_unsearched,
     "status": _tell_status,
     "paused": _tell_paused,
-    "outbid": lambda numbers: f"its bid has lost, and it stops within minutes: {_tell_bids(numbers)}",
+    "outbid": lambda numbers: f"its bid lost, and the machine stops within minutes: {_tell_bids(numbers)}",
     "lost_bid": _tell_lost_bid,
     "floors": _tell_floors,
     "markups": _tell_markups,
@@ -353,12 +354,12 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "change_bid": lambda numbers: f"bid {text.per_hour(numbers.get('bid'))}{_because(numbers)}",
     "start": lambda numbers: f"start the machine{_because(numbers)}",
     "save_and_stop": lambda numbers: f"save and stop{_because(numbers)}",
-    "promote": lambda numbers: f"give the run to the new machine{_because(numbers)}",
+    "promote": lambda numbers: f"move the run to the new machine{_because(numbers)}",
     "hold": lambda numbers: f"keep the machine until {text.minute(numbers.get('until'))} UTC{_because(numbers)}",
     "not_held": _tell_not_held,
     "bill_awaited": _tell_bill_awaited,
-    "release": lambda numbers: f"give the machine up{_because(numbers)}",
+    "release": lambda numbers: f"release the machine{_because(numbers)}",
     "set_status": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
     "over": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
 }
-"""Topic of a note, or of an action → its sentence; any other is told by its numbers."""
+"""Topic of a note, or of an action → its sentence; any other is shown by its numbers."""

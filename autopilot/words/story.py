@@ -63,7 +63,7 @@ def tell_all(events: Iterable[Mapping[str, Any]]) -> list[Line]:
             _go_on(line, name, phrase.tell(event.get("fields") or {}, _since(line.at, event["at"])))
             line.stage = name if name in RUNS else line.stage
         elif line is not None and name == line.stage == "checkpoint.verified":
-            line.parts = [tell(event)]  # of checkpoints one after another the newest is told
+            line.parts = [tell(event)]  # of consecutive checkpoints only the newest is shown
         elif name not in IMPLIED:
             newest[lease] = Line(event["at"], name, [tell(event)])
             lines.append(newest[lease])
@@ -130,7 +130,7 @@ def _tell_bid(fields: Fields) -> str:
 
 
 def _tell_exit(fields: Fields) -> str:
-    blamed = ", which is put down to the machine" if fields.get("blamed") else ""
+    blamed = ", attributed to the machine" if fields.get("blamed") else ""
     return f"the command ended with exit code {text.plain(fields.get('exit_code'))}{blamed}"
 
 
@@ -139,7 +139,7 @@ def _tell_ordered(fields: Fields) -> str:
 
 
 def _tell_written_off(fields: Fields) -> str:
-    return f"no bill names a machine of it; {text.money(fields.get('held'))} held for it are free again"
+    return f"no bill lists a machine for it; {text.money(fields.get('held'))} reserved for it is available again"
 
 
 def _tell_passed_over(fields: Fields) -> str:
@@ -151,7 +151,7 @@ def _tell_store(fields: Fields) -> str:
     machines = f"machines that the ledger did not know: {text.plain(fields.get('machines'))}"
     if fields.get("number") is None:
         return f"the store has no checkpoint newer than the ledger's; {machines}"
-    return f"goes on from checkpoint {fields['number']} at step {fields.get('step')} of the store; {machines}"
+    return f"resumes from checkpoint {fields['number']} at step {fields.get('step')} of the store; {machines}"
 
 
 def _tell_regained(fields: Fields) -> str:
@@ -162,14 +162,14 @@ def _tell_regained(fields: Fields) -> str:
 
 def _tell_destroy(fields: Fields) -> str:
     sent = "asked the market to destroy the machine"
-    return sent if fields.get("accepted") == "true" else f"{sent}; it did not say yes"
+    return sent if fields.get("accepted") == "true" else f"{sent}; it did not accept"
 
 
 def _tell_exec(fields: Fields) -> str:
-    who = f"user {text.plain(fields.get('uid'))} had a command run beside the job"
+    who = f"user {text.plain(fields.get('uid'))} ran a command next to the job"
     if fields.get("exit_code") is None:
         return f"{who}; the machine did not answer"
-    why = {"timed_out": ", out of time", "stopped": ", as the machine was no longer to run the job"}
+    why = {"timed_out": ", timed out", "stopped": ", because the machine no longer runs the job"}
     return f"{who}; exit code {text.plain(fields['exit_code'])}{why.get(str(fields.get('ended')), '')}"
 
 
@@ -185,7 +185,7 @@ def _checkpoint_that(verb: str) -> Callable[[Fields], str]:
 
 def _tell_begin(fields: Fields) -> str:
     due = f"; it is due {text.plain(fields['deadline'])[:16].replace('T', ' ')} UTC" if fields.get("deadline") else ""
-    return f"the jobs that it waited for have ended: it may begin{due}"
+    return f"the jobs it waited for have ended: it can start{due}"
 
 
 def _schedule(fields: Fields) -> str:
@@ -236,13 +236,15 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "job.changed": _tell_change,
     "job.predecessors_ended": _tell_begin,
     "schedule.created": lambda fields: f"{_schedule(fields)} was submitted: {text.plain(fields.get('cron'))}",
-    "schedule.fired": lambda fields: f"{_schedule(fields)} made job {text.plain(fields.get('firing'))}, {_due(fields)}",
-    "schedule.skipped": lambda fields: f"{_schedule(fields)} left out a firing, {_due(fields)}{_because(fields)}",
+    "schedule.fired": lambda fields: (
+        f"{_schedule(fields)} created job {text.plain(fields.get('firing'))}, {_due(fields)}"
+    ),
+    "schedule.skipped": lambda fields: f"{_schedule(fields)} skipped a firing, {_due(fields)}{_because(fields)}",
     "schedule.missed": lambda fields: (
         f"{_schedule(fields)} missed {text.plain(fields.get('firings'))} firings, the newest {_due(fields)}"
     ),
     "schedule.paused": lambda fields: f"{_schedule(fields)} is paused",
-    "schedule.resumed": lambda fields: f"{_schedule(fields)} goes on",
+    "schedule.resumed": lambda fields: f"{_schedule(fields)} is resumed",
     "schedule.ended": lambda fields: f"{_schedule(fields)} has ended{_because(fields)}",
     "lease.intended": _tell_intended,
     "lease.acquired": lambda fields: f"rented as instance {text.plain(fields.get('instance_id'))}",
@@ -253,10 +255,10 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
         f"the machine did not come up: {text.words(fields.get('fault'))}, {text.plain(fields.get('message'))}"
     ),
     "lease.notice": lambda fields: (
-        f"the market gives notice ({text.words(fields.get('kind'))}, at {text.plain(fields.get('ends_at'))})"
+        f"the market gave notice ({text.words(fields.get('kind'))}, at {text.plain(fields.get('ends_at'))})"
     ),
     "lease.notice_withdrawn": "the notice is withdrawn: the machine stays",
-    "lease.create_unknown": "the market's answer is lost; the list of machines will show whether it was rented",
+    "lease.create_unknown": "the market's answer was lost; the machine list will show whether it was rented",
     "lease.abandoned": lambda fields: f"nothing was rented{_because(fields)}",
     "lease.running": lambda fields: f"the machine runs at {text.per_hour(fields.get('bid'))}",
     "lease.resumed": lambda fields: f"the machine is back at {text.per_hour(fields.get('bid'))}",
@@ -266,30 +268,34 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "lease.gone": lambda fields: f"the machine is gone{_because(fields)}",
     "lease.start_intended": "asks the market to start the machine",
     "lease.start_failed": "the market did not start the machine",
-    "lease.release_requested": lambda fields: f"gives the machine up{_because(fields)}",
+    "lease.release_requested": lambda fields: f"releases the machine{_because(fields)}",
     "lease.instance_found": lambda fields: f"instance {text.plain(fields.get('instance_id'))} was left behind",
     "lease.destroy_sent": _tell_destroy,
-    "lease.promoted": lambda fields: f"run {text.plain(fields.get('run_epoch'))} is given to the machine",
-    "lease.handed_over": lambda fields: f"the machine goes on with task {text.plain(fields.get('task'))}",
-    "lease.inherited": "goes on with the machine of a task that has ended",
-    "run.excused": "the machine that failed it failed the next task, too: it begins anew elsewhere",
+    "lease.promoted": lambda fields: f"the machine takes over run {text.plain(fields.get('run_epoch'))}",
+    "lease.handed_over": lambda fields: f"the machine continues with task {text.plain(fields.get('task'))}",
+    "lease.inherited": "continues on the machine of a finished task",
+    "run.excused": "the machine that failed this task failed the next one too: it restarts elsewhere",
     "lease.settled": "the market's bill is complete",
     "lease.written_off": _tell_written_off,
     "bid.intended": _tell_bid,
     "bid.changed": lambda fields: f"the bid is {text.per_hour(fields.get('bid'))}",
     "bid.refused": lambda fields: f"the market refused the bid; it stays {text.per_hour(fields.get('current_bid'))}",
-    "run.stop_ordered": lambda fields: f"tells the machine to save and stop{_because(fields)}",
+    "run.stop_ordered": lambda fields: f"orders the machine to save and stop{_because(fields)}",
     "run.ordered": _tell_ordered,
     "run.stalled": _tell_stall,
-    "run.went_on": lambda fields: f"goes on after {text.span(fields.get('still_s'))} with nothing new",
+    "run.went_on": lambda fields: f"resumes after {text.span(fields.get('still_s'))} without activity",
     "run.exited": _tell_exit,
     "exec.called": _tell_exec,
     "lease.held": lambda fields: (
-        f"the machine is held until {text.minute(fields.get('until'))} UTC at {text.per_hour(fields.get('per_hour'))}"
+        f"the machine is kept until {text.minute(fields.get('until'))} UTC at {text.per_hour(fields.get('per_hour'))}"
     ),
     "agent.reported": lambda fields: f"the agent is {text.words(fields.get('state'))}",
     "checkpoint.verified": _checkpoint_that("is safe"),
-    "checkpoint.lost": _checkpoint_that("was harmed in the store"),
+    "checkpoint.suspect": _checkpoint_that("is suspect: it may be torn, and is restored only if there is no other"),
+    "run.restored": lambda fields: (
+        f"checkpoint {text.plain(fields.get('number'))} of run {text.plain(fields.get('of_run'))} was restored"
+    ),
+    "checkpoint.lost": _checkpoint_that("was damaged in the store"),
     "checkpoint.set_aside": _checkpoint_that("was set aside"),
     "checkpoint.passed_over": _tell_passed_over,
     "store.read": _tell_store,
@@ -302,7 +308,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """How an event goes on with the line of an earlier one of its lease."""
+    """How an event continues the line of an earlier one of its lease."""
 
     follows: frozenset[str]
     """Stages of such lines."""
@@ -322,7 +328,7 @@ def _tell_raise(fields: Fields, _: str) -> str:
 
 def _tell_given_up(fields: Fields, took: str) -> str:
     why = "" if fields.get("reason") in ENDS else _because(fields)
-    return f"given up{'' if took == '0 s' else f' after {took}'}{why}"
+    return f"released{'' if took == '0 s' else f' after {took}'}{why}"
 
 
 ENDS = ("completed", "moving", "retry", "outbid", "host_lost")
@@ -345,7 +351,7 @@ CONTINUED: Mapping[str, Phrase] = {
     "bid.intended": Phrase(STOPPED, _tell_raise),
     "bid.changed": Phrase(STOPPED | REBID, _silent),
     "bid.refused": Phrase(STOPPED | REBID, lambda fields, _: "the market refused that bid"),
-    "lease.start_intended": Phrase(STOPPED, lambda fields, _: "start asked for"),
+    "lease.start_intended": Phrase(STOPPED, lambda fields, _: "start requested"),
     "lease.start_failed": Phrase(STOPPED, lambda fields, _: "the market did not start it"),
     "lease.resumed": Phrase(STOPPED, lambda fields, took: f"back after {took}"),
     "checkpoint.verified": Phrase(ENDED, lambda fields, _: _checkpoint_that("is safe")(fields)),

@@ -1,4 +1,4 @@
-"""Values as people read them. What comes from a market or a job is never trusted as terminal control."""
+"""Values as people read them. Text from a market or a job is never trusted as terminal control."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from autopilot.domain.rounding import places_for, round_parts
 from autopilot.domain.time import show_duration
 
 NONE = "-"
-MONEY = ("POSTED", "ACCRUED", "HELD")
-"""Columns: in the ledger; cost since the last posting; and what limits count beside them."""
+MONEY = ("POSTED", "ACCRUED", "RESERVED")
+"""Columns: in the ledger; cost since the last posting; and what limits also count."""
+
+VERDICTS = {"fine": "on track", "tight": "tight", "will_miss": "will miss"}
+"""Of a deadline, by its key in the API."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COLOUR_OR_CONTROL = re.compile(
@@ -80,7 +83,7 @@ def instant(value: str | None) -> datetime | None:
 
 
 def now_of(status: Mapping[str, Any]) -> datetime:
-    """The daemon's time, by what it says of itself."""
+    """Return the daemon's time, from its status."""
     return datetime.fromisoformat(status["now"]).astimezone(UTC)
 
 
@@ -125,6 +128,11 @@ def percent(value: str | float | None) -> str:
 def words(code: object) -> str:
     """``will_miss`` → ``will miss``."""
     return plain(code).replace("_", " ")
+
+
+def verdict(code: object) -> str:
+    """``will_miss`` → ``will miss``; ``-`` for none."""
+    return VERDICTS.get(str(code), plain(code))
 
 
 def size(count: int | None) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.certify.claims import claims_of
 from autopilot.lab.demo.theatre import Theatre
+from autopilot.markets.installed import claims_of
 from tests.acceptance.stage import a_theatre, command, until
 
 SETTLED = {market: {claim.id for claim in claims_of(market) if claim.step} for market in ("vastai", "runpod")}
@@ -51,7 +51,7 @@ def test_a_market_that_keeps_every_claim(market: str) -> None:
         done = command(theatre, "certify", market, "--resume", "--report", str(path))
         assert done.returncode == 0
         assert body["certification"]["id"] not in path.read_text()
-        assert "in force until" in done.stdout
+        assert "valid until" in done.stdout
 
 
 def test_a_warning_before_a_pause_is_heard_by_the_machine_s_own_program() -> None:

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 OF_EVERY_STORY = (
-    "every blow was answered",
+    "every interruption was handled",
     "the job succeeded",
     "the model equals that of an uninterrupted run",
     "no machine is left at the markets",

@@ -43,7 +43,7 @@ def test_a_job_is_looked_into_changed_and_its_failed_machine_given_back() -> Non
         failed = submit(theatre, FAILS)
         until(lambda: show(theatre, failed)["job"]["status"] == "failed", "its failure")
         assert said(theatre, "exec", failed, "--", "cat state") == "half done\n"
-        assert "given back" in said(theatre, "release", failed)
+        assert "released" in said(theatre, "release", failed)
         until(lambda: _live(theatre, failed) == [], "its machine's end")
         assert_one_error(command(theatre, "exec", failed, "--", "true"), 2, "no machine that runs now")
 

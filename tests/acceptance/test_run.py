@@ -93,7 +93,7 @@ def test_what_run_refuses_before_anything_is_sent(tmp_path: Path) -> None:
         program = ("--", "python3", "train.py")
         assert "run needs a command" in refused(2)
         assert "-y without a budget" in refused(2, "-y", *program)
-        assert "nobody can be asked here" in refused(2, "--budget", "3", *program)
+        assert "no terminal to confirm this spending" in refused(2, "--budget", "3", *program)
         assert "is not NAME=VALUE" in refused(2, "--env", "X", "--budget", "3", "-y", *program)
         key = refused(2, "--env", "HF_TOKEN=hf_abcdefghijklmnop", "--budget", "3", "-y", *program)
         assert "--secret HF_TOKEN=hf-token" in key

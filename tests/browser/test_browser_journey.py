@@ -52,7 +52,7 @@ def test_submit_by_keyboard_and_watch_it_begin(onlooker: Onlooker) -> None:
     page.get_by_role("button", name="Show what it will cost").press("Enter")
     onlooker.await_text("Expected cost")
     page.get_by_role("button", name="Submit").press("Enter")
-    onlooker.await_text("It is submitted.")
+    onlooker.await_text("Submitted.")
     expect(page.get_by_role("heading", name="typed")).to_be_visible()
     onlooker.await_text("rents RTX 4090")
     onlooker.await_text("training from step 0")
@@ -117,19 +117,19 @@ def test_change_the_budget_then_cancel_and_read_the_month(onlooker: Onlooker) ->
     onlooker.open(f"/jobs/{job_id}")
     page.get_by_role("link", name="Change limits").press("Enter")
     page.get_by_label("Budget").fill("4.50")
-    page.get_by_role("button", name="Look at the change").press("Enter")
+    page.get_by_role("button", name="Review the change").press("Enter")
     onlooker.await_text("It may cost $1.50 more than now: up to $4.50")
     page.get_by_role("button", name="Change limits").press("Enter")
-    onlooker.await_text("It is changed.")
+    onlooker.await_text("Changed.")
     onlooker.await_text("of $4.50")
     page.get_by_role("link", name="Cancel").press("Enter")
     onlooker.await_text("It cannot be resumed.")
     page.get_by_role("button", name="Cancel").press("Enter")
-    onlooker.await_text("It is being cancelled.")
+    onlooker.await_text("Cancelling.")
     page.locator(".pill", has_text="cancelled").wait_for()
     page.get_by_role("link", name="Money").press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("20")
-    expect(page.get_by_role("heading", name="Our figures beside the bill")).to_be_visible()
+    expect(page.get_by_role("heading", name="Reconciliation")).to_be_visible()
 
 
 Scheme = Literal["light", "dark"]
@@ -163,7 +163,7 @@ def test_without_scripts_every_table_and_picture_is_there(chromium: Browser, the
     context = chromium.new_context(java_script_enabled=False)
     onlooker = Onlooker(context.new_page(), theatre)
     onlooker.enter()
-    for path, heading in (("/", "Machines"), (f"/jobs/{job}", "What happened"), ("/market", "What we would bid now")):
+    for path, heading in (("/", "Machines"), (f"/jobs/{job}", "Timeline"), ("/market", "What we would bid now")):
         onlooker.open(path)
         expect(onlooker.page.get_by_role("heading", name=heading)).to_be_visible()
         expect(onlooker.page.locator("table").first).to_be_visible()
@@ -199,13 +199,13 @@ def test_a_stream_that_cannot_be_opened_is_said_and_asked_for_again(onlooker: On
         elif failing.pop(0) == "connection":
             route.abort("connectionrefused")
         else:
-            route.fulfill(status=503, content_type="text/html", body="<p>The daemon is silent</p>")
+            route.fulfill(status=503, content_type="text/html", body="<p>The daemon does not respond</p>")
 
     onlooker.page.route("**/stream/**", answer)
     onlooker.open(path.format(job=job))
     expect(onlooker.page.locator("#lost")).to_be_visible()
     expect(onlooker.page.locator("#lost")).to_be_hidden(timeout=SOON_MS)
     assert not failing
-    expect(onlooker.page.get_by_text("The daemon is silent")).to_have_count(0)
+    expect(onlooker.page.get_by_text("The daemon does not respond")).to_have_count(0)
     onlooker.page.unroute("**/stream/**")
     onlooker.complaints.clear()  # of the two that were made to fail

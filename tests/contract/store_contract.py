@@ -73,7 +73,11 @@ def whole_jobs(draw: st.DrawFn) -> Job:
         for slot in draw(st.lists(st.sampled_from(Slot), unique=True))
     ]
     ordered = tuple(sorted(leases, key=lambda lease: (lease.intended_at, lease.id)))
-    checkpoint = draw(st.none() | records(Checkpoint, job_id=id, lease_id=ordered[0].id)) if ordered else None
+    checkpoint = (
+        draw(st.none() | records(Checkpoint, job_id=id, lease_id=ordered[0].id, is_set_aside=False))
+        if ordered
+        else None
+    )
     job: Job = draw(
         records(
             Job,

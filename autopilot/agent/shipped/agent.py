@@ -33,7 +33,7 @@ from .progress import Progress
 from .readings import Readings, Stillness
 from .room import Room
 from .ssh import Ssh
-from .states import ABILITIES, NEXT_TASK, Exit
+from .states import ABILITIES, ENDING, NEXT_TASK, Exit
 from .surroundings import WISH, Notice
 from .transfer import Abandoned, Transfer, step_aside
 from .web import Web
@@ -80,6 +80,7 @@ class Agent:
         self.execs = Execs(self.memory, self.web, self.log, self.exec_surroundings)
         self.ssh = Ssh(os.path.join(home, "ssh"), self.child, self.log, self.exec_surroundings, os.environ)
         self.requested_at = 0.0
+        self.saved_before: int | None = None  # the newest checkpoint that was sent before this run began
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.taking_in = threading.Lock()
         self.wake = threading.Event()
@@ -110,7 +111,7 @@ class Agent:
         if not self.memory["setup_done"]:
             self.child.sweep("setup")
         signal.signal(signal.SIGTERM, lambda *_: self.events.put(("quit",)))
-        for watch in (self.correspond, self.watch_gpus):
+        for watch in (self.correspond, self.watch_gpus, self.watch_files):
             threading.Thread(target=watch, daemon=True).start()
         command, state = None, ""
         while command != "quit":
@@ -146,8 +147,10 @@ class Agent:
             self.remember()
         if command in ("setup", "run"):
             self.start(command)
-        elif command in ("term", "kill"):
-            self.child.signal(signal.SIGTERM if command == "term" else signal.SIGKILL)
+        elif command == "term":
+            self.child.end(self.look_at_files)
+        elif command == "kill":
+            self.child.signal(signal.SIGKILL)
         elif command == "abandon":
             self.keeper.abandon()
         elif command is not None and command != "quit":
@@ -203,6 +206,7 @@ class Agent:
         if event[0] == "orders" and self.machine.take_orders(event[1], now):
             if has_ended and self.machine.exit is None:
                 self.progress.forget()
+                self.keeper.restored = {}
             self.log.begin(event[1].get("job", ""))
             self.execs.take(event[1].get("exec"), event[2])
             url = event[1]["next_orders_url"]
@@ -268,6 +272,7 @@ class Agent:
             problem = str(error)
         self.keeper.job_uid = uid if command == "run" else None
         self.machine.begin_process(command, self.now())
+        self.saved_before = self.memory["last_ckpt_n"]
         self.drain_until = None
         self.stillness = Stillness(self.now())
         self.remember()
@@ -312,10 +317,16 @@ class Agent:
         if kind == "run":
             self.look_at_mark()  # it may have saved last of all
         self.log.say(f"{kind} ended with code {code}")
-        self.machine.end_process(code, self.now(), utc_now())
+        process = self.machine.process
+        has_saved = self.memory["last_ckpt_n"] != self.saved_before
+        self.machine.end_process(code, self.now(), utc_now(), has_saved)
         self.remember()
         if kind == "run" or code != 0:  # a setup that went well may leave services for the run
             self.end_what_is_left([kind])
+        if kind == "run" and self.checkpoint_path():
+            self.keeper.look_last(self.checkpoint_path(), is_cut=process.state != ENDING)
+        if self.machine.has_failed_soon:
+            self.keeper.doubt(self.machine.epoch)
         self.child.drain()
 
     def end_what_is_left(self, kinds: list[str]) -> None:
@@ -375,6 +386,7 @@ class Agent:
             take=upload.is_fresh,
             whole_at=upload.whole_at,
             final=upload.is_final,
+            ended_well=upload.ended_well,
             mlflow_run=self.room.mlflow_run(),
         )
 
@@ -461,6 +473,18 @@ class Agent:
         """For newer orders, at once."""
         self.pace.ask("fetch_orders")
         self.wake.set()
+
+    def watch_files(self) -> None:
+        """What the job saves, for as long as it does not say itself when that is whole."""
+        step_aside()
+        while True:
+            self.look_at_files()
+            time.sleep(max(self.keeper.pace().look_s, 0.25))
+
+    def look_at_files(self) -> None:
+        path = self.checkpoint_path()
+        if path and self.machine.process.kind == "run" and not self.machine.mark:
+            self.keeper.look(path)
 
     def correspond(self) -> None:
         """Until the machine is its user's. What fails once is tried again and not told: the addresses of a task that

@@ -78,9 +78,22 @@ class Child:
 
     def signal(self, number: int) -> None:
         self.is_ending = number == signal.SIGTERM
+        self.send(number)
+
+    def send(self, number: int) -> None:
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
+
+    def end(self, look: Callable[[], None]) -> None:
+        """Ask it to end. ``look`` is called while it stands still: what it does from then on it does because it was
+        asked."""
+        self.send(signal.SIGSTOP)
+        try:
+            look()
+        finally:
+            self.signal(signal.SIGTERM)
+            self.send(signal.SIGCONT)
 
     def poll(self) -> int | None:
         """The code of a process that has ended since the last look, else None.

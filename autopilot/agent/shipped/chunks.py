@@ -19,6 +19,7 @@ SMALLEST_PART_BYTES = 8 << 20
 MOST_DATA_PARTS = 255
 """With the index as many as orders can hold addresses for at once, so that a save needs no daemon between its parts."""
 BLOCK_BYTES = 256 << 10
+ZEROS = bytes(BLOCK_BYTES)
 MAX_INDEX_BYTES = 16 << 20
 """Some 150,000 files. Read, an index takes more than ten times its size in memory."""
 LEAST_BYTES_PER_LIST = 6
@@ -118,11 +119,20 @@ class PartWriter:
             block = view[: length - self.done]
             with open(os.path.join(self.directory, self.entries[i].name), "r+b", buffering=0) as file:
                 file.seek(offset + self.done)
+                if is_there_already(file, block):
+                    view, block, self.done = view[len(block) :], block[:0], self.done + len(block)
                 while len(block):
                     written = file.write(block)
                     view, block, self.done = view[written:], block[written:], self.done + written
             if self.done == length:
                 self.at, self.done = self.at + 1, 0
+
+
+def is_there_already(file: Any, block: memoryview) -> bool:
+    """Whether it is a hole where a hole is: the files of a checkpoint take no more room than where they were saved."""
+    if len(block) > len(ZEROS) or block != ZEROS[: len(block)]:
+        return False
+    return bool(os.pread(file.fileno(), len(block), file.tell()) == block)
 
 
 def index_of(entries: list[Entry], slices: list[list[Any]], mlflow_run: str = "") -> dict[str, Any]:

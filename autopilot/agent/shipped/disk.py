@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import inspect
 import json
@@ -15,6 +16,9 @@ from .job_user import BECOME, as_user
 FICLONE = 0x40049409
 LINK_FROM_BYTES = 32 << 20
 LOOK_TIMEOUT_S = 20
+COPY_BYTES = 1 << 20
+CLOSED, OPEN, MAPPED = "", "o", "m"
+"""What a process has of a file to write to it."""
 
 
 def write_json(path: str, value: Any) -> None:
@@ -56,17 +60,19 @@ def clear(path: str) -> None:
 
 
 def keep_copy(source: str, target: str, size: int, links: bool) -> bool:
-    """``target`` with the content of ``source``; answers whether it is the same file under another name.
+    """``target`` with the first ``size`` bytes of ``source``; answers whether it is the same file under another name.
 
-    A clone or a copy does not change when ``source`` is written to; a link does, and costs neither time nor room.
+    A clone or a copy does not change when ``source`` is written to; a link does, and costs neither time nor room. Holes
+    stay holes.
     """
-    with open(source, "rb") as old, open(target, "xb") as new:
+    with open(source, "rb", buffering=0) as old, open(target, "xb", buffering=0) as new:
         try:
             fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+            new.truncate(size)
             return False
         except OSError:
             if not (links and size >= LINK_FROM_BYTES):
-                shutil.copyfileobj(old, new, 1 << 20)
+                copy_data(old.fileno(), new.fileno(), size)
                 return False
     os.remove(target)
     try:
@@ -76,10 +82,35 @@ def keep_copy(source: str, target: str, size: int, links: bool) -> bool:
     return True
 
 
-def is_being_written(paths: set[str], uid: int | None = None) -> bool:
-    """Whether a process that we, or that user, can see has one of these files open for writing."""
+def copy_data(source: int, target: int, size: int) -> None:
+    """What is no hole. Raises ``OSError``."""
+    os.ftruncate(target, size)
+    at = 0
+    while at < size:
+        start, end = next_data(source, at, size)
+        while start < end:
+            block = os.pread(source, min(end - start, COPY_BYTES), start)
+            if not block:
+                return  # shorter than it was: who compares finds it
+            start += os.pwrite(target, block, start)
+        at = end
+
+
+def next_data(file: int, at: int, size: int) -> tuple[int, int]:
+    """Where data begins and ends from ``at`` on."""
+    try:
+        start = os.lseek(file, at, os.SEEK_DATA)
+        return min(start, size), min(os.lseek(file, start, os.SEEK_HOLE), size)
+    except OSError as error:
+        # Behind ``at`` there is nothing but a hole; or the disk cannot tell holes.
+        return (size, size) if error.errno == errno.ENXIO else (at, size)
+
+
+def list_uses(paths: set[str], uid: int | None = None) -> dict[str, str]:
+    """Which of these files a process that we, or that user, can see has open for writing, or mapped: ``OPEN`` or
+    ``MAPPED``, by path. What only appends has no file open that could be torn."""
     if uid is None:
-        return is_open_for_writing(paths)
+        return dict(find_uses(paths))
     # In most containers root does not see the open files of other users: their owner looks.
     look = subprocess.run(
         as_user(uid, LOOK),
@@ -88,27 +119,48 @@ def is_being_written(paths: set[str], uid: int | None = None) -> bool:
         timeout=LOOK_TIMEOUT_S,
         check=False,
     )
-    return look.stdout == b"True"
+    rows = filter(None, os.fsdecode(look.stdout).split("\0"))
+    return {row[1:]: row[0] for row in rows}
 
 
-def is_open_for_writing(paths: set[str]) -> bool:
+def find_uses(paths: set[str]) -> list[tuple[str, str]]:
+    """(path, use) of each. It runs alone as well, as another user: nothing of this module is there then."""
+    found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            for number in os.listdir(f"/proc/{pid}/fd"):
-                if os.readlink(f"/proc/{pid}/fd/{number}") not in paths:
+            numbers = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue  # gone meanwhile, or not ours to see
+        for number in numbers:
+            try:
+                path = os.readlink(f"/proc/{pid}/fd/{number}")
+                if path not in paths or path in found:
                     continue
                 with open(f"/proc/{pid}/fdinfo/{number}") as info:
-                    flags = next(line for line in info if line.startswith("flags:"))
-                if int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY:
-                    return True
-        except (OSError, StopIteration, ValueError):
-            continue  # gone meanwhile, or not ours to see
-    return False
+                    flags = int(next(line for line in info if line.startswith("flags:")).split()[1], 8)
+            except (OSError, StopIteration, ValueError):
+                continue  # closed meanwhile
+            if flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_APPEND:
+                found[path] = "o"
+        found.update((path, "m") for path in find_mapped(pid, paths))
+    return list(found.items())
+
+
+def find_mapped(pid: str, paths: set[str]) -> list[str]:
+    """Which of them that process has mapped so that it can write to them."""
+    try:
+        with open(f"/proc/{pid}/maps", errors="surrogateescape") as maps:
+            shared = [line.rstrip("\n").split(None, 5) for line in maps if "w-s " in line or "wxs " in line]
+    except OSError:
+        return []
+    return [row[5] for row in shared if len(row) == 6 and row[5] in paths]
 
 
 LOOK = (
-    "import os,sys\n"
-    + inspect.getsource(is_open_for_writing)
+    "from __future__ import annotations\nimport os,sys\n"
+    + inspect.getsource(find_uses)
+    + inspect.getsource(find_mapped)
     + BECOME
-    + ("sys.stdout.write(str(is_open_for_writing(set(os.fsdecode(sys.stdin.buffer.read()).split(chr(0))))))\n")
+    + "p=set(os.fsdecode(sys.stdin.buffer.read()).split(chr(0)))\n"
+    + "sys.stdout.buffer.write(os.fsencode(chr(0).join(u+n for n,u in find_uses(p))))\n"
 )

@@ -13,7 +13,7 @@ from typing import Any
 from .chunks import MAX_INDEX_BYTES, PartWriter, parse_index
 from .compress import MOST_BYTES, copy_decompressed
 from .disk import read_json, write_json
-from .snapshots import Record, Snapshots, copy_part
+from .snapshots import Record, Snapshots, copy_part, rank
 from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .tree import Corrupt, lay_out, remove
@@ -109,7 +109,7 @@ class Download(Parts):
         self.stored.close(restore["lease"], meta["n"], [[*content(part), *part["stored"]] for part in parts])
         self.keys = {i: part["stored"].key for i, part in enumerate(parts)}
         here = self.snapshots.newest_first()
-        if here and (here[0]["run_epoch"], here[0]["n"]) >= (meta["run_epoch"], meta["n"]):
+        if any(rank(record) >= rank(meta) for record in here):
             return False
         entries, slices, run = parse_index(self.fetch_index(parts[0]), [part["size"] for part in parts[1:]])
         done = self.begin(parts[0]["sha256"], entries)
@@ -164,6 +164,7 @@ def read_manifest(data: bytes, lease: str, key: re.Pattern[str] = KEY) -> tuple[
         body = json.loads(data)
         parts = [read_part(part) for part in body["parts"]]
         meta = {"run_epoch": body["run_epoch"], "n": body["n"], "step": body["step"], "uploaded": True}
+        meta.update({"suspect": True} if body.get("suspect") is True else {})
         numbers = [meta["run_epoch"], meta["n"]]
         numbers += [size for part in parts for size in (part["size"], part["stored"].size)]
         whole = all(type(number) is int and number >= 0 for number in numbers) and parts

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from .disk import list_uses
 from .download import Download
 from .left import fetch_left
 from .log import Log
 from .memory import Memory
+from .pieces import Pieces
 from .sigv4 import presign
 from .slots import open_slots
-from .snapshots import TRIES, Moved, Record, Snapshots
+from .snapshots import TRIES, Everything, Moved, Record, Snapshots
 from .stored import Content, Object, Stored
-from .transfer import Transfer
-from .tree import Corrupt, fingerprint, links_out, scan
+from .transfer import Abandoned, Transfer
+from .tree import Corrupt, Scanned, fingerprint, links_out, real_paths, scan
 from .upload import SnapshotUpload, content, find_first_number
+from .watch import QUIET_S, LookPace, Watch
 from .web import Web
 
 
@@ -33,7 +38,10 @@ class Keeper:
         self.granted_at = 0.0
         self.compresses = False  # what it sends, by zstd
         self.job_uid: int | None = None  # the user that the job's command runs as, if not the agent's
+        self.watch, self.looking = Watch(), threading.Lock()
         self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
+        self.restored: dict[str, Any] = {}  # for the heartbeat: which checkpoint this run began from
+        self.stop = threading.Event()
         self.damaged = 0
         self.cost: dict[str, float] = {}  # for the heartbeat: the market seconds that the last checkpoint took
         self.ask: Callable[[], None] = lambda: None  # makes the next heartbeat and look at the orders come at once
@@ -51,6 +59,7 @@ class Keeper:
         for stored in (self.stored, self.stored_outputs()):
             stored.forget()
         self.seen, self.damaged, self.cost, self.whole_parts = None, 0, {}, 0
+        self.restored, self.watch = {}, Watch()
         self.memory.save(next_ckpt_n=self.next_number(), last_ckpt_n=None)
 
     def output_snapshots(self) -> Snapshots:
@@ -70,9 +79,11 @@ class Keeper:
             "restore_failed": self.damaged > 0,
             "left": left,
             "left_part": fetching.next_part() if fetching else 0,
+            **self.restored,
         }
 
     def abandon(self) -> None:
+        self.stop.set()
         if self.uploading is not None:
             self.uploading.stop.set()
 
@@ -87,34 +98,99 @@ class Keeper:
         take: bool = True,
         whole_at: int = 0,
         final: bool = False,
+        ended_well: bool = False,
         mlflow_run: str = "",
     ) -> None:
-        """Copy what is at ``path`` if it changed and is to be taken, then send the newest copy unless that is done.
+        """Copy what is whole of what is at ``path`` if it is new, then send the newest copy unless that is done.
 
         ``whole_at``: the job has said then (ns) that its files are whole, 0 if it never does; files that are newer are
-        on their way to the next checkpoint.
+        on their way to the next checkpoint. ``ended_well``: whoever wrote them says that nothing is missing.
         """
         if not path:
             return
+        self.stop.clear()
         head = {"run_epoch": run_epoch, "n": self.next_number(), "step": step}
         meta = {**head, "uploaded": False, "mlflow_run": mlflow_run}
-        self.snapshots.job_uid = self.job_uid
         if take and whole_at and self.is_newer(path, whole_at):
             if not final:
                 raise Moved("the job is writing its next checkpoint")
             take = False
-        began_at = time.monotonic()
+        began_at = self.now()
         if take:
-            self.seen = self.snapshots.take(path, meta, self.seen)
+            if final and not ended_well and self.watch.verdicts is None:
+                self.look_last(path, is_cut=True)  # it ran before this boot
+            self.settle(path, meta, is_whole=bool(whole_at) or ended_well)
             self.warn_of_links(path)
-        taken_at = time.monotonic()
+        taken_at = self.now()
         for newest in self.snapshots.newest_first()[:1]:
             if not newest["uploaded"]:
                 self.send(self.fit(newest))
                 self.cost = {
-                    "save_s": (taken_at - began_at) * self.speed,
-                    "upload_s": (time.monotonic() - taken_at) * self.speed,
+                    "save_s": (taken_at - began_at - self.waited_s) * self.speed,
+                    "upload_s": (self.now() - taken_at) * self.speed,
                 }
+
+    # -- what is whole
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        """Answers whether to give up."""
+        return self.stop.wait(seconds)
+
+    waited_s = look_takes_s = 0.0
+
+    def pace(self) -> LookPace:
+        orders = self.orders()
+        interval_s = float(orders["checkpoint_interval_s"]) if orders else QUIET_S
+        return LookPace.of(interval_s, self.speed, self.look_takes_s)
+
+    def look(self, path: str) -> None:
+        """Beside the job, so that it is known for how long what it saves has been quiet."""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):  # it moves: the next look will do
+            self.look_at(scan(path))
+
+    def look_at(self, scanned: list[Scanned]) -> None:
+        began_at = self.now()
+        uses: dict[str, str] = {}
+        with self.looking:
+            self.adopt_known()
+            if self.watch.is_restless or self.watch.has_changed(scanned):
+                uses = self.find_uses(scanned)
+            self.watch.look(began_at, scanned, uses, self.pace())
+        self.look_takes_s = self.now() - began_at
+
+    def find_uses(self, scanned: list[Scanned]) -> dict[str, str]:
+        real = real_paths([each.path for each in scanned if each.entry.kind == "file"])
+        return {real[path]: use for path, use in list_uses(set(real), self.job_uid).items() if path in real}
+
+    def look_last(self, path: str, is_cut: bool) -> None:
+        """The process has ended. ``is_cut``: not by itself."""
+        with self.looking, contextlib.suppress(OSError):
+            self.adopt_known()
+            self.watch.close(self.now(), scan(path), self.pace(), is_cut)
+
+    def adopt_known(self) -> None:
+        """After a boot nothing is known of what lies there but the newest copy."""
+        best = self.snapshots.best()
+        if not (self.watch.looks or self.watch.pieces) and best:
+            with contextlib.suppress(Moved):
+                self.watch.adopt(self.snapshots.as_kept(best), bool(best.get("suspect")))
+
+    def settle(self, path: str, meta: dict[str, Any], is_whole: bool) -> None:
+        """Wait until something new is whole, and copy it; nothing if nothing is new."""
+        self.waited_s = 0.0
+        judge: Any = Everything(self.seen) if is_whole else Pieces(self)
+        while not self.snapshots.take(path, meta, judge) and not is_whole and judge.waits:
+            step_s = self.pace().look_s
+            self.waited_s += step_s
+            if self.wait(step_s):
+                raise Abandoned("what the job saves is not whole yet")
+        if is_whole and judge.scanned:
+            self.seen = judge.identities
+            with self.looking:
+                self.watch.adopt(judge.scanned)
 
     def is_newer(self, path: str, whole_at: int) -> bool:
         """Whether a file was written after the job's word; what was restored bears the times of another machine."""
@@ -194,7 +270,7 @@ class Keeper:
         """What the job leaves: copied, and sent beside the checkpoints."""
         snapshots = self.output_snapshots()
         meta = {"run_epoch": run_epoch, "n": run_epoch, "step": None, "uploaded": False}
-        snapshots.take([workdir, *patterns], meta, None)
+        snapshots.take([workdir, *patterns], meta)
         self.warn_of_links([workdir, *patterns])
         for record in snapshots.newest_first()[:1]:
             stored = self.stored_outputs()
@@ -238,11 +314,12 @@ class Keeper:
         """
         if not path:
             return ""
-        is_fresh = False
+        is_fresh, self.restored = False, {}
+        self.drop_doubted()
         try:
             if self.damaged < TRIES or not self.snapshots.newest_first():  # else: an older one that is here will do
                 is_fresh = self.prefetch()
-            for record in self.snapshots.newest_first()[:1]:
+            for record in filter(None, [self.snapshots.best()]):
                 try:
                     self.snapshots.restore(record, path, is_verified=is_fresh)
                 except Corrupt:
@@ -250,12 +327,29 @@ class Keeper:
                     raise
                 self.seen, self.damaged = fingerprint(path), 0
                 self.whole_parts = len(record["parts"]) + 1
-                self.log.say(f"restored checkpoint {record['n']} of epoch {record['run_epoch']}")
+                self.watch = Watch()
+                self.watch.adopt(scan(path), bool(record.get("suspect")))
+                self.restored = {"restored": [record["run_epoch"], record["n"]]}
+                doubt = ", which is suspect: there is no other" if record.get("suspect") else ""
+                self.log.say(f"restored checkpoint {record['n']} of epoch {record['run_epoch']}{doubt}")
                 return str(record.get("mlflow_run", ""))
         except Corrupt:
             self.damaged += 1
             raise
         return ""
+
+    def doubt(self, run_epoch: int) -> None:
+        """The run of that epoch has failed soon: of what it began from, and what it has left, no copy is used again."""
+        began_from = self.restored.get("restored")
+        self.memory.save(doubted=[began_from, run_epoch])
+
+    def drop_doubted(self) -> None:
+        """What the orders name is fetched once more, if it is that."""
+        began_from, run_epoch = self.memory["doubted"] or (None, None)
+        for record in self.snapshots.newest_first():
+            if [record["run_epoch"], record["n"]] == began_from or record["run_epoch"] == run_epoch:
+                self.snapshots.drop(record)
+        self.memory.save(doubted=None)
 
     def fetch_left(self, number: int, wanted: dict[str, Any], path: str) -> None:
         """What another job has left, put where this one looks for it; nothing where that is already.

@@ -48,6 +48,7 @@ TERM_GRACE_S = 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 300.0
 QUIT_S = 4.0  # real: hosts end what runs ten seconds after they asked for it
 PREPARE_TRIES = 10  # some twenty minutes: what has failed so often on a machine that is heard does not pass by itself
+SOON_S = 300.0  # the daemon goes by the same, on its own clock
 REPEAT_S = 60.0  # a destroy that was accepted is asked for again: we are still here
 GOODBYES = ("destroy", "stop")  # they need not wait for another task
 
@@ -77,6 +78,7 @@ class Machine:
         self.exit = Exit(**memory["exit"]) if memory["exit"] else None
         self.result = ENDED if self.exit else NONE
         self.has_left_files = False  # the run that ended, since this boot
+        self.run_since, self.has_failed_soon = now, False  # soon: what it began from may be to blame
         self.epoch = int(memory["run_epoch"])
         self.job = str(memory.get("job", ""))  # whose files lie on the disk; agents of older versions do not remember
         # Of ``code``, ``inputs`` and ``setup``. An agent of an older version remembers no code.
@@ -155,7 +157,7 @@ class Machine:
         self.claim = Claim(self.claim.progress, now)
         if kind == "run":
             self.exit, self.result = None, move(RESULT, self.result, "start")
-            self.disk = move(DISK, self.disk, "start")
+            self.disk, self.run_since, self.has_failed_soon = move(DISK, self.disk, "start"), now, False
             self.epoch = self.orders["run_epoch"] if self.orders else self.epoch
             self.checkpoint_at = now + self._interval(self.orders)
             self.mark_taken = self.mark
@@ -169,7 +171,8 @@ class Machine:
         """Its GPUs work."""
         self.claim = Claim(self.claim.progress, now)
 
-    def end_process(self, code: int, now: float, finished_at: str) -> None:
+    def end_process(self, code: int, now: float, finished_at: str, has_saved: bool = False) -> None:
+        """``has_saved``: a run has made a checkpoint since it began."""
         process, self.process = self.process, Process()
         if process.kind == "run":
             self.disk = move(DISK, self.disk, "end")
@@ -180,7 +183,9 @@ class Machine:
         if was_stopped or (process.kind == "setup" and code == 0):
             return
         if process.kind == "run":
-            self._end_run(self.epoch, code, "stalled" if process.has_hung else "exited", finished_at)
+            self._end_run(self.epoch, code, "stalled" if process.has_hung else "exited", finished_at, has_saved)
+            is_soon = now - self.run_since < SOON_S and not has_saved
+            self.has_failed_soon = bool(code and self.restore_name()) and is_soon
         elif self.orders and self._role() == "run":
             self._end_run(self.orders["run_epoch"], code, "setup_failed", finished_at)
         else:
@@ -442,6 +447,7 @@ class Machine:
         ended_well = is_final and self.exit is not None and self.exit.exit_code == 0
         self.upload = Upload(
             is_final=is_final,
+            ended_well=ended_well,
             is_fresh=ended_well or not self.mark or self.mark != self.mark_taken,
             whole_at=0 if ended_well else self.mark,
             mark_before=self.mark_taken,
@@ -462,12 +468,12 @@ class Machine:
     def _start_over(self) -> None:
         """Another run is ordered after an exit: what was prepared still is, and the files stay as they lie."""
         self.exit, self.result = None, move(RESULT, self.result, "start")
-        if self.has_left_files and not self.is_of_other():
+        if self.has_left_files and not (self.has_failed_soon or self.is_of_other()):
             self.disk = move(DISK, self.disk, "again")
 
-    def _end_run(self, epoch: int, code: int, reason: str, finished_at: str) -> None:
+    def _end_run(self, epoch: int, code: int, reason: str, finished_at: str, has_saved: bool = True) -> None:
         killer = -code if code < 0 else code - 128 if 128 < code <= 192 else None
-        self.exit = Exit(epoch, code, killer, reason, finished_at)
+        self.exit = Exit(epoch, code, killer, reason, finished_at, has_saved)
         self.has_left_files = reason in ("exited", "stalled")
         self.result = move(RESULT, self.result, "end")
 

@@ -26,6 +26,7 @@ class Memory:
             **{"permit_ttl_s": DEFAULT_TTL_S, "setup_done": False, "code_done": False, "dirty": False, "exit": None},
             "permit_ends_at": None,
             "job": "",
+            "doubted": None,  # what a run that failed soon began from, and its epoch
             "surveyed": False,  # whether it is known what was in the work directory before anything ran there
             "zstd": None,  # whether the image has it: what a setup installs is not there when a checkpoint is fetched
             **{"next_ckpt_n": 0, "attempted_ckpt_n": -1, "last_ckpt_n": None, "execs": []},

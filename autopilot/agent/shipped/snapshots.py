@@ -6,6 +6,7 @@ SHA-256 of each part. The index, the first part that is sent, is made from it an
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -13,13 +14,13 @@ import shutil
 import time
 from typing import Any, Dict  # noqa: UP035 -- Python 3.8 cannot subscript dict
 
-from .chunks import PartReader, PartWriter, cut, index_of
-from .disk import is_being_written, keep_copy, read_json, write_json
-from .tree import Corrupt, Entry, Scanned, fingerprint, finish, scan, scratch_beside, swap_in
+from .chunks import MAX_INDEX_BYTES, PartReader, PartWriter, cut, index_of
+from .disk import keep_copy, read_json, write_json
+from .tree import MAX_ENTRIES, Corrupt, Entry, Scanned, finish, scan, scratch_beside, swap_in
 
 SNAPSHOTS_KEPT = 2
 TRIES = 5
-QUIET_WAIT_S = 0.5
+RETRY_S = 0.2
 
 Record = Dict[str, Any]  # noqa: UP006
 
@@ -28,17 +29,24 @@ class Moved(OSError):
     """The checkpoint changed while it was read."""
 
 
+class TooMany(OSError):
+    """There are more files than a checkpoint can have."""
+
+
 class Snapshots:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.links = True  # until a job is seen to write into the files that it has saved
-        self.job_uid: int | None = None  # whose processes are looked at; None: all that the agent can see
         os.makedirs(directory, exist_ok=True)
 
     def newest_first(self) -> list[Record]:
         names = [name for name in os.listdir(self.directory) if name.endswith(".json")]
         found = [read_json(os.path.join(self.directory, name)) for name in names]
         return sorted(filter(None, found), key=lambda record: (record["run_epoch"], record["n"]), reverse=True)
+
+    def best(self) -> Record | None:
+        """The newest whole one; if there is none, the newest."""
+        return max(self.newest_first(), key=rank, default=None)
 
     def place(self, record: Record) -> str:
         """The directory that holds its files."""
@@ -57,55 +65,74 @@ class Snapshots:
         self.drop(record)
         os.replace(scratch, self.place(record))
         self.save(record)
+        best = self.best()
         for old in self.newest_first()[SNAPSHOTS_KEPT:]:
-            self.drop(old)
+            if old != best:
+                self.drop(old)
 
     # -- taking one
 
-    def take(self, path: Any, meta: Record, seen: Any) -> Any:
-        """Copy what is at ``path`` unless it is as ``seen``; answers its fingerprint. Raises ``OSError``."""
+    def take(self, path: Any, meta: Record, judge: Any = None) -> bool:
+        """Copy what is at ``path``, as much of it as the judge chooses; answers whether there is a new copy.
+
+        Raises ``OSError``.
+        """
         scratch = os.path.join(self.directory, "taking")
+        judge = judge or Everything()
         for attempt in range(TRIES):
             try:
-                found = scan(path)
-                before = [each.identity for each in found] or None
-                if before is None or before == seen:
-                    return before
-                files = {os.path.realpath(each.path) for each in found if each.entry.kind == "file"}
-                if attempt < TRIES - 1 and is_being_written(files, self.job_uid):
-                    time.sleep(QUIET_WAIT_S)
-                    continue
-                self.copy(path, found, scratch, meta)
-                return before
+                chosen = judge.choose(scan(path))
+                if not chosen:
+                    return False
+                self.copy(path, chosen, scratch, {**meta, **judge.says()}, judge)
+                judge.note_taken()
+                return True
             except OSError as error:
-                if error.errno == errno.ENOSPC and attempt < TRIES - 1:
-                    self.make_room()
-                elif error.errno not in (None, errno.ENOENT):  # those two: it moved while it was read
-                    raise
+                shutil.rmtree(scratch, ignore_errors=True)
+                if error.errno == errno.ENOSPC:
+                    if not self.make_room():
+                        raise self.full(path, error) from error
+                elif error.errno not in (None, errno.ENOENT) or isinstance(error, TooMany):
+                    raise  # else: it moved while it was read
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
-            time.sleep(0.2)
-        raise OSError("the checkpoint kept changing while it was copied; write it aside and rename it into place")
+            if attempt < TRIES - 1:
+                time.sleep(RETRY_S)
+        raise Moved("the checkpoint kept changing while it was copied; write it aside and rename it into place")
 
-    def copy(self, path: Any, scanned: list[Scanned], scratch: str, meta: Record) -> None:
+    def copy(self, path: Any, chosen: list[Scanned], scratch: str, meta: Record, judge: Any) -> None:
+        check_index([each.entry for each in chosen])
         shutil.rmtree(scratch, ignore_errors=True)
         os.makedirs(scratch)
         linked = []
-        for each in scanned:
+        for each in chosen:
             target = os.path.join(scratch, each.entry.name)
             if each.entry.kind == "dir":
                 os.makedirs(target, exist_ok=True)
             elif each.entry.kind == "file":
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-                if keep_copy(each.path, target, each.entry.size, self.links):
+                if keep_copy(each.path, target, each.entry.size, self.links and not meta.get("suspect")):
                     linked.append((target, each.entry))
-        if fingerprint(path) != [each.identity for each in scanned]:
+        if not judge.is_still(scan(path), scratch):
             raise Moved("it changed")
-        record = self.describe(scanned, scratch, meta)
+        record = self.describe(chosen, scratch, meta)
         if any(is_changed(target, entry) for target, entry in linked):
             self.links = False
             raise Moved("it is written in place")
         self.commit(record, scratch)
+
+    def full(self, path: Any, error: OSError) -> OSError:
+        """Says by how much there is too little room, and who makes some."""
+        with contextlib.suppress(OSError):
+            needed = sum(each.entry.size for each in scan(path))
+            free = shutil.disk_usage(self.directory).free
+            return OSError(
+                errno.ENOSPC,
+                f"No space left on device: the checkpoint has {needed / 1e6:.1f} MB and {free / 1e6:.1f} MB of the"
+                " disk are free. Nothing new is saved until the job removes files, or has a larger disk"
+                " ([resources] disk). The agent goes on trying",
+            )
+        return error
 
     def describe(self, scanned: list[Scanned], scratch: str, meta: Record) -> Record:
         """The record of the files in ``scratch``; what is as it was in an older snapshot is not read again."""
@@ -113,7 +140,7 @@ class Snapshots:
         slices = cut(entries)
         identities = [each.identity for each in scanned]
         known = {}
-        for old in self.newest_first()[:1]:
+        for old in filter(None, [self.best(), *self.newest_first()[:1]]):
             for part, description in zip(old["slices"], old["parts"]):  # noqa: B905 -- Python 3.8
                 known[sources(part, old["identities"])] = description
         parts = []
@@ -145,11 +172,27 @@ class Snapshots:
         self.save(made)
         return made
 
-    def make_room(self) -> None:
-        """On a full disk: what the store has already need not lie here as well."""
+    def make_room(self) -> bool:
+        """On a full disk: what the store has already need not lie here as well. Answers whether something went."""
         self.links = True
-        for old in [record for record in self.newest_first() if record["uploaded"]][1:]:
+        best = self.best()
+        surplus = [record for record in self.newest_first() if record["uploaded"]][1:]
+        surplus = [record for record in surplus if record != best]
+        for old in surplus:
             self.drop(old)
+        return bool(surplus)
+
+    def as_kept(self, record: Record) -> list[Scanned]:
+        """Its files as they lie here."""
+        place = self.place(record)
+        rows = zip(self.entries(record), record["identities"])  # noqa: B905 -- Python 3.8
+        return [Scanned(entry, os.path.join(place, entry.name), identity) for entry, identity in rows]
+
+    def refuse_harmed(self, each: Scanned) -> None:
+        """Raises ``Moved`` where the job has written into a file that lies here under another name."""
+        if each.entry.kind == "file" and is_harmed(each.path, each.entry):
+            self.links = False
+            raise Moved(f"the job writes into {each.entry.name}, and what that was before is lost")
 
     # -- reading one
 
@@ -197,6 +240,49 @@ class Snapshots:
                 raise Corrupt("a file of it is gone from this disk") from error
             if (reader.size, reader.sha256.hexdigest()) != (part["size"], part["sha256"]):
                 raise Corrupt("a part of it on this disk has changed")
+
+
+class Everything:
+    """Takes all of it as it is, once it has kept still while it was copied; not again what is as it was."""
+
+    def __init__(self, seen: Any = None) -> None:
+        self.seen = self.identities = seen
+        self.scanned: list[Scanned] = []
+
+    def choose(self, scanned: list[Scanned]) -> list[Scanned]:
+        self.scanned, self.identities = scanned, [each.identity for each in scanned]
+        return [] if self.identities == self.seen else scanned
+
+    def is_still(self, scanned: list[Scanned], copies: str) -> bool:
+        return bool([each.identity for each in scanned] == self.identities)
+
+    def says(self) -> Record:
+        return {}
+
+    def note_taken(self) -> None:
+        pass
+
+
+def rank(record: Record) -> tuple[bool, int, int]:
+    """Of two checkpoints the one with the greater rank is restored."""
+    return not record.get("suspect"), int(record["run_epoch"]), int(record["n"])
+
+
+def check_index(entries: list[Entry]) -> None:
+    """Raises ``TooMany`` for more files than a checkpoint can name: before anything is copied."""
+    size = len(json.dumps(index_of(entries, cut(entries))))
+    if size > MAX_INDEX_BYTES or len(entries) > MAX_ENTRIES:
+        raise TooMany(
+            f"nothing is saved: there are {len(entries)} files, whose names take {size / 1e6:.1f} MB. A checkpoint may"
+            f" have {MAX_ENTRIES} and {MAX_INDEX_BYTES / 1e6:.1f} MB of names. The job must pack them into fewer, as"
+            " with tar, or save less ([checkpoint] path)"
+        )
+
+
+def is_harmed(path: str, entry: Entry) -> bool:
+    """Whether it is another name of a file that the job has written to since."""
+    info = os.stat(path)
+    return info.st_size != entry.size or (info.st_nlink > 1 and info.st_mtime_ns != entry.mtime_ns)
 
 
 def sources(part: list[Any], identities: list[Any]) -> str:

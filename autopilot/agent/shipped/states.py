@@ -139,6 +139,8 @@ class Upload:
     state: str = NONE
     is_final: bool = False
     """No process runs while it is taken."""
+    ended_well: bool = False
+    """The command has ended with code 0: what it has left is whole."""
     is_fresh: bool = True
     """A new copy of the files is taken; else the last whole one is sent."""
     whole_at: int = 0
@@ -171,6 +173,8 @@ class Exit:
     signal: int | None
     reason: str
     finished_at: str
+    has_saved: bool = True
+    """It had made a checkpoint before."""
 
 
 @dataclass(frozen=True)

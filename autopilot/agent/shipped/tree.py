@@ -149,6 +149,17 @@ def portable(link: str, name: str, path: str) -> str:
     return os.path.relpath(goal, here) if goal.startswith(top + "/") else link
 
 
+def real_paths(paths: Iterable[str]) -> dict[str, str]:
+    """Each path by what it is called without links on the way. What stands at the path is no link itself."""
+    found, real = {}, {}
+    for path in paths:
+        directory, name = os.path.split(path)
+        if directory not in real:
+            real[directory] = os.path.realpath(directory)
+        found[os.path.join(real[directory], name)] = path
+    return found
+
+
 def fingerprint(path: Any) -> list[Any] | None:
     """Equal before and after a copy if nothing moved meanwhile; None when there is nothing."""
     return [each.identity for each in scan(path)] or None

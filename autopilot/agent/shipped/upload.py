@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .chunks import MAX_INDEX_BYTES
 from .compress import MOST_BYTES, compress
-from .snapshots import Moved, Record, Snapshots
+from .snapshots import Moved, Record, Snapshots, check_index
 from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .web import MAX_OBJECT_BYTES, Web
@@ -25,8 +24,7 @@ class SnapshotUpload:
     def __init__(self, web: Web, snapshots: Snapshots, stored: Stored, transfer: Transfer, record: Record) -> None:
         self.web, self.snapshots, self.stored, self.transfer, self.record = web, snapshots, stored, transfer, record
         self.index = snapshots.index(record)
-        if len(self.index) > MAX_INDEX_BYTES:
-            raise OSError(f"the checkpoint has too many files ({len(record['entries'])}): pack them into fewer")
+        check_index(snapshots.entries(record))
         head = {"size": len(self.index), "sha256": hashlib.sha256(self.index).hexdigest()}
         self.parts: list[Record] = [head, *record["parts"]]
         self.saved_at = time.monotonic()
@@ -54,6 +52,7 @@ class SnapshotUpload:
             self.stored.save()
         rows = [describe_part(part, objects[content(part)]) for part in self.parts]
         head = {name: self.record[name] for name in ("run_epoch", "n", "step")}
+        head.update({"suspect": True} if self.record.get("suspect") else {})
         manifest = json.dumps({"v": 1, **head, "parts": rows}).encode()
         if len(manifest) > MAX_OBJECT_BYTES:
             raise OSError("the checkpoint has too many parts")

@@ -206,9 +206,14 @@ class TakenCode(Answer):
 
 
 class NewestCheckpoint(Answer):
+    """From which the next run begins, or the present one has begun if it has made none yet."""
+
     number: int
     step: int
     lease_id: str
+    run_epoch: int
+    state: str
+    """``safe``, or ``suspect``: it may be torn, and there is no other."""
     part_count: int
     verified_at: Instant
 
@@ -395,6 +400,8 @@ class Checkpoint(Answer):
     number: int
     step: int
     lease_id: str
+    state: str
+    """``safe``, ``suspect``, or ``set_aside`` for an older one."""
     size_bytes: int
     verified_at: Instant
 

@@ -65,64 +65,64 @@ def backtest(  # noqa: C901
     report: Path | None = None,
     replay: Path | None = None,
 ) -> int:
-    """Play policies over a recorded market and score them against on-demand and the offline optimum.
+    """Replay policies on a recorded market and score them against on-demand and the offline optimum.
 
     Needs no daemon and spends nothing. Time is virtual; the same command gives the same costs.
 
     Parameters
     ----------
     files
-        Job files to play with --synthetic or --history; 24 h of work with five deadlines when left out.
+        Job files to play with --synthetic or --history; default: 24 h of work with five deadlines.
     suite
         A suite file of kind "availability" or "bids".
     synthetic
-        In place of a suite: a market made up by a seed: vast (30 machines), three-machines, calm, stormy or trending.
+        Instead of a suite: a market made from a seed: vast (30 machines), three-machines, calm, stormy or trending.
     seed
         The first seed of --synthetic.
     seeds
-        How many markets --synthetic makes, from as many seeds in a row.
+        Number of markets that --synthetic generates, from consecutive seeds.
     history
-        In place of a suite: the market as the daemon recorded it in its ledger, which is read only.
+        Instead of a suite: the market as the daemon recorded it in its ledger, which is only read.
     since
-        For --history: from how long ago on, like 30d or 36h.
+        For --history: how far back to start, like 30d or 36h.
     config
-        For --history: a configuration file, read after the system's and the user's own, that tells where the ledger is.
+        For --history: a configuration file that locates the ledger, read after the system's and your own.
     policy
-        Policies by name, parted by commas, with parameters as NAME:param=value; all that play this kind when left out.
+        Policies by name, separated by commas, with parameters as NAME:param=value; default: all that play this kind.
     fit
-        Another suite file, from which policies that learn take their model. Never fit on what is scored.
+        Another suite file, to train the policies that learn. Never train on the suite that is scored.
     runs
-        every-N takes each Nth run of each deadline and setting; a number takes that many, spread evenly.
+        every-N takes every Nth run of each deadline and setting; a number takes that many, spread evenly.
     auction
-        Of bids: who wins pays the bid, or one price that all pay, or that under a cap. Left out: as the suite says.
+        For bids: the winner pays its bid, or one price for all, or that price under a cap. Default: as the suite says.
     budget_share
-        Give each run a budget of this share of what it costs on demand.
+        Give each run a budget of this share of its on-demand cost.
     as_live
-        Suites of bids are played as the daemon's day goes, or as they stand (--ideal).
+        Play suites of bids as the daemon would live, or exactly as recorded (--ideal).
     recorded
         As live: how much of the market was recorded before each run, like 7d; 0 for a first job.
     reports_progress
         As live: jobs report their progress.
     estimate_error
-        Tell policies a work estimate that is off: as live by up to this share (0.15), else by just this share (0).
+        Give policies a wrong work estimate: as live, off by up to this share (0.15); else by exactly this share (0).
     tasks
-        Play arrays of so many tasks, each like the job, at the width that the daemon would have and at fixed ones.
+        Play arrays of this many tasks, each like the job, at the width the daemon would choose and at fixed widths.
     parallel
-        With --tasks: the fixed widths, parted by commas; 1,2,4,8,16,32 when left out.
+        With --tasks: the fixed widths, separated by commas; default: 1,2,4,8,16,32.
     floor_lag
         Show policies the market this many ticks late.
     vanish
-        In this share of ticks no on-demand machine can be had.
+        In this share of ticks no on-demand machine is available.
     jobs
-        Processes; all cores when left out.
+        Number of processes; default: all cores.
     on
-        Where it runs: processes of this machine, or the Ray cluster that RAY_ADDRESS names.
+        Where to run: processes of this machine, or the Ray cluster that RAY_ADDRESS names.
     json
         Print the scores as JSON.
     report
         Write an HTML report with plots that opens offline.
     replay
-        In place of a suite: take every decision of this recording again (autopilot serve --record) and compare.
+        Instead of a suite: repeat every decision of this recording (autopilot serve --record) and compare.
     """
     if sum((suite is not None, synthetic is not None, history, replay is not None)) != 1:
         raise UserError("choose a market", hint="give one of --suite, --synthetic, --history or --replay")

@@ -52,7 +52,9 @@ async def history_suites(url: str, tasks: Sequence[Task], since: datetime) -> li
         async with store.snapshot() as uow:
             return [await _suite(uow, task, since) for task in tasks]
     except StoreUnavailable as problem:
-        raise UserError(str(problem), hint="only the daemon's user may read it; autopilot db check says more") from None
+        raise UserError(
+            str(problem), hint="only the daemon's user may read it; run autopilot db check for details"
+        ) from None
     finally:
         await store.close()
 

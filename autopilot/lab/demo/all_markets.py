@@ -92,7 +92,7 @@ ALL_MARKETS = Story(
         ),
         Act(
             "preempted with notice",
-            "somebody takes all of Mithril's A100s, at three times our limit, and Nebius gets cheaper",
+            "all of Mithril's A100s are taken at three times our limit, and Nebius prices fall",
             _preempt,
             ("lease.notice", "lease.paused", "lease.release_requested", "lease.acquired", "lease.running"),
         ),

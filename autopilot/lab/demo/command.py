@@ -20,18 +20,18 @@ def demo(
     picture: Path | None = None,
     job_picture: Path | None = None,
 ) -> int:
-    """Watch a real job being bid for, outbid, moved, resumed and billed in the sandbox, in one to three minutes.
+    """Watch a real job being outbid, moved, resumed and billed in the sandbox, in one to three minutes.
 
     Parameters
     ----------
     all_markets
-        Another job, from vast.ai by way of Mithril to Nebius, in two to three minutes; needs the extra nebius.
+        Another job, from vast.ai to Mithril to Nebius, in two to three minutes; needs the extra nebius.
     keep
         Leave the sandbox and the daemon running at the end.
     seed
-        Another seed, another course of events.
+        Another seed gives another sequence of events.
     plain
-        Plain lines in place of the live view; always so where there is no terminal.
+        Plain lines instead of the live view; always so without a terminal.
     picture
         Also draw the end into this SVG file.
     job_picture

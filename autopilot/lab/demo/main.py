@@ -119,7 +119,7 @@ def _play(story: Story, theatre: Theatre, view: View) -> tuple[Json, tuple[Struc
         time.sleep(LOOK_EVERY_S)
     if not script.is_over or not script.is_answered(body):
         last = script.struck[-1].act.title if script.struck else "none"
-        return body, script.struck, f"the last blow was: {last}"
+        return body, script.struck, f"the last event was: {last}"
     return body, script.struck, None
 
 
@@ -151,12 +151,12 @@ def _tell(theatre: Theatre, body: Json, struck: Sequence[Struck], results: list[
         *(Text.assemble(marks[check.holds], f"{check.what}: ", (check.detail, "dim")) for check in results),
         Text(f"$ {_savings(body['spend'])}", style="bold green"),
         "",
-        Rule("what happened (hours and minutes of market time)", align="left"),
+        Rule("timeline (hours and minutes of market time)", align="left"),
         _story(body, struck),
         "",
         Rule("what it cost, machine by machine", align="left"),
         money_views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"),
-        Text("each bill is due a second look after an hour of market time (autopilot reconcile)", style="dim"),
+        Text("each bill is checked again after an hour of market time (autopilot reconcile)", style="dim"),
     )
 
 

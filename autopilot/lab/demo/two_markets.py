@@ -69,7 +69,7 @@ TWO_MARKETS = Story(
     acts=(
         Act(
             "outbid",
-            "a rival outbids our machine by 2 %, and all others are dearer",
+            "a rival outbids our machine by 2 %, and all others cost more",
             _outbid,
             ("lease.paused", "bid.changed", "lease.resumed"),
         ),
@@ -81,7 +81,7 @@ TWO_MARKETS = Story(
         ),
         Act(
             "lost host",
-            "the host vanishes for good, vast.ai gets dearer, and RunPod cheaper",
+            "the host vanishes for good, vast.ai prices rise, and RunPod's fall",
             _vanish,
             ("lease.offline", "lease.release_requested", "lease.acquired", "lease.running"),
         ),

@@ -39,7 +39,7 @@ class MarketBooks:
     is_over: str
     cost: str
     has_bill: bool = True
-    """Whether the market has a bill that the ledger takes over. Else the ledger reckons by prices seen once a tick."""
+    """Whether the market has a bill that the ledger takes over. Otherwise it calculates from observed prices."""
 
 
 BOOKS = {
@@ -95,7 +95,7 @@ def checks(theatre: Theatre, job: Json, reference: Reference) -> list[DemoCheck]
 def all_answered(struck: Sequence[Struck], unanswered: str | None) -> DemoCheck:
     """``unanswered``: what was not, in words."""
     names = ", ".join(each.act.name for each in struck)
-    return DemoCheck("every blow was answered", unanswered is None, unanswered or names)
+    return DemoCheck("every interruption was handled", unanswered is None, unanswered or names)
 
 
 def _model(theatre: Theatre, job: Json, reference: Reference) -> DemoCheck:

@@ -133,6 +133,10 @@ class MemoryCheckpoints(MemoryRepository):
         with self._access.write() as tables:
             tables.remove_checkpoint(checkpoint)
 
+    async def set_aside(self, checkpoint: Checkpoint, is_set_aside: bool) -> None:
+        with self._access.write() as tables:
+            tables.set_checkpoint_aside(checkpoint, is_set_aside)
+
 
 def _tasks_of(tables: MemoryTables, array_id: str) -> list[Job]:
     found = (require(tables.jobs.get(job_id)) for job_id in tables.tasks_by_array.get(array_id) or ())
@@ -152,7 +156,7 @@ def _of_owner(tables: MemoryTables, owner: int | None) -> list[Job]:
 def _assemble(tables: MemoryTables, job: Job) -> Job:
     """The job with the leases that are not over, its newest checkpoint, and what it spent and holds back."""
     held = (id for id in tables.leases_by_job.get(job.id) or () if tables.live_leases.get(id))
-    checkpoints = _gather_checkpoints(tables, job.id)
+    checkpoints = [each for each in _gather_checkpoints(tables, job.id) if not each.is_set_aside]
     used = gather_leases(tables, tables.leases_used_by.get(job.id) or ())
     shared = [lease for lease in used if len(lease.uses) > 1]
     posted = {lease.id: tables.posted.get(lease.id) or {} for lease in shared}

@@ -1,4 +1,4 @@
-"""What the ledger holds, table by table, with the indexes and running sums that a database would keep or reckon."""
+"""What the ledger holds, table by table, with the indexes and running sums that a database would keep or calculate."""
 
 from __future__ import annotations
 
@@ -157,6 +157,12 @@ class MemoryTables:
         if held is not None:
             self.checkpoints.remove(key)
             _move(self.checkpoints_by_job, key, held.job_id, None)
+
+    def set_checkpoint_aside(self, checkpoint: Checkpoint, is_set_aside: bool) -> None:
+        key = (checkpoint.lease_id, checkpoint.number)
+        held = self.checkpoints.get(key)
+        if held is not None:
+            self.checkpoints.put(key, replace(held, is_set_aside=is_set_aside))
 
     def add_entry(self, entry: LedgerEntry) -> bool:
         """Whether its id was new. Raises ``ValueError`` for an amount finer than a nano-dollar."""

@@ -69,7 +69,7 @@ class Boxes:
         """Where the volumes are mounted that have to be kept."""
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sandbox-containers")
-        # Keys begin anew with every sandbox: disks of an earlier one must not show through.
+        # Keys restart with every sandbox: disks of an earlier one must not show through.
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
 

@@ -1,9 +1,9 @@
-"""Switches that break, one by one, what is assumed of a market (``certify.claims``)."""
+"""Switches that break, one by one, what is assumed of a market (its plug-in's facts)."""
 
 from __future__ import annotations
 
-from autopilot.certify.claims import claims_of
 from autopilot.lab.sandbox.operations import BadRequest, Json
+from autopilot.markets.installed import claims_of
 
 
 def set_claim(broken: set[str], market: str, wish: Json) -> list[str]:

@@ -19,12 +19,12 @@ def sandbox(
     state_dir: Path | None = None,
     port_file: Path | None = None,
 ) -> int:
-    """Run a market of our own on this machine: it speaks a real market's language and costs nothing.
+    """Run a local market that implements a real market's API and costs nothing.
 
     Parameters
     ----------
     port
-        Port on 127.0.0.1; 0 takes a free one.
+        Port on 127.0.0.1; 0 picks a free one.
     seed
         The same seed gives the same market.
     speed
@@ -32,9 +32,9 @@ def sandbox(
     churn
         Prices move and rivals come and go.
     state_dir
-        Where rented machines keep their disks; a temporary directory when left out.
+        Where rented machines keep their disks; default: a temporary directory.
     port_file
-        Write the port into this file once the market answers.
+        Write the port to this file once the market answers.
     """
     from autopilot.lab.sandbox.__main__ import main
 

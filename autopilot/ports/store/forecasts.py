@@ -18,5 +18,5 @@ class Forecasts(Protocol):
         ...
 
     async def forget(self, job_id: str) -> None:
-        """What it was reckoned from no longer holds."""
+        """Its inputs no longer hold."""
         ...

@@ -114,6 +114,8 @@ class Checkpoints(Protocol):
 
     async def remove(self, checkpoint: Checkpoint) -> None: ...
 
+    async def set_aside(self, checkpoint: Checkpoint, is_set_aside: bool) -> None: ...
+
     async def list_by_job(self, job_id: str) -> tuple[Checkpoint, ...]:
-        """Newest first."""
+        """By ``order``, the greatest first: those that are set aside come last."""
         ...

@@ -4,7 +4,7 @@ hours = (set-up + remaining work) + losses expected in it × (set-up + ½ checkp
 hours =  set-up + remaining work                                                                  on demand
 cost  = hours × (price of compute + storage rate) + expected traffic × the host's prices for it
 
-Where an outbid machine does not come back, or comes back without its disk, each loss is received anew as well.
+Where an outbid machine does not come back, or comes back without its disk, each loss is received again as well.
 
 Where a bid raises what our other machines pay, that is part of its price.
 Losses are those of that machine, as far as it, its host or its kind was seen (``hazard``).

@@ -10,10 +10,12 @@ from typing import Any
 
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
+from autopilot.providers.mithril.facts import FACTS
 
 
 class MithrilPlugin:
     name = "mithril"
+    facts = FACTS
 
     def connect(self, settings: Mapping[str, Any], clock: Clock) -> Provider:
         """Keys are those of ``config.MithrilSettings``. Raises ``UserError``; sends nothing yet."""

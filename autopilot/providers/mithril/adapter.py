@@ -215,7 +215,7 @@ class MithrilProvider:
         if mapping.is_over(bid, machine):
             return None
         if machine is not None and not machine.status and is_ours(bid.name):
-            raise MarketUnknown(f"instance {machine.instance_id} of {bid.bid_id} does not say its status")
+            raise MarketUnknown(f"instance {machine.instance_id} of {bid.bid_id} has no status")
         kind = await self._search.kind(bid.type_id) if bid.type_id else None
         # What others' cost is nobody's concern here, and each pool takes a request.
         prices = await self._search.prices(bid.region, bid.type_id) if is_ours(bid.name) and bid.region else None

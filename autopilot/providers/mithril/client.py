@@ -115,7 +115,7 @@ class MithrilClient:
             if cursor is None or cursor == "":
                 return found, False
             if not isinstance(cursor, str) or len(cursor) > LONGEST_CURSOR:
-                raise MarketUnknown(f"{path}: the list goes on, in a way that is not known")
+                raise MarketUnknown(f"{path}: the list continues in an unknown way")
             if cursor in seen:
                 raise MarketUnknown(f"{path}: the list goes in a circle")
             seen.add(cursor)

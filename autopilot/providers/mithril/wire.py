@@ -238,7 +238,7 @@ def listed_bid(raw: object) -> BidRow:
     row = values.mapping(raw)
     bid_id = check_id(row.get("fid"))
     if not says_whose(row, "name"):
-        raise UnreadableRow(f"bid {bid_id or '?'} does not say its name, so that it may be ours")
+        raise UnreadableRow(f"bid {bid_id or '?'} has no name, so it may be ours")
     try:
         return bid_row(raw)
     except UnreadableRow:
@@ -252,7 +252,7 @@ def _instance_ids(bid_id: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     stated = row.get("instances")
     found = [check_id(each) for each in stated[:MOST_INSTANCES]] if isinstance(stated, list) else None
     if found is None or any(each is None for each in found):
-        raise UnreadableRow(f"bid {bid_id} does not say which instances it has")
+        raise UnreadableRow(f"bid {bid_id} does not list its instances")
     return tuple(each for each in found if each is not None)
 
 
@@ -264,7 +264,7 @@ def instance_row(raw: object) -> InstanceRow | None:
         return None
     instance_id, bid = check_id(row.get("fid")), check_id(row.get("bid"))
     if bid is None:
-        raise UnreadableRow(f"instance {instance_id or '?'} does not say which bid it is of")
+        raise UnreadableRow(f"instance {instance_id or '?'} does not name its bid")
     status = values.text(row.get("status")).removeprefix("STATUS_")[:LONGEST_WORD]
     if instance_id is None:
         raise UnreadableRow(f"an instance of bid {bid} lacks its fid")

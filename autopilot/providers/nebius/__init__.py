@@ -11,10 +11,12 @@ from typing import Any
 from autopilot.domain.errors import UserError, install_hint
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
+from autopilot.providers.nebius.facts import FACTS
 
 
 class NebiusPlugin:
     name = "nebius"
+    facts = FACTS
 
     def connect(self, settings: Mapping[str, Any], clock: Clock) -> Provider:
         """Keys are those of ``config.NebiusSettings``. Raises ``UserError``; sends nothing yet."""

@@ -83,11 +83,11 @@ class PaperProvider:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Asked anew each time: spot comes and goes."""
+        """Queried each time: spot comes and goes."""
         return self._inner.capabilities
 
     async def instances(self) -> tuple[Instance, ...]:
-        """Looks at the floors anew and gives each agent its turn."""
+        """Reads the floors again and gives each agent its turn."""
         async with self._looking:
             queries = {held.query for held in self._alive() if held.capacity_type is CapacityType.SPOT}
             for query in sorted(queries, key=repr):

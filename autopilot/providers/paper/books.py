@@ -23,7 +23,7 @@ def load(path: Path) -> dict[str, PaperInstance]:
         reason = error.strerror if isinstance(error, OSError) else "it holds something else"
         raise UserError(
             f"the paper instances in {path} cannot be read: {reason}",
-            hint="they are simulated: delete the file to begin without them",
+            hint="they are simulated: delete the file to start without them",
         ) from None
 
 

@@ -12,12 +12,14 @@ from typing import Any
 from autopilot.domain.errors import UserError, install_hint
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
+from autopilot.providers.runpod.facts import FACTS
 
 SDK_PACKAGE = "runpod"
 
 
 class RunpodPlugin:
     name = "runpod"
+    facts = FACTS
 
     def connect(self, settings: Mapping[str, Any], clock: Clock) -> Provider:
         """Keys are those of ``config.RunpodSettings``. Raises ``UserError``; sends nothing yet."""

@@ -30,7 +30,7 @@ class RestMarket:
     async def sweep(self) -> PodListing:
         body = await self._client.get("/pods", shapes.REST_PODS)
         if any(body.get(name) for name in MORE_PAGES):
-            raise MarketUnknown("the list of pods goes on, in a way that is not known")
+            raise MarketUnknown("the list of pods continues in an unknown way")
         return PodListing(all_pods(wire.rest_pod_row, body.get("pods")), None)
 
     async def pod(self, pod_id: str, *, may_be_others: bool = False) -> wire.PodRow | None:

@@ -38,7 +38,7 @@ class OfferSearch:
         self._searching = asyncio.Lock()
 
     def forget(self) -> None:
-        """Ask anew at the next search."""
+        """Query again at the next search."""
         self._catalogue_at = None
         self._priced.clear()
 

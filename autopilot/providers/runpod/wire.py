@@ -187,7 +187,7 @@ def any_pod(read: Callable[[object], PodRow], raw: object) -> PodRow:
     row = values.mapping(raw)
     found = pod_id(row)
     if not says_whose(row, "name"):
-        raise UnreadableRow(f"pod {found or '?'} does not say its name, so that it may be ours")
+        raise UnreadableRow(f"pod {found or '?'} has no name, so it may be ours")
     try:
         return read(raw)
     except UnreadableRow:

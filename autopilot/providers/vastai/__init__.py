@@ -11,12 +11,14 @@ from typing import Any
 from autopilot.domain.errors import UserError, install_hint
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
+from autopilot.providers.vastai.facts import FACTS
 
 SDK_PACKAGES = frozenset({"vastai", "requests"})
 
 
 class VastaiPlugin:
     name = "vastai"
+    facts = FACTS
 
     def connect(self, settings: Mapping[str, Any], clock: Clock) -> Provider:
         """Keys are those of ``config.VastaiSettings``. Raises ``UserError``; sends nothing yet."""

@@ -175,7 +175,7 @@ def listed_instance(raw: object) -> InstanceRow:
     row = values.mapping(raw)
     instance_id = values.identifier(row.get("id"))
     if not says_whose(row, "label", may_be_null=True):
-        raise UnreadableRow(f"instance {instance_id or '?'} does not say its label, so that it may be ours")
+        raise UnreadableRow(f"instance {instance_id or '?'} has no label, so it may be ours")
     try:
         return instance_row(raw)
     except UnreadableRow:

@@ -26,7 +26,7 @@ if (live) {
   live.addEventListener("htmx:before:response", event => {
     const { status, headers } = event.detail.ctx.response;
     if (event.target !== live || (headers.get("Content-Type") || "").includes("text/event-stream")) return;
-    event.preventDefault();  // what is told instead of a stream does not replace what the page shows
+    event.preventDefault();  // an answer other than a stream does not replace the page's content
     if (status === 401) location.reload();
     else askAgain();
   });

@@ -1,4 +1,4 @@
-// The history of a GPU's prices, with zoom and a cursor. Without it the server's own picture stands there.
+// The history of a GPU's prices, with zoom and a cursor. Without it the server's own picture is shown.
 "use strict";
 const box = document.getElementById("plot");
 const data = box ? JSON.parse(box.dataset.plot) : null;

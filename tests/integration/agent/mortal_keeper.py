@@ -38,8 +38,8 @@ def main() -> None:
     os.makedirs(home, exist_ok=True)
     left = [int(dies_at)]
 
-    def count(event: str, _: tuple[Any, ...]) -> None:
-        if event in STEPS:
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in STEPS and not str(arguments[:1]).startswith("('/proc"):  # what others have open is only looked at
             left[0] -= 1
             if left[0] == 0:
                 os._exit(9)

@@ -180,7 +180,7 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     await submit(world, an_array("count = 20", "parallel = 3"))
     await world.tick(4)
     assert list(await stands(world)) == [0, 1, 2]
-    with pytest.raises(UserError, match="task 17 of train has not begun"):
+    with pytest.raises(UserError, match="task 17 of train has not started"):
         await world.jobs.show("train/17")
     with pytest.raises(UserError, match="has no task '20'"):
         await world.jobs.show("train/20")

@@ -176,7 +176,7 @@ async def test_what_is_not_posted_yet_counts_against_the_account(world: World) -
 
 async def test_a_budget_that_will_not_do_is_refused_with_one_that_will(world: World) -> None:
     await world.tick()
-    with pytest.raises(Unlikely, match=r"\$0\.50 suffices in none of the markets") as refused:
+    with pytest.raises(Unlikely, match=r"\$0\.50 is not enough in any simulated market") as refused:
         await world.submit(with_budget("$0.50"))
     enough = re.search(r"more budget: (\$[0-9.]+) is enough", str(refused.value))
     assert enough is not None

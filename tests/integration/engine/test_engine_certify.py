@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from autopilot.api.metrics import Metrics
-from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import Certificate, ClaimVerdict
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
@@ -19,6 +18,7 @@ from autopilot.domain.lease import Role
 from autopilot.engine.certification import end_certificate
 from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.market.metering import GPU
+from autopilot.markets.installed import claims_of
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import Store
 from autopilot.words import reasons
@@ -201,14 +201,14 @@ async def test_people_are_told_days_before_it_ends_and_once_it_is_over(tmp_path:
         await told.tick(2)
         await told.restart()
         await told.tick(2)
-        assert await heard(told, "certificate_ends") == ["The certificate of vastai ends in 5 d 23 h"]
+        assert await heard(told, "certificate_ends") == ["The certificate of vastai expires in 5 d 23 h"]
         told.clock.advance(timedelta(days=7).total_seconds())
         await told.tick(2)
         await told.restart()
         await told.submit(JOB.replace("train", "second", 1), accept_any=True)
         await ticks_without_a_machine(told)
         assert await heard(told, "certificate_lacked") == [
-            "Nothing new is rented on vastai: no certificate is in force"
+            "Nothing new is rented on vastai: it has no valid certificate"
         ]
         assert await figures(told) == (0, certificate.ends_at)
 
@@ -235,8 +235,8 @@ async def test_a_job_and_an_array_that_wait_for_one_say_so_and_what_to_type(worl
         certificate = await given_a_certificate(world)
         async with world.store.transaction() as uow:
             await uow.certificates.save(replace(certificate, version=version))
-    lack = "none" if version == VERSION else "of another version"
-    command = f'vastai, whose certificate is not in force ({lack}): autopilot certify vastai --budget "$1.00"'
+    lack = "none" if version == VERSION else "for another version"
+    command = f'vastai, which has no valid certificate ({lack}): autopilot certify vastai --budget "$1.00"'
     await ticks_without_a_machine(world)
     await world.submit(JOB.replace("train", "many", 1) + "[array]\ncount = 3\n", accept_any=True)
     await world.tick(3)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import ClaimVerdict
+from autopilot.markets.installed import claims_of
 from tests.integration.engine.certify_world import MithrilCertifyWorld, note_row, verdicts, with_one_fast
 from tests.integration.engine.engine_world import D, a_world
 

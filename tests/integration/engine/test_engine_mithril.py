@@ -44,7 +44,7 @@ async def test_a_job_that_nothing_would_ever_be_bid_for_is_refused_with_the_line
 ) -> None:
     await world.tick()
     unbounded = "\n".join(line for line in JOB.splitlines() if not line.startswith(("max_price", "max_hourly")))
-    with pytest.raises(Unlikely, match="nothing bounds what may be bid") as refused:
+    with pytest.raises(Unlikely, match="bids have no upper bound") as refused:
         await world.submit(unbounded)
     [price] = re.findall(r"Set max_price under \[spot\], such as (\"\$\d+\.\d\d\")", str(refused.value))
     await world.submit(unbounded + f"\n[spot]\nmax_price = {price}\n")

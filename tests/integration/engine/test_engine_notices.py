@@ -85,7 +85,7 @@ async def test_a_budget_that_nears_its_end_and_is_used_up(announced: World) -> N
     heard = await notices(announced)
     assert [notice.kind for notice in heard] == ["budget_low", "budget_used_up"]
     assert "$0.50" in heard[1].text
-    assert "is enough to go on" in heard[1].text
+    assert "is enough to resume" in heard[1].text
 
 
 async def test_a_budget_of_which_four_fifths_are_spent_is_said_once(announced: World) -> None:
@@ -110,7 +110,7 @@ async def test_a_market_that_stays_unread_is_said_once_and_again_after_it_was_re
     await ticks_for(announced, timedelta(minutes=2))
     (notice,) = await notices(announced)
     assert notice.title == "vastai cannot be read"
-    assert "1 of our machines is there and may bill" in notice.text
+    assert "1 of our machines is there and may be billing" in notice.text
     await announced.restart()
     await ticks_for(announced, timedelta(minutes=10))
     assert await kinds(announced) == ["market_unread"], "a restart has said it once more"
@@ -150,7 +150,7 @@ async def test_credit_that_ends_within_a_day(announced: World) -> None:
     announced.market.set_credit(20 * lease.burn_upper)
     await announced.tick(8)
     (notice,) = await notices(announced)
-    assert notice.title == "Credit on vastai ends within a day"
+    assert notice.title == "Credit on vastai runs out within a day"
     assert "it lasts 19 h" in notice.text or "it lasts 20 h" in notice.text
 
 

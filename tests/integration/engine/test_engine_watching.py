@@ -83,8 +83,8 @@ async def test_the_first_job_bids_by_what_was_watched_and_says_so(world: World) 
     assert floor is not None
     assert floor < lease.bid < floor * Params().bids.markup, "learnt, for by the rule it would be higher"
     said = await told(world)
-    assert "bids are being learnt from recorded floors; the first machine waits for that, 2 minutes at the most" in said
-    assert any(each.startswith("bids are learnt from 48 h of recorded floors") for each in said), said
+    assert "learning bids from recorded floors; the first rental waits up to 2 minutes for that" in said
+    assert any(each.startswith("bids are learned from 48 h of recorded floors") for each in said), said
 
 
 async def test_without_a_record_the_first_machine_is_not_waited_for_long_and_why_names_the_prior(world: World) -> None:
@@ -95,4 +95,6 @@ async def test_without_a_record_the_first_machine_is_not_waited_for_long_and_why
     assert lease.acquired_at is not None
     assert lease.acquired_at - (await world.job()).submitted_at < timedelta(minutes=2)
     said = await told(world)
-    assert any(each.startswith("bids follow the rule and a shipped prior: 0 h of floors are recorded") for each in said)
+    assert any(
+        each.startswith("bids follow the default rule and a shipped prior: 0 h of floors recorded") for each in said
+    )

@@ -33,7 +33,7 @@ async def test_a_job_whose_max_price_is_below_all_floors_says_both_prices(world:
     body = await why(world)
     told = reasons.tell_wait(body["job"])
     assert told[0].startswith("looked for 1×RTX 4090, 20 GB of disk, verified hosts, spot only: ")
-    assert told[0].endswith("none fits")
+    assert told[0].endswith("none match")
     assert "above your max_price: cheapest floor $0.20" in told[1]
     assert told[1].endswith("your max_price $0.05/h")
     assert len(body["decisions"]) == 1, "a wait is recorded once, not at every tick"
@@ -69,7 +69,7 @@ async def test_what_the_market_said_stands_beside_the_decision_that_asked(world:
 @pytest.mark.parametrize(
     ("wish", "told"),
     [
-        ('vram = "30GB"', "with too little GPU memory: the nearest has 24.6 GB, the job asks for 30 GB"),
+        ('vram = "30GB"', "with too little GPU memory: the nearest has 24.6 GB, the job needs 30 GB"),
         ('disk = "9000GB"', "with too little disk: the nearest has "),
         ('gpu = "B200:1"', ""),
     ],
@@ -81,10 +81,10 @@ async def test_a_search_that_brings_nothing_says_which_wish_is_too_much(world: W
     await world.tick(2)
     body = await why(world)
     said = reasons.tell_wait(body["job"])
-    assert said[0].endswith(": no offer")
+    assert said[0].endswith(": no offers")
     assert body["job"]["reason"] == "waiting_for_offer"
     if told:
-        assert said[1].startswith("without the other wishes: ")
+        assert said[1].startswith("without the other requirements: ")
         assert told in said[2]
     else:
-        assert said[1].startswith("no market has these GPUs now")
+        assert said[1].startswith("no market offers these GPUs")

@@ -177,7 +177,7 @@ async def test_what_cannot_end_its_own_bill_is_said_and_held_back(place: Place) 
     sent = [Sent(JOB, "job.toml")]
     made = await place.jobs.submissions.submit(sent, itemgetter(0), dry_run=False, owner=1000, again=True)
     notes = made["plan"]["notes"]
-    alone = "a machine on vastai bills on, GPUs and disk, when nobody watches it, until you end it"
+    alone = "a machine on vastai keeps billing, GPUs and disk, when unmonitored, until you end it"
     assert f"{alone}; limits hold back 1 h of it" in notes
     assert "vastai shows no bill: what is spent there is by our own clock" in notes
     machine = Machine(place, str(made["job"]["id"]))
@@ -195,8 +195,6 @@ async def test_doctor_says_the_same() -> None:
     able = capabilities()
     assert tell_market(able) == ""
     told = tell_market(replace(able, dead_man=DeadMan.POWERS_OFF, has_bills=False))
-    assert told.startswith(
-        "a machine there switches itself off when nobody watches it, and its disk bills on; shows no"
-    )
+    assert told.startswith("a machine there switches itself off when unmonitored; its disk keeps billing; shows no")
     warned = tell_market(replace(able, notice_s=300, notice_may_be_withdrawn=True))
     assert warned == "tells a machine 5 min before it takes it away, and may take that back"

@@ -134,7 +134,7 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
         assert "It cannot be resumed." in page
         assert await browser.post(f"/jobs/{job_id}/do/cancel") == (303, f"/jobs/{job_id}?done=cancel")
         status, page = await browser.get(f"/jobs/{job_id}?done=cancel")
-        assert "It is being cancelled." in page
+        assert "Cancelling." in page
 
 
 @asynccontextmanager
@@ -198,7 +198,7 @@ async def test_the_command_prints_the_link_alone_on_its_output(remote: Remote) -
         *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     printed, said = await process.communicate()
-    assert (process.returncode, said) == (0, b"it is good once, and for five minutes\n")
+    assert (process.returncode, said) == (0, b"single use, expires in five minutes\n")
     async with a_browser(remote, printed.decode().strip()) as browser:
         assert (await browser.get("/"))[0] == 200
 
@@ -260,7 +260,7 @@ async def test_what_is_no_session_is_told_how_to_get_one_and_the_daemon_hears_no
             browser.base, browser.cookie = base + place.removesuffix("/"), f"{name_cookie(place[3:-1])}={secret}"
             for path in ("/", "/money", "/jobs/none", "/stream/now", "/enter/nothing", "/new"):
                 status, text = await browser.get(path)
-                assert (status, "autopilot web prints a new link" in text) == (401, True), path
+                assert (status, "run autopilot web for a new link" in text) == (401, True), path
 
 
 async def test_a_session_is_no_token_and_a_link_no_session(remote: Remote) -> None:
@@ -308,7 +308,7 @@ async def test_new_shows_errors_at_their_line_a_plan_and_submits_once(remote: Re
         assert status == 303
         assert (await browser.post("/new", form)) == (303, where), "sent twice, it acts once"
         status, page = await browser.post("/new", form | {"once": own_name("two")})
-        assert (status, "a second job of the same is meant" in page) == (409, True)
+        assert (status, "submit a second identical job" in page) == (409, True)
         assert (await browser.post("/new", form | {"once": own_name("three"), "again": "1"}))[0] == 303
 
 
@@ -322,7 +322,7 @@ async def test_a_change_says_what_it_costs_before_it_is_made(remote: Remote) -> 
         form = {"budget": "5", "once": "a"}
         assert await browser.post(f"/jobs/{job_id}/do/change", form) == (303, f"/jobs/{job_id}?done=change")
         status, page = await browser.post(f"/jobs/{job_id}/do/change", {"budget": "0.01", "once": "b"})
-        assert (status, "It was not done" in page) == (402, True)
+        assert (status, "Not done" in page) == (402, True)
         async with remote.here.get(f"http://localhost/v1/jobs/{job_id}") as answer:
             assert (await answer.json())["job"]["budget"] == "5"
 
@@ -360,7 +360,7 @@ async def test_what_moves_is_sent_when_it_has_changed_and_once(fresh: Remote) ->
         async with browser._http.get(stream, headers=headers) as answer:
             assert answer.content_type == "text/event-stream"
             assert (await read_until(answer, '{"silent": ""}'))[0] == "state"
-            known, html = await read_until(answer, "No job is open.")
+            known, html = await read_until(answer, "No open jobs.")
             assert 'name="form_token"' not in html, "what is shared holds nobody's token"
             await submit(fresh, "moving")
             await fresh.daemon.engine.tick()

@@ -39,7 +39,7 @@ async def test_an_account_that_tops_itself_up_is_no_last_fuse_whatever_the_setti
     check = await card(world, tops_up)
     assert check.ok is None
     assert "below $5.00; what that field means is not verified" in check.detail
-    assert "its credit of $41.27 is no last fuse" in check.detail
+    assert "its credit of $41.27 is no last safeguard" in check.detail
     assert "autopilot rents for $50.00 a day and $500.00 a month at most, by [limits]" in check.detail
     assert "can spend what the card pays" in check.detail
     assert "billing page" in check.hint
@@ -51,7 +51,7 @@ async def test_an_account_that_does_not_is_one_once_the_operator_has_looked(worl
     assert "not verified" in unsure.detail
     assert "set tops_up = false (or true) in [providers.vastai]" in unsure.hint
     assert "can spend the credit of $41.27 at most" in sure.detail
-    assert "no last fuse" in other.detail
+    assert "no last safeguard" in other.detail
 
 
 def test_a_market_that_tells_no_credit_has_no_fuse_but_ours() -> None:
@@ -76,8 +76,8 @@ async def test_the_daemon_tells_it_in_a_notice_and_in_each_plan(world: World) ->
     await world.tick(2)
     async with world.store.snapshot() as uow:
         (notice,) = await uow.notices.list_due("ops", world.clock.now(), limit=10)
-    assert notice.title == "A card may top the account at vastai up"
+    assert notice.title == "A card may top up the account at vastai"
     assert "It holds $41.27 now" in notice.text
     assert "not verified" in notice.text
     (told,) = [note for note in market_notes(world.engine) if "card" in note]
-    assert "its credit is no last fuse" in told
+    assert "its credit is no last safeguard" in told

@@ -32,17 +32,17 @@ async def issue(tmp_path: Path, ends_in: timedelta, *, version: str = "", verdic
 
 
 async def test_a_ledger_that_is_not_there_yet_has_none(tmp_path: Path) -> None:
-    assert await examine_certificates(settings(tmp_path)) == {"vastai": (None, "none in force (missing)")}
+    assert await examine_certificates(settings(tmp_path)) == {"vastai": (None, "none valid (missing)")}
 
 
 @pytest.mark.parametrize(
     ("ends_in", "version", "verdict", "ok", "words"),
     [
-        (timedelta(days=20), "", None, True, "in force until"),
-        (timedelta(days=20), "", ClaimVerdict.HELD, True, "in force until"),
+        (timedelta(days=20), "", None, True, "valid until"),
+        (timedelta(days=20), "", ClaimVerdict.HELD, True, "valid until"),
         (timedelta(days=6), "", None, None, "which is soon"),
-        (timedelta(days=-1), "", None, None, "none in force (expired)"),
-        (timedelta(days=20), "0.0", None, None, "none in force (other version)"),
+        (timedelta(days=-1), "", None, None, "none valid (expired)"),
+        (timedelta(days=20), "0.0", None, None, "none valid (other version)"),
         (timedelta(days=20), "", ClaimVerdict.BROKEN, False, "claims that do not hold: own-id"),
     ],
 )

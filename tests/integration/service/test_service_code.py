@@ -241,7 +241,7 @@ async def test_the_command_sends_what_lies_beside_its_job_file(
     assert await copies(served) == ()
     exit_code, out, err = await submitting()
     assert exit_code == 0, err
-    assert "left out, for the machine puts something there: ckpt" in out
+    assert "left out because the machine writes there: ckpt" in out
     shown = (await served.call("GET", "/v1/jobs"))[1]["jobs"][0]["code"]
     assert (shown["files"], shown["commit"]) == (2, None)
     (job / ".env").write_text("KEY=1")

@@ -134,7 +134,10 @@ class Lonely:
         if command == "run":
             self.machine.begin_process("run", self.now)
         elif command == "term":
+            self.files.mkdir(exist_ok=True)
+            self.keeper.look(str(self.files))  # as the agent does at its SIGTERM: what is written then is a whole save
             self.work()
+            self.keeper.look_last(str(self.files), is_cut=False)
             self.machine.end_process(143, self.now, "then")
         elif command in ("destroy", "stop"):
             self.ended_as = command

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autopilot.agent.shipped.agent import Agent
-from autopilot.agent.shipped.disk import is_being_written
+from autopilot.agent.shipped.disk import OPEN, list_uses
 from autopilot.agent.shipped.states import UNSAVED
 from autopilot.agent.shipped.tree import fingerprint
 
@@ -129,5 +129,5 @@ def test_what_was_restored_from_a_machine_whose_clock_ran_ahead_is_not_newer(age
 def test_files_whose_names_are_no_text_can_be_looked_for(tmp_path: Path) -> None:
     name = os.fsdecode(bytes(tmp_path) + b"/caf\xe9.txt")
     with open(name, "w"):
-        assert is_being_written({name})
-    assert not is_being_written({name}, 65534)
+        assert list_uses({name}) == {name: OPEN}
+    assert not list_uses({name}, 65534)

@@ -134,7 +134,14 @@ def test_sets_up_restores_runs_checkpoints_and_reports() -> None:
     m.finish_task("report", True, 611)
     assert m.decide(611) is None
     assert m.state() == "finished"
-    assert vars(m.exit) == {"run_epoch": 1, "exit_code": 0, "signal": None, "reason": "exited", "finished_at": "then"}
+    assert vars(m.exit) == {
+        "run_epoch": 1,
+        "exit_code": 0,
+        "signal": None,
+        "reason": "exited",
+        "finished_at": "then",
+        "has_saved": False,
+    }
 
 
 def test_the_exit_is_reported_only_after_the_last_checkpoint_is_up() -> None:
@@ -344,6 +351,22 @@ def test_a_finished_job_is_not_run_again_in_its_epoch() -> None:
     assert m.decide(2) == "restore"
 
 
+def test_a_run_that_failed_soon_is_followed_by_a_restore_whatever_lies_there() -> None:
+    for has_saved, ended_at, begins_by in ((False, 10, "restore"), (True, 10, "run"), (False, 400, "run")):
+        m = machine()
+        m.take_orders(orders(restore=3), 0)
+        assert m.decide(5) == "restore"
+        m.finish_task("restore", True, 6)
+        assert m.decide(6) == "run"
+        m.begin_process("run", 6)
+        m.end_process(1, ended_at, "then", has_saved)
+        for task in ("checkpoint", "report"):
+            assert m.decide(ended_at) == task
+            m.finish_task(task, True, ended_at)
+        m.take_orders(orders(seq=2, run_epoch=2, restore=2), ended_at + 1)
+        assert m.decide(ended_at + 1) == begins_by
+
+
 def failed(run_epoch: int = 1, code: int = 1) -> Machine:
     """A machine that was set up, and whose command has failed and was reported."""
     m = machine()
@@ -355,7 +378,7 @@ def failed(run_epoch: int = 1, code: int = 1) -> Machine:
     m.finish_task("restore", True, 6)
     assert m.decide(6) == "run"
     m.begin_process("run", 6)
-    m.end_process(code, 10, "then")
+    m.end_process(code, 10, "then", has_saved=True)
     for task in ("checkpoint", "report"):
         assert m.decide(10) == task
         m.finish_task(task, True, 10)

@@ -46,7 +46,7 @@ def sent(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The readings of the heartbeat that it sends now, as the daemon reads them."""
     bodies: list[bytes] = []
     monkeypatch.setattr(agent.web, "put", lambda url, body: bodies.append(body))
-    agent.beat()
+    agent.beat(is_due=True)
     beat = parse_heartbeat(bodies[0])
     assert beat is not None, bodies
     return beat.readings

@@ -6,17 +6,16 @@ import contextlib
 import errno
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autopilot.agent.shipped import snapshots as module
-from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES, PartReader
+from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES, PartReader, PartWriter
 from autopilot.agent.shipped.disk import LINK_FROM_BYTES, keep_copy
-from autopilot.agent.shipped.snapshots import Snapshots
-from autopilot.agent.shipped.tree import Corrupt, Entry, check_entries, fingerprint, links_out, scan
+from autopilot.agent.shipped.snapshots import Everything, Snapshots, TooMany, check_index, copy_part
+from autopilot.agent.shipped.tree import Corrupt, Entry, check_entries, fingerprint, lay_out, links_out, scan
 
 META = {"run_epoch": 1, "n": 0, "step": None, "uploaded": False}
 
@@ -40,7 +39,7 @@ def test_a_directory_comes_back_as_it_was(tmp_path: Path, snapshots: Snapshots) 
     (source / "duplicate").hardlink_to(source / "run.sh")
     (source / "latest").symlink_to("deep/weights")
     saved_at = (source / "deep/weights").stat().st_mtime_ns
-    snapshots.take(str(source), META, None)
+    snapshots.take(str(source), META)
     weights = (source / "deep/weights").read_bytes()
     (source / "deep/weights").write_bytes(b"newer")
     (source / "stray").write_text("not in the checkpoint")
@@ -65,7 +64,7 @@ def test_links_are_saved_so_that_any_machine_can_restore_them(tmp_path: Path, sn
     (source / "absent").symlink_to(source / "step-11")
     (source / "data").symlink_to("/datasets/c4")
     (source / "step-10/up").symlink_to("../../elsewhere")
-    snapshots.take(str(source), META, None)
+    snapshots.take(str(source), META)
     (record,) = snapshots.newest_first()
     entries = check_entries(snapshots.entries(record))
     assert {entry.name.partition("/")[2]: entry.link for entry in entries if entry.kind == "link"} == {
@@ -107,7 +106,7 @@ def test_what_is_seen_through_a_link_to_a_directory_is_saved_where_it_stands(
     (tmp_path / "out/step-100").mkdir(parents=True)
     (tmp_path / "out/step-100/weights").write_text("w")
     (tmp_path / "out/latest").symlink_to("step-100")
-    snapshots.take(pattern, META, None)
+    snapshots.take(pattern, META)
     (record,) = snapshots.newest_first()
     names = [entry.name for entry in check_entries(snapshots.entries(record))]
     assert names == ["checkpoint/latest", "checkpoint/step-100", "checkpoint/step-100/weights"]
@@ -124,7 +123,7 @@ def test_what_a_pattern_finds_behind_a_link_that_leads_out_is_saved_as_files(
     (tmp_path / "out/run").symlink_to(tmp_path / "disk")
     found = [each.entry.name for each in scan(str(tmp_path / "out/**"))]
     assert found == ["checkpoint/run/weights"]
-    snapshots.take(str(tmp_path / "out/**"), META, None)
+    snapshots.take(str(tmp_path / "out/**"), META)
     snapshots.restore(snapshots.newest_first()[0], str(tmp_path / "elsewhere/**"))
     assert (tmp_path / "elsewhere/run/weights").read_text() == "w"
 
@@ -133,7 +132,7 @@ def test_a_pattern_for_all_beneath_does_not_take_the_directory_itself(tmp_path: 
     pattern = str(tmp_path / "out/**")
     (tmp_path / "out/deep").mkdir(parents=True)
     (tmp_path / "out/deep/weights").write_text("w")
-    snapshots.take(pattern, META, None)
+    snapshots.take(pattern, META)
     (record,) = snapshots.newest_first()
     assert [entry.name for entry in check_entries(snapshots.entries(record))] == [
         "checkpoint/deep",
@@ -151,7 +150,7 @@ def test_a_pattern_takes_all_that_matches_and_replaces_all_that_matches(tmp_path
         (tmp_path / f"out/checkpoint-{step}").mkdir(parents=True)
         (tmp_path / f"out/checkpoint-{step}/model").write_text(f"step {step}")
     (tmp_path / "out/log.txt").write_text("beside it")
-    snapshots.take(pattern, META, None)
+    snapshots.take(pattern, META)
     (tmp_path / "out/checkpoint-200/model").write_text("half writ")
     (tmp_path / "out/checkpoint-300").mkdir()
 
@@ -164,15 +163,15 @@ def test_a_pattern_takes_all_that_matches_and_replaces_all_that_matches(tmp_path
 
 
 def test_what_did_not_change_is_not_copied_again(tmp_path: Path, snapshots: Snapshots) -> None:
-    source = tmp_path / "state"
-    assert snapshots.take(str(source), META, None) is None
+    source, judge = tmp_path / "state", Everything()
+    assert not snapshots.take(str(source), META, judge)
     source.write_text("one")
-    seen = snapshots.take(str(source), META, None)
-    assert snapshots.take(str(source), {**META, "n": 1}, seen) == seen
+    assert snapshots.take(str(source), META, judge)
+    assert not snapshots.take(str(source), {**META, "n": 1}, Everything(judge.identities))
     assert [record["n"] for record in snapshots.newest_first()] == [0]
     for n in (1, 2, 3):
         source.write_text(f"state {n}")
-        seen = snapshots.take(str(source), {**META, "n": n}, seen)
+        assert snapshots.take(str(source), {**META, "n": n}, Everything(judge.identities))
     assert [record["n"] for record in snapshots.newest_first()] == [3, 2]
     assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1-2", "1-2.json", "1-3", "1-3.json"]
 
@@ -184,11 +183,11 @@ def test_a_change_in_one_place_changes_one_part(tmp_path: Path, snapshots: Snaps
     for i in range(50):
         (source / f"small-{i}").write_bytes(os.urandom(1000))
     (source / "weights").write_bytes(os.urandom(3 * SMALLEST_PART_BYTES))
-    snapshots.take(str(source), META, None)
+    snapshots.take(str(source), META)
     with (source / "optimizer").open("r+b") as file:
         file.seek(2 * SMALLEST_PART_BYTES + 5)
         file.write(b"changed")
-    snapshots.take(str(source), {**META, "n": 1}, None)
+    snapshots.take(str(source), {**META, "n": 1})
     new, old = snapshots.newest_first()
     assert len(hashes(new)) == 5 + 1 + 3
     assert sum(a != b for a, b in zip(hashes(new), hashes(old), strict=True)) == 1
@@ -199,7 +198,7 @@ def test_files_of_old_are_not_read_again(tmp_path: Path, snapshots: Snapshots, m
     source.mkdir()
     (source / "optimizer").write_bytes(os.urandom(2 * SMALLEST_PART_BYTES))
     (source / "weights").write_bytes(os.urandom(SMALLEST_PART_BYTES))
-    snapshots.take(str(source), META, None)
+    snapshots.take(str(source), META)
     (source / "weights").write_bytes(os.urandom(SMALLEST_PART_BYTES))
     read: list[int] = []
 
@@ -210,7 +209,7 @@ def test_files_of_old_are_not_read_again(tmp_path: Path, snapshots: Snapshots, m
             return data
 
     monkeypatch.setattr(module, "PartReader", Counting)
-    snapshots.take(str(source), {**META, "n": 1}, None)
+    snapshots.take(str(source), {**META, "n": 1})
     assert sum(read) == SMALLEST_PART_BYTES
 
 
@@ -231,7 +230,7 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again(tmp_path: Path, 
     writer.start()
     for n in range(10):
         with contextlib.suppress(OSError):  # it may never have kept still
-            snapshots.take(str(source), {**META, "n": n}, None)
+            snapshots.take(str(source), {**META, "n": n})
         for record in snapshots.newest_first():
             snapshots.restore(record, str(tmp_path / "back"))
             content = (tmp_path / "back").read_bytes()
@@ -257,7 +256,7 @@ def test_a_directory_that_never_keeps_still_is_no_checkpoint(tmp_path: Path, sna
     writer.start()
     try:
         with pytest.raises(OSError, match="kept changing"):
-            snapshots.take(str(source), META, None)
+            snapshots.take(str(source), META)
     finally:
         stop.set()
         writer.join()
@@ -265,44 +264,10 @@ def test_a_directory_that_never_keeps_still_is_no_checkpoint(tmp_path: Path, sna
     assert list((tmp_path / "snapshots").iterdir()) == []
 
 
-def test_a_file_that_is_being_written_is_waited_for(
-    tmp_path: Path, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In place and slowly: between two of its writes nothing moves, and only the open file tells."""
-    source = tmp_path / "state"
-    half, whole = b"half", b"half and half"
-    file = source.open("wb", buffering=0)
-    file.write(half)
-    waits: list[float] = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 2:
-            file.write(whole[len(half) :])
-            file.close()
-
-    monkeypatch.setattr(time, "sleep", wait)
-    snapshots.take(str(source), META, None)
-    assert file.closed
-    snapshots.restore(snapshots.newest_first()[0], str(tmp_path / "back"))
-    assert (tmp_path / "back").read_bytes() == whole
-
-
-def test_a_log_that_stays_open_does_not_keep_the_rest_from_being_saved(tmp_path: Path, snapshots: Snapshots) -> None:
-    source = tmp_path / "ckpt"
-    source.mkdir()
-    (source / "weights").write_text("w")
-    with (source / "events").open("w") as log:
-        log.write("always open")
-        log.flush()
-        snapshots.take(str(source), META, None)
-    assert len(snapshots.newest_first()) == 1
-
-
 def test_a_large_file_is_linked_until_the_job_writes_into_it(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "state"
     source.write_bytes(b"1" * LINK_FROM_BYTES)
-    snapshots.take(str(source), META, None)
+    snapshots.take(str(source), META)
     [first] = snapshots.newest_first()
     copy = Path(snapshots.place(first)) / "checkpoint"
     if not copy.samefile(source):
@@ -313,7 +278,7 @@ def test_a_large_file_is_linked_until_the_job_writes_into_it(tmp_path: Path, sna
         snapshots.restore(first, str(tmp_path / "back"))
     assert not (tmp_path / "back").exists()
     snapshots.links = False
-    snapshots.take(str(source), {**META, "n": 1}, None)
+    snapshots.take(str(source), {**META, "n": 1})
     second = snapshots.newest_first()[0]
     with source.open("r+b") as file:
         file.write(b"3")
@@ -324,7 +289,7 @@ def test_a_large_file_is_linked_until_the_job_writes_into_it(tmp_path: Path, sna
 def test_an_incomplete_or_changed_copy_is_not_restored(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "state"
     source.write_text("precious")
-    snapshots.take(str(source), META, None)
+    snapshots.take(str(source), META)
     (tmp_path / "snapshots/1-7").mkdir()  # cut off before its record was written
     [record] = snapshots.newest_first()
     copy = Path(snapshots.place(record)) / "checkpoint"
@@ -343,7 +308,7 @@ def test_on_a_full_disk_what_the_store_has_makes_room(
     source = tmp_path / "state"
     for n in range(2):
         source.write_text(f"state {n}")
-        snapshots.take(str(source), {**META, "n": n, "uploaded": True}, None)
+        snapshots.take(str(source), {**META, "n": n, "uploaded": True})
     source.write_text("state 2")
     real, full = keep_copy, [True]
 
@@ -353,12 +318,15 @@ def test_on_a_full_disk_what_the_store_has_makes_room(
         return real(*args)
 
     monkeypatch.setattr(module, "keep_copy", copy)
-    snapshots.take(str(source), {**META, "n": 2}, None)
+    snapshots.take(str(source), {**META, "n": 2})
     assert [record["n"] for record in snapshots.newest_first()] == [2, 1]
     full += [True] * 9
-    with pytest.raises(OSError, match="No space"):
-        snapshots.take(str(source), {**META, "n": 3}, None)
+    with pytest.raises(
+        OSError, match=r"No space left on device: the checkpoint has 0.0 MB and .* MB of the disk are free"
+    ):
+        snapshots.take(str(source), {**META, "n": 3})
     assert snapshots.newest_first()[0]["n"] == 2
+    assert len(full) == 8, "it is said at once: what cannot be had is not tried again and again"
 
 
 def test_a_fingerprint_sees_a_file_renamed_into_place(tmp_path: Path) -> None:
@@ -370,3 +338,48 @@ def test_a_fingerprint_sees_a_file_renamed_into_place(tmp_path: Path) -> None:
     os.utime(tmp_path / "aside", ns=(path.stat().st_mtime_ns,) * 2)
     (tmp_path / "aside").replace(path)
     assert fingerprint(str(path)) != before
+
+
+def test_more_files_than_a_checkpoint_can_name_are_refused_before_any_is_copied() -> None:
+    entries = [
+        Entry(f"checkpoint/{i:06}-of-a-data-set-of-small-files.json", "file", 0o644, 10**18, 9) for i in range(200_000)
+    ]
+    with pytest.raises(
+        TooMany, match=r"there are 200000 files, whose names take \d\d\.\d MB.*16\.8 MB.*pack them into fewer"
+    ):
+        check_index(entries)
+    check_index(entries[:1000])
+
+
+def test_holes_stay_holes(tmp_path: Path, snapshots: Snapshots) -> None:
+    """Also in the copy, where it is put back, and where it is laid out from parts; the content is hashed in full."""
+    source = tmp_path / "state"
+    with source.open("wb") as file:
+        file.truncate(1 << 30)
+        file.seek(300 << 20)
+        file.write(b"data")
+    snapshots.links = False
+    assert snapshots.take(str(source), META)
+    (record,) = snapshots.newest_first()
+    assert (Path(snapshots.place(record)) / "checkpoint").stat().st_blocks * 512 < 1 << 20
+    snapshots.restore(record, str(tmp_path / "back"), is_verified=True)
+    assert (tmp_path / "back").stat().st_blocks * 512 < 1 << 20
+    with (tmp_path / "back").open("rb") as file:
+        file.seek((300 << 20) - 1)
+        assert file.read(6) == b"\0data\0"
+    entries = snapshots.entries(record)
+    (tmp_path / "laid").mkdir()
+    lay_out(entries, str(tmp_path / "laid"))
+    part = next(i for i, slices in enumerate(record["slices"]) if slices[0][1] == 296 << 20)
+    writer = PartWriter(str(tmp_path / "laid"), entries, record["slices"][part])
+    copy_part(snapshots.reader(record, part), writer, record["parts"][part])
+    laid = tmp_path / "laid/checkpoint"
+    assert laid.stat().st_blocks * 512 < 1 << 20
+    with laid.open("r+b") as file:  # as after a part that was not what its manifest says
+        file.seek(297 << 20)
+        file.write(b"junk")
+    writer.restart()
+    copy_part(snapshots.reader(record, part), writer, record["parts"][part])
+    with laid.open("rb") as file:
+        file.seek(297 << 20)
+        assert file.read(4) == bytes(4)

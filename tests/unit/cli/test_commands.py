@@ -30,10 +30,10 @@ def test_ps_is_readable_at_80_columns(daemon: Daemon, capsys: Capture) -> None:
     out = printed(capsys, "ps")
     header, first, second = (line for line in out.splitlines() if line.startswith(("JOB", "01KDZ3V")))
     assert header.split()[:3] == ["JOB", "NAME", "STATUS"]
-    assert " ".join(header.split()).endswith("BID POSTED ACCRUED HELD DONE LEFT")
+    assert " ".join(header.split()).endswith("BID POSTED ACCRUED RESERVED DONE LEFT")
     assert " ".join(first.split()[:3]) == "01KDZ3V8XQ bert-qa running"
     assert "$0.312/h $0.29 $0.001 $0.11 42%" in " ".join(first.split())
-    assert "[bold]na" in second
+    assert "[bold]n" in second
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
     assert daemon.requests[0] == ("GET /v1/jobs", "", None)
@@ -75,8 +75,9 @@ def test_ps_says_what_keeps_the_daemon_from_its_work(daemon: Daemon, capsys: Cap
     daemon.answers["GET /v1/status"] = (200, status)
     out = " ".join(printed(capsys, "ps").removeprefix(quiet).split())
     assert out == (
-        "No tick has ended well since 2 min ago (2026-01-01 11:58:00 UTC): disk full. Nothing is decided meanwhile, and"
-        " machines go on for as long as their permits last. mithril refuses its key, last read 10 min ago (2026-01-01"
+        "No tick has ended well since 2 min ago (2026-01-01 11:58:00 UTC): disk full. No decisions are made"
+        " meanwhile. Machines keep running until their permits expire. mithril refuses its key, last read 10 min ago "
+        "(2026-01-01"
         " 11:50:00 UTC): 401: no such key. Store a valid key with: autopilot init"
     )
     late = sample("status") | {"last_tick_at": "2026-01-01T11:54:00+00:00"}
@@ -111,8 +112,8 @@ def test_show(daemon: Daemon, capsys: Capture) -> None:
         "1 h 2 min ago (2026-01-01 10:57:12 UTC)",
         "25 min 12 s of 1 h, 42%, step 420",
         "machine GPU 97%, 21 of 24 GB; disk 12.4 GB free; load 3.1",
-        "fine, slack 2 h 15 min",
-        "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000) accrued $0.0012 held back $0.1071",
+        "on track, slack 2 h 15 min",
+        "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000) accrued $0.0012 reserved $0.1071",
         "budget $2.00 on demand the same hours: $0.5120",
         "spot $0.28/h $0.0933 $0.0000 $0.0000 1 h 2 min",
         "total $0.2937 $0.0012 $0.1071",
@@ -245,12 +246,12 @@ def test_schedules_are_listed_and_moved(daemon: Daemon, capsys: Capture) -> None
     assert out.splitlines() == [
         "nightly (01KDZ3V8XQ7M2N4P6R8T0V1W2X): active, 0 2 * * * Europe/Berlin",
         "  next: 2026-01-02 02:00 Europe/Berlin (2026-01-02 01:00 UTC)",
-        "  3 fired, 1 left out (overlap); $3.10 of $60.00/month spent",
+        "  3 fired, 1 skipped (overlap); $3.10 of $60.00/month spent",
         "  last: 01KDZ3V8XQ7M2N4P6R8T0V1W2Y running",
     ]
     daemon.answers["POST /v1/schedules/nightly/end"] = (200, {"schedule": a_schedule(status="ended", next=[])})
     ended = printed(capsys, "schedules", "end", "nightly")
-    assert ended == "ended nightly; its last job (01KDZ3V8XQ7M2N4P6R8T0V1W2Y) is running and goes on\n"
+    assert ended == "ended nightly; its last job (01KDZ3V8XQ7M2N4P6R8T0V1W2Y) is running and continues\n"
     assert "which schedule?" in printed(capsys, "schedules", "pause", code=2)
     assert "ls takes no names" in printed(capsys, "schedules", "ls", "nightly", code=2)
 
@@ -282,7 +283,7 @@ def test_logs_come_in_order_and_follow_until_the_job_is_over(
     output = capsys.readouterr()
     assert output.out == "step 1\nstep 2\ndone\n"
     began, moved = output.err.splitlines()
-    assert "began on vastai machine 7001" in began
+    assert "started on vastai machine 7001" in began
     assert "moved to runpod machine 9" in moved
     assert [query for _, query, _ in daemon.requests] == ["tail=1", "after=k2", "after=k2", "after=k3", ""]
     daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, sample("logs")["pages"])
@@ -308,8 +309,8 @@ def test_why_tells_each_decision_with_what_the_market_said(daemon: Daemon, capsy
         "now running: working",
         "did bid $0.336/h: outbid answer the bid of $0.336/h: done",
         "vetoed acquire: over day limit (committed $50.20, the limit is $50.00)",
-        "saw slack 2 h 39 min (fine), one more loss costs 17 min, $0.40 of $2.00 spent or committed",
-        "saw outbid for 40 s: $0.306/h would win, the next bid is $0.336/h, bidding on costs $0.29 to the end, "
+        "saw slack 2 h 39 min (on track), one more loss costs 17 min, $0.40 of $2.00 spent or committed",
+        "saw outbid for 40 s: $0.306/h would win, the next bid is $0.336/h, rebidding costs $0.29 to the end, "
         "leaving costs $0.41 to the end, its disk costs $0.004/h",
         "saw re bid against waiting: floor $0.33/h, ceiling $0.468/h",
         "did rent vastai machine 911, spot at $0.138/h (floor $0.12/h, on demand $0.52/h): cheapest",
@@ -351,11 +352,12 @@ def test_a_wait_says_what_was_looked_for_and_what_came_nearest(daemon: Daemon, c
     assert printed(capsys, "why", "bert-qa").splitlines() == [
         "now pending: waiting for offer (at 01-01 11:59:58 UTC)",
         "  looked for 1×RTX 4090 or 2×A100 PCIE, 24 GB of GPU memory, 20 GB of disk, ",
-        "verified hosts, spot only: 9 offers, none fits",
+        "verified hosts, spot only: 9 offers, none match",
         "  7 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h",
         "  2 avoided after a failure or a refusal",
+        "  run 2 resumes from checkpoint 7 of run 1",
     ]
-    nearest = "9 offers, none fits; 7 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h"
+    nearest = "9 offers, none match; 7 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h"
     listed["jobs"][0] |= {"status": "pending", "reason": "waiting_for_offer", "waiting": WAITING}
     daemon.answers["GET /v1/jobs"] = (200, listed)
     assert f"bert-qa: {nearest}" in " ".join(printed(capsys, "ps").split())
@@ -363,9 +365,17 @@ def test_a_wait_says_what_was_looked_for_and_what_came_nearest(daemon: Daemon, c
     assert "7 above your max_price" in printed(capsys, "show", "bert-qa")
 
 
+def test_why_says_which_checkpoint_was_restored(daemon: Daemon, capsys: Capture) -> None:
+    body = sample("why")
+    daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body)
+    assert "run 2 resumes from checkpoint 7 of run 1\n" in printed(capsys, "why", "bert-qa")
+    body["job"]["checkpoint"]["state"] = "suspect"
+    assert "checkpoint 7 of run 1, which is suspect: there is no other" in printed(capsys, "why", "bert-qa")
+
+
 def test_why_of_a_job_that_no_tick_has_seen(daemon: Daemon, capsys: Capture) -> None:
     body = sample("why") | {"decisions": []}
-    body["job"] |= {"status": "pending", "reason": "submitted"}
+    body["job"] |= {"status": "pending", "reason": "submitted", "checkpoint": None}
     daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body)
     assert printed(capsys, "why", "bert-qa").splitlines() == [
         "now pending: submitted",
@@ -383,8 +393,8 @@ def test_a_cancel_that_the_ledger_could_not_take(daemon: Daemon, capsys: Capture
     daemon.answers["POST /v1/jobs/bert-qa/cancel"] = (202, body | {"unrecorded": "the disk is full"})
     out = printed(capsys, "cancel", "bert-qa")
     name = "bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X)"
-    assert out.startswith(f"the disk is full\n{name} is cancelled all the same: its machines are being destroyed")
-    assert out.endswith("If the daemon ends before that, cancel the job again.\n")
+    assert out.startswith(f"the disk is full\n{name} is cancelled anyway: its machines are being destroyed")
+    assert out.endswith("If the daemon stops before that, cancel the job again.\n")
 
 
 def test_offers(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:

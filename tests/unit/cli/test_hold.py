@@ -10,7 +10,7 @@ from autopilot.cli.main import run
 from autopilot.words import reasons
 from tests.unit.cli.sample_daemon import Daemon, sample
 
-SAID = "held until 11-20 14:20, $0.31/h; autopilot release bert-qa gives it back"
+SAID = "kept until 11-20 14:20, $0.31/h; autopilot release bert-qa releases it"
 
 
 def held() -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_release_gives_it_back(daemon: Daemon, capsys: pytest.CaptureFixture[str
         (
             "not_held",
             {"because": "budget_exhausted", "reserve": "0.31", "left": "0.2"},
-            "would take $0.31, and the job",
+            "would need $0.31, and the job",
         ),
         ("not_held", {"because": "over_day_limit", "reserve": "0.31", "left": None}, "(over day limit)"),
     ],

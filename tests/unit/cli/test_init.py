@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.api.key_hint import OPTIONS, replace_keys
+from autopilot.api.key_hint import replace_keys
 from autopilot.cli import meeting_place, setup
 from autopilot.cli.main import run
 from autopilot.config.keys import read_key, store_key
 from autopilot.config.paths import packaged_config
 from autopilot.config.settings import load_settings
+from autopilot.markets.installed import every_market
 
 
 @pytest.fixture
@@ -107,7 +108,9 @@ def test_force_without_a_key_replaces_the_settings_and_saves_the_former(
     assert "no vast.ai key stored" not in out
 
 
-@pytest.mark.parametrize(("market", "option"), OPTIONS.items())
+@pytest.mark.parametrize(
+    ("market", "option"), [(name, facts.key_option) for name, facts in every_market().items() if facts.key_option]
+)
 def test_the_command_for_a_refused_key_replaces_it(home: Path, key_file: Path, market: str, option: str) -> None:
     stored = store_key(home / ".config/autopilot/credentials", market, "refused-key")
     advised = re.search(r"autopilot (init[^()]*) FILE", replace_keys([market]))
@@ -192,7 +195,7 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     out, err = capsys.readouterr()
     assert "Object Read & Write for the bucket my-bucket alone" in out
     assert "hidden-secret" not in out + err
-    assert "no last fuse" in out
+    assert "no last safeguard" in out
     assert next(answers, None) is None
 
 

@@ -105,14 +105,14 @@ def test_parquet_without_its_extra(
 def test_budget(daemon: Daemon, capsys: Capture) -> None:
     out = " ".join(printed(capsys, "budget").split())
     for part in (
-        "day (UTC) $50.0000 $12.4000 $0.0012 $0.2488 $37.3500 not at this burn",
+        "day (UTC) $50.0000 $12.4000 $0.0012 $0.2488 $37.3500 not at this rate",
         "month (UTC) $500.0000 $490.0000 $0.0012 $0.2488 $9.7500 1 d 7 h",
         "job bert-qa $2.0000 $0.2937 $0.0012 $0.2488 $1.4563 4 h 40 min",
-        "held back, job bert-qa $0.0666 for its disk, should the destroy be slow, $0.0364 to save and stop",
-        "burning now $0.312/h, at most $0.35/h",
-        "about $500.00 at this burn (held there by the limit)",
+        "reserved, job bert-qa $0.0666 for its disk, in case deletion is delayed, $0.0364 to save and stop",
+        "spend rate $0.312/h, at most $0.35/h",
+        "about $500.00 at this rate (capped by the limit)",
         "credit on vastai $7.80, lasts 1 d 1 h",
-        "machines 1 of 10 rented in an hour 3 of 20 (5 kept for pressing deadlines), 12 of 200 refused",
+        "machines 1 of 10 rented in an hour 3 of 20 (5 kept for urgent deadlines), 12 of 200 refused",
         "rented in 10 min, job bert-qa 1 of 3, 0 of 20 refused",
     ):
         assert part in out, part

@@ -37,8 +37,8 @@ def test_a_plan_shows_cost_likelihood_and_what_else_it_could_cost(daemon: Daemon
     out = printed(capsys, "plan", file, "--min-probability", "0.7")
     assert daemon.requests[0][2] == {"toml": "x", "source": file, "dry_run": True, "min_probability": 0.7}
     assert "expected cost  $0.41 ($0.36 to $0.52 in 8 of 10 markets)" in out
-    assert "verdict        fine" in out
-    assert "done in time   100% likely" in out
+    assert "verdict        on track" in out
+    assert "on time        100% likely" in out
     assert "preemptions    0.3 expected" in out
     assert "on demand      $0.58" in out
     assert "list price     $3.44 (A100 SXM: AWS On-Demand, $3.44/h per GPU (2025-04-28))" in out
@@ -47,7 +47,7 @@ def test_a_plan_shows_cost_likelihood_and_what_else_it_could_cost(daemon: Daemon
 
 def test_a_tight_plan_shows_its_worst_tenth_beside_the_mean(daemon: Daemon, capsys: Capture, file: str) -> None:
     daemon.answers["POST /v1/jobs"] = (200, a_plan(verdict="tight"))
-    assert "worst tenth    $0.52 or more, where the expected cost is the mean of all" in printed(capsys, "plan", file)
+    assert "worst tenth    $0.52 or more; the expected cost is the mean of all" in printed(capsys, "plan", file)
     daemon.answers["POST /v1/jobs"] = (200, a_plan(verdict="tight", forecast=None))
     assert "worst tenth" not in printed(capsys, "plan", file)
     daemon.answers["POST /v1/jobs"] = (200, sample("plan"))
@@ -60,7 +60,7 @@ def test_a_plan_that_submit_would_refuse_exits_with_4(daemon: Daemon, capsys: Ca
     for words in (("plan", file), ("submit", file, "--dry-run")):
         out = printed(capsys, *words, code=4)
         assert "verdict        infeasible: only 3% likely[2J" in out
-        assert out.index("way out        more budget: $9.00") < out.index("way out        wait")
+        assert out.index("alternative    more budget: $9.00") < out.index("alternative    wait")
     assert json.loads(printed(capsys, "plan", file, "--json", code=4)) == bad
     daemon.answers["POST /v1/jobs"] = (402, {"detail": "only 3% likely", "hint": "more budget: $9.00; wait"})
     out = printed(capsys, "submit", file, code=4)

@@ -143,6 +143,6 @@ def test_a_name_that_is_more_than_a_name_is_refused_in_a_sentence(
     daemon.answers["GET /v1/jobs/train/outputs"] = 200, store.answer()
     assert run(["pull", "train", str(tmp_path / "results")]) == 1
     said = capsys.readouterr().err
-    assert "cannot fetch the outputs: " in said
+    assert "cannot download the outputs: " in said
     assert "\x1b" not in said
     assert not (tmp_path / "results").exists()

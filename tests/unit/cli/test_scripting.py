@@ -51,7 +51,7 @@ def test_other_names_of_ps(daemon: Daemon, capsys: Capture, alias: str) -> None:
     [
         ("succeeded", 0, "bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X) succeeded"),
         ("failed", 1, "failed with exit code 3"),
-        ("parked", 4, "is parked: over day limit; autopilot resume bert-qa lets it go on"),
+        ("parked", 4, "is parked: over day limit; autopilot resume bert-qa resumes it"),
         ("cancelled", 5, "was cancelled"),
     ],
 )
@@ -115,7 +115,7 @@ def test_all_open_jobs_are_cancelled_after_a_yes(
 ) -> None:
     for job in sample("jobs")["jobs"]:
         daemon.answers[f"POST /v1/jobs/{job['id']}/cancel"] = (200, {"job": job | {"status": "cancelling"}})
-    assert run(["cancel", "--all"]) == 2, "nobody can be asked here"
+    assert run(["cancel", "--all"]) == 2, "no terminal to confirm this spending"
     assert "add --yes" in capsys.readouterr().err
     assert run(["cancel", "--all", "-y"]) == 0
     assert capsys.readouterr().out.count("is cancelling") == 2

@@ -101,9 +101,9 @@ def test_what_git_ignores_is_not_sent_even_if_that_is_all_there_is(tmp_path: Pat
 
 def test_without_an_answer_of_git_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, "train.py", ".git")  # a .git that is none
-    assert "git cannot say" in refusal(tmp_path).message
+    assert "git cannot list" in refusal(tmp_path).message
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "there is no git" in refusal(tmp_path).message
+    assert "git is not installed" in refusal(tmp_path).message
 
 
 def test_a_hook_s_own_repository_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

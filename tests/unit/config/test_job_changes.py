@@ -41,7 +41,7 @@ def test_each_key(key: str, value: str, field: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        ({}, "nothing is to be changed"),
+        ({}, "nothing to change"),
         ({"image": "x"}, "'image' cannot be changed"),
         ({"budget": "0"}, "budget: must be more than nothing"),
         ({"budget": "a lot"}, "budget: not an amount"),

@@ -250,7 +250,7 @@ def with_line(section: str, line: str) -> str:
             with_line("budget", 'max_hourly = "$1"'),
             'job.toml:8: unknown key "max_hourly" in [budget] ("max_hourly" belongs to [resources])',
         ),
-        (with_line("resources", 'trust = "any"'), '"trust" stands at the top, before the first [section]'),
+        (with_line("resources", 'trust = "any"'), '"trust" belongs at the top, before the first [section]'),
         ("[[resources]]\n" + SMALLEST, "not valid TOML"),
         ('env = "x"\n' + SMALLEST, "job.toml:1: env must be a section"),
         ('after = "prepare"\n' + SMALLEST, 'job.toml:1: after: must be a list of jobs like ["prepare"]'),
@@ -270,7 +270,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("retry", 'window = "1h"'), "retry.window is not supported yet"),
         # secrets, inputs, outputs, progress
         (with_line("secrets", 'HF = "no name"'), "secrets.HF: must be a secret's name"),
-        (with_line("secrets", 'AUTOPILOT_X = "x"'), "names that begin with AUTOPILOT_ are autopilot's own"),
+        (with_line("secrets", 'AUTOPILOT_X = "x"'), "names that start with AUTOPILOT_ are reserved"),
         (with_line("secrets", "HF = 3"), "secrets.HF: must be a secret's name"),
         (with_line("inputs", '"/etc/x" = "https://h/x"'), "not a file beneath the work directory"),
         (with_line("inputs", '"a/../../x" = "https://h/x"'), "not a file beneath the work directory"),
@@ -305,8 +305,8 @@ def with_line(section: str, line: str) -> str:
         (with_line("outputs", 'paths = ["../x"]'), "outputs.paths: must be paths without '..'"),
         (with_line("outputs", 'paths = ["model", "/root/out"]'), "outputs.paths: must be paths beneath the work"),
         (with_line("outputs", 'paths = ["~/model"]'), "outputs.paths: must be paths beneath the work directory"),
-        (with_line("outputs", 'paths = ["."]'), 'outputs.paths: must say what in the work directory is kept; "**"'),
-        (with_line("outputs", 'paths = ["model", "./"]'), "outputs.paths: must say what in the work directory"),
+        (with_line("outputs", 'paths = ["."]'), 'outputs.paths: must name paths in the work directory to keep; "**"'),
+        (with_line("outputs", 'paths = ["model", "./"]'), "outputs.paths: must name paths in the work directory"),
         (with_line("work", "progress = {total = 3}"), "work.progress: "),
         (with_line("work", "progress = '(?P<step'"), "work.progress: not a regular expression"),
         (with_line("work", "progress = 'step'"), "have a group like"),
@@ -317,7 +317,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("code", 'include = "data"'), "code.include: must be a list"),
         (with_line("code", 'exclude = ["a\\nb"]'), "code.exclude: must not hold"),
         (with_line("code", 'max = "3GB"'), 'code.max: must be at most "2GB"'),
-        (with_line("code", 'workdir = "/x"'), '"workdir" stands at the top'),
+        (with_line("code", 'workdir = "/x"'), '"workdir" belongs at the top'),
         (with_line("mounts", '"/data" = "./data"'), "unknown section [mounts] ([code] sends files of yours along"),
         (with_line("file_mounts", '"/data" = "./data"'), "[code] sends files of yours along"),
         ('upload = "."\n' + SMALLEST, 'unknown key "upload" ([code] sends files of yours along'),
@@ -326,7 +326,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("inputs", '"x" = { url = "data/x", size = "5MB" }'), "[code] sends files of yours along"),
         # missing
         ("", "name is missing"),
-        (SMALLEST.replace('run = "true"\n', ""), "run is missing (top-level keys stand before the first [section])"),
+        (SMALLEST.replace('run = "true"\n', ""), "run is missing (top-level keys belong before the first [section])"),
         (SMALLEST.replace('gpu = "RTX 4090"\n', ""), "resources.gpu is missing (add gpu to [resources])"),
         # units and types
         (with_line("resources", 'disk = "500"'), "job.toml:6: resources.disk: not a size: '500'"),
@@ -366,11 +366,14 @@ def with_line(section: str, line: str) -> str:
         ('workdir = "/../etc"\n' + SMALLEST, "workdir: must be an absolute path"),
         (with_line("checkpoint", 'path = "../secrets"'), "checkpoint.path: must be a path without '..'"),
         (with_line("checkpoint", 'path = "a/.."'), "checkpoint.path: must be a path without '..'"),
-        (with_line("checkpoint", 'path = "~/ckpt"'), "checkpoint.path: must be a path without '..', and without ~"),
+        (
+            with_line("checkpoint", 'path = "~/ckpt"'),
+            "checkpoint.path: must be a path without '..', and not starting with ~",
+        ),
         (with_line("checkpoint", 'path = ""'), "checkpoint.path: must not be empty"),
         (with_line("env", "N = 3"), "env.N: must be text in quotes"),
         (with_line("env", '"A B" = "3"'), "not the name of an environment variable"),
-        (with_line("env", 'autopilot_root = "3"'), "are autopilot's own"),
+        (with_line("env", 'autopilot_root = "3"'), "are reserved"),
         (with_line("env", 'A = "a\\u0000b"'), "must not hold a zero byte"),
         (with_line("env", 'HF = "x"\n[secrets]\nHF = "hf"'), "job.toml:10: HF is in [env] as well (keep one of them)"),
         # deadlines
@@ -442,7 +445,7 @@ def test_inputs_whose_names_only_begin_alike_are_good() -> None:
 def test_keys_under_the_wrong_head_are_found_out() -> None:
     """TOML files `run` under [env] when it stands below; the error says how that comes about."""
     moved = 'name = "x"\nimage = "y"\n[env]\nA = "1"\nrun = "true"\n[resources]\ngpu = "x"\n'
-    assert "top-level keys stand before the first [section]" in refusal(moved)
+    assert "top-level keys belong before the first [section]" in refusal(moved)
 
 
 @pytest.mark.parametrize("path", sorted(JOBS.glob("*.toml")), ids=lambda path: path.stem)

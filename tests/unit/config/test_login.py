@@ -45,7 +45,7 @@ def test_what_is_none(given: str) -> None:
 
 
 def test_an_address_elsewhere_needs_tls() -> None:
-    with pytest.raises(UserError, match="without TLS"):
+    with pytest.raises(UserError, match="has no TLS"):
         check_daemon_url("http://autopilot.example.org")
 
 

@@ -45,7 +45,7 @@ def test_what_is_safe_is_taken(given: dict[str, Any]) -> None:
         ({"listen": "192.0.2.7:8483"} | SECRET | ALICE, "other machines can reach"),
         ({"listen": "proxy.example.org:8483"} | SECRET | ALICE, "other machines can reach"),
         ({"listen": "127.0.0.1:8483"} | ALICE, "could claim to be the proxy"),
-        (SOCKET, "nothing says who may come"),
+        (SOCKET, "no users are listed"),
     ],
 )
 def test_what_is_not_is_refused(given: dict[str, Any], words: str) -> None:

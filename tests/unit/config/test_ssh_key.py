@@ -69,7 +69,7 @@ def test_a_file_that_is_no_public_key_is_refused(tmp_path: Path, content: str, w
 def test_a_file_that_is_not_there_and_a_table_in_one_line_are_said(tmp_path: Path, public: Path) -> None:
     with pytest.raises(UserError, match="cannot read the public key"):
         with_key(JOB + '[ssh]\nkey = "none.pub"\n', "job.toml", tmp_path, None)
-    with pytest.raises(UserError, match="must stand on a line of its own"):
+    with pytest.raises(UserError, match="must be on a line of its own"):
         with_key('ssh = { key = "id.pub" }\n' + JOB, "job.toml", public.parent, None)
 
 

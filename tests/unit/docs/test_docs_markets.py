@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
-from autopilot.certify.claims import CLAIMS, claims_of
 from autopilot.domain import gpu_names
 from autopilot.domain.evolve_lease import UNOBSERVED_LASTS
+from autopilot.markets.installed import claims_of, every_market
 from autopilot.providers.mithril import pacing as mithril_pacing
 from autopilot.providers.mithril.client import MOST_PAGES
 from autopilot.providers.mithril.config import MithrilSettings
@@ -24,10 +23,10 @@ from autopilot.providers.runpod.config import RunpodSettings
 from tools.references import with_claims
 
 PAGES = Path(__file__).parents[3] / "docs" / "providers"
-NAMES = sorted(entry.name for entry in entry_points(group="autopilot.providers"))
+MARKETS = every_market()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MARKETS)
 def test_a_market_s_page_says_what_is_not_verified(name: str) -> None:
     text = (PAGES / f"{name}.md").read_text()
     assert "## What is supported" in text
@@ -115,7 +114,7 @@ def test_what_is_told_about_spot_is_what_the_probe_says() -> None:
     assert events == set(re.findall(r'"(spot\.became_\w+)"', source))
 
 
-@pytest.mark.parametrize("market", sorted({claim.market for claim in CLAIMS}))
+@pytest.mark.parametrize("market", MARKETS)
 def test_a_market_s_page_shows_its_claims_as_the_code_lists_them(market: str) -> None:
     page = (PAGES / f"{market}.md").read_text()
     assert with_claims(page, market) == page, "python -m tools.references writes them anew"
@@ -152,7 +151,8 @@ def test_no_example_or_hint_names_a_gpu_that_no_market_lists(path: Path) -> None
 
 
 def test_each_claim_that_a_step_settles_was_found_where_it_was_broken() -> None:
-    names = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril", "nebius": "Nebius"}
     table = (PAGES.parent / "research" / "2026-11-certify-claims.md").read_text()
     rows = set(re.findall(r"^\| ([\w.]+) \| `([\w-]+)` \| broken \| ", table, re.MULTILINE))
-    assert rows == {(names[claim.market], claim.id) for claim in CLAIMS if claim.step is not None}
+    assert rows == {
+        (facts.display_name, claim.id) for facts in MARKETS.values() for claim in facts.certify.claims if claim.step
+    }

@@ -57,6 +57,8 @@ def test_the_numbers_are_the_code_s() -> None:
     assert PingSettings(url="https://example.org").every == 20
 
 
-@pytest.mark.parametrize("words", ["15 seconds, mail and services 30", "up to 15 minutes", "At most 1,000 wait"])
+@pytest.mark.parametrize(
+    "words", ["15 seconds for webhooks, 30 for mail and services", "up to 15 minutes", "At most 1,000 wait"]
+)
 def test_and_stand_on_the_page(words: str) -> None:
     assert words in " ".join(PAGE.split())

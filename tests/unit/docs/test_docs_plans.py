@@ -23,7 +23,7 @@ def test_a_plan_stands_for_each_job_and_fits_its_file(name: str) -> None:
     shown = PLANS[name]
     assert spec.budget is not None
     assert re.search(rf"^budget +{re.escape(show(spec.budget))}$", shown, re.MULTILINE)
-    assert ("done in time" in shown) == (spec.deadline is not None)
+    assert ("on time" in shown) == (spec.deadline is not None)
     wanted = {f"{gpu.count}×{gpu.name}" for gpu in spec.gpus}
     offered = set(re.findall(r"^\w+ +\d+ +(\d×.+?) +(?:spot|on demand) ", shown, re.MULTILINE))
     assert offered

@@ -28,7 +28,7 @@ from tests.store_records import START, a_job, a_lease, an_entry
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/query-the-ledger.md").read_text()
 QUERIES = re.findall(r"\n([^\n]+)\n\n```sql\n(.*?)```", PAGE, re.DOTALL)
-FINDS_NOTHING = "Are all sums right?"
+FINDS_NOTHING = "Are all sums correct?"
 Rows = Callable[[str], Sequence[Sequence[Any]]]
 
 

@@ -91,33 +91,33 @@ def test_every_kind_says_what_is_next_and_nothing_of_the_job_s_own(kind: NoticeK
     assert "\n" not in title
     assert len(title) <= LONGEST_TITLE
     assert len(text) <= LONGEST_TEXT
-    assert "Next: " in text or "Nothing is to be done" in text
+    assert "Next: " in text or "No action is needed" in text
     for word in ("COMMAND-WORD", "VARIABLE-WORD", "SECRET-NAME", "None", "{", "Decimal"):
         assert word not in title + text
 
 
 def test_numbers_are_as_people_say_them() -> None:
-    assert "It took 5 h from its submission and cost $4.20 of its budget of $10.00" in words_of("job.succeeded")
+    assert "It took 5 h from submission and cost $4.20 of its budget of $10.00" in words_of("job.succeeded")
     assert "exit code 3 (command failed); 3 of 3 attempts have failed" in words_of("job.failed")
     assert "It needs 10 h more" in words_of("deadline.lost")
     assert "and 2 h are left" in words_of("deadline.lost")
     assert "and the deadline has passed" in words_of("deadline.lost", left_s=0)
     assert "has spent 81% of its budget" in words_of("budget.ran_low")
-    assert "2 of our machines are there and may bill" in words_of("market.stayed_unread")
-    assert "No machine is there" in words_of("market.stayed_unread", machines=0)
+    assert "2 of our machines are there and may be billing" in words_of("market.stayed_unread")
+    assert "No machine of ours is there" in words_of("market.stayed_unread", machines=0)
     assert "it lasts 8 h 12 min" in words_of("credit.ran_low")
-    assert "vastai billed $0.12 more than our clock says for machine 77" in words_of("invoice.drifted")
+    assert "vastai billed $0.12 more than we metered for machine 77" in words_of("invoice.drifted")
     assert "vastai billed $0.12 less" in words_of("invoice.drifted", drift=Decimal("-0.12"))
     assert "Machine 77 on vastai runs for up to $0.3" in words_of("lease.instance_found")
 
 
 def test_a_certificate_s_notice_holds_the_command_to_type() -> None:
     ends = words_of("certificate.ends_soon")
-    assert ends.startswith("The certificate of vastai ends in 4 d 19 h\n")
+    assert ends.startswith("The certificate of vastai expires in 4 d 19 h\n")
     assert 'Next: autopilot certify vastai --budget "$1.00" renews it' in ends
     lacked = words_of("certificate.lacked")
-    assert "It is of another minor version of autopilot than the one that runs. 2 jobs are without a machine" in lacked
-    assert 'Next: autopilot certify vastai --budget "$1.00" proves' in lacked
+    assert "It is for another minor version of autopilot than the one running. 2 jobs are without a machine" in lacked
+    assert 'Next: autopilot certify vastai --budget "$1.00" tests' in lacked
     assert 'certify nebius --budget "$3.00"' in words_of("certificate.lacked", provider="nebius")
     assert "autopilot certify vastai --resume shows which" in words_of("certificate.lacked", lack="claim_broken")
 
@@ -125,9 +125,9 @@ def test_a_certificate_s_notice_holds_the_command_to_type() -> None:
 def test_a_parked_job_goes_on_as_its_reason_says() -> None:
     kind = next(each for each in KINDS if each.name == "job_parked")
     by_limit = replace(the_job(), reason=Reason.OVER_DAY_LIMIT)
-    assert "goes on by itself on the next UTC day" in kind.says(facts_of(kind, by_limit))[1]
+    assert "resumes by itself on the next UTC day" in kind.says(facts_of(kind, by_limit))[1]
     by_user = replace(the_job(), reason=Reason.USER_STOPPED)
-    assert "autopilot resume train lets it go on" in kind.says(facts_of(kind, by_user, reason="user_stopped"))[1]
+    assert "autopilot resume train resumes it" in kind.says(facts_of(kind, by_user, reason="user_stopped"))[1]
 
 
 def test_a_held_machine_is_named_with_its_price() -> None:

@@ -84,8 +84,8 @@ def test_a_rate_above_the_account_s_limit_rents_nothing() -> None:
 def test_a_deadline_s_on_demand_above_the_limit_is_named() -> None:
     account = an_account(max_hourly=D(6))
     said = notes(account, deadline=MIDNIGHT + DAY)
-    assert said.startswith("on demand, which the deadline may need, costs $10.000/h, disk included")
-    assert said.endswith("or expect to be late")
+    assert said.startswith("on-demand capacity, which the deadline may need, costs $10.000/h, disk included")
+    assert said.endswith("or expect to miss the deadline")
     assert notes(account) == notes(account, deadline=MIDNIGHT + DAY, fall_back=False) == ""
 
 
@@ -118,11 +118,11 @@ def test_a_deadline_that_the_caps_cannot_pay_for() -> None:
     late = notes(account, "168", deadline=MIDNIGHT + 2 * DAY)
     assert late.splitlines()[-1] == (
         "until the deadline the account's limits pay for about $100.00 of the expected $168.00: raise [limits] day, or"
-        " expect to be late"
+        " expect to miss the deadline"
     )
     in_time = notes(account, "168", deadline=MIDNIGHT + 4 * DAY)
     assert "parked for the rest of each day" in in_time
-    assert "expect to be late" not in in_time
+    assert "expect to miss the deadline" not in in_time
 
 
 def test_what_is_left_of_today_and_of_the_month() -> None:

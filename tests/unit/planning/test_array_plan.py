@@ -60,6 +60,6 @@ def test_a_budget_that_finishes_a_part_says_how_much() -> None:
 
 
 def test_the_deadline_of_the_array_is_no_lack_of_its_tasks() -> None:
-    lack = "without a [deadline] nothing can be said of being in time"
+    lack = "without a [deadline] there is no on-time estimate"
     assert lack not in planned(deadline=START + 20 * HOUR)["notes"]
     assert lack in planned()["notes"]

@@ -52,8 +52,8 @@ def test_too_little_money_is_refused_with_numbers_and_ways_out() -> None:
 def test_a_budget_that_suffices_nowhere_is_refused_without_a_deadline_too() -> None:
     body = planned(work_estimate=10 * HOUR, budget=D("0.60"))
     assert body["verdict"] == "infeasible"
-    assert "the budget of $0.60 suffices in none of the markets" in body["refusal"]
-    assert "is held back for a safe start and stop" in body["refusal"]
+    assert "the budget of $0.60 is not enough in any simulated market" in body["refusal"]
+    assert "is reserved for a safe start and stop" in body["refusal"]
     assert not any("deadline" in way for way in body["ways_out"]), "it has none"
     money = next(way for way in body["ways_out"] if way.startswith("more budget: $"))
     enough = D(money.removeprefix("more budget: $").split(" ")[0])
@@ -86,7 +86,7 @@ def test_what_cannot_be_said_is_said() -> None:
     assert body["forecast"]["on_time"] is None
     assert (body["verdict"], body["refusal"]) == (None, None)
     assert any("without a [deadline]" in note for note in body["notes"])
-    assert "the budget suffices in 100% of the markets that were played through" in body["notes"]
+    assert "the budget is enough in 100% of the simulated markets" in body["notes"]
     body = planned(offers=(an_offer(floor=None),), deadline=START + 30 * HOUR)
     assert any("no spot that fits" in note for note in body["notes"])
     assert (body["verdict"], body["forecast"]["p10"] < body["on_demand_cost"]) == ("fine", True)
@@ -95,7 +95,7 @@ def test_what_cannot_be_said_is_said() -> None:
 def test_nothing_that_fits() -> None:
     body = planned(gpus=(GpuChoice("H100 SXM"),), deadline=START + 30 * HOUR)
     assert (body["offers"], body["forecast"], body["expected_cost"]) == ([], None, None)
-    assert "nothing fits at the moment: the job would wait" in body["notes"]
+    assert "no matching offers: the job would wait" in body["notes"]
 
 
 def test_list_prices_of_hyperscalers_stand_beside() -> None:

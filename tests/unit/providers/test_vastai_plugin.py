@@ -8,6 +8,7 @@ import pytest
 
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
+from autopilot.markets.installed import available
 from autopilot.providers import registry
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.config import BASE_URL, parse_settings
@@ -39,7 +40,7 @@ def test_a_missing_sdk_names_the_extra() -> None:
 
 
 async def test_the_market_is_found_by_name() -> None:
-    assert "vastai" in registry.available()
+    assert "vastai" in available()
     provider = registry.connect("vastai", {"api_key": "k", "base_url": "http://127.0.0.1:9"}, ManualClock())
     assert provider.name == "vastai"
     assert provider.capabilities.bills_at_bid

@@ -8,7 +8,7 @@ import pytest
 
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
-from autopilot.providers import registry
+from autopilot.markets.installed import available
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.config import BASE_URL, parse_settings
 
@@ -70,7 +70,7 @@ async def test_a_market_that_was_not_asked_yet_offers_no_spot() -> None:
 
 
 def test_the_market_is_found_by_name() -> None:
-    assert "runpod" in registry.available()
+    assert "runpod" in available()
 
 
 def test_a_missing_key_says_where_to_put_it() -> None:

@@ -115,11 +115,12 @@ def test_the_level_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert "loud" in written
 
 
-def test_the_sdk_adds_no_handler_of_its_own() -> None:
+def test_a_connected_sdk_has_no_handler_of_its_own() -> None:
     pytest.importorskip("vastai")
     script = (
         "from autopilot.telemetry.logging import QUIET, configure_logging as c; c('json', 'info', ['hunter2hunter2']);"
-        "import vastai, logging; logging.getLogger('vastai').warning('key hunter2hunter2');"
+        "from autopilot.providers.vastai.sdk import Sdk; Sdk('key', 'http://127.0.0.1:9', 1);"
+        "import logging; logging.getLogger('vastai').warning('key hunter2hunter2');"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=True

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.prose import LONG, folders, measure, sentences
+from tools.prose import LONG, count_idioms, docstrings, folders, measure, sentences
 
 PAGE = """# A heading of many words that is no sentence at all
 
@@ -52,3 +52,20 @@ def test_pages_are_grouped_by_folder(tmp_path: Path) -> None:
         (tmp_path / name).write_text("One.")
     counts = {folder: len(pages) for folder, pages in folders(tmp_path).items()}
     assert counts == {".": 1, "docs": 1, "docs/how-to": 2}
+
+
+def test_idioms_are_counted_over_line_ends() -> None:
+    found = count_idioms(["Nobody goes\non; it is told what stands. They go on.", "Reckoned anew, reckoning."])
+    assert {name: count for name, count in found.items() if count} == {
+        "nobody": 1,
+        "stands": 1,
+        "anew": 1,
+        "reckon": 2,
+        "is told": 1,
+        "goes on": 2,
+    }
+
+
+def test_docstrings_are_those_of_modules_functions_and_fields() -> None:
+    source = '"""Of the module."""\nN = 1\n"""Of a value."""\ndef f():\n    """Of a function."""\n    return "no"\n'
+    assert sorted(docstrings(source)) == ["Of a function.", "Of a value.", "Of the module."]

@@ -122,7 +122,7 @@ async def test_the_fan_begins_where_it_was_reckoned_and_ends_with_nine_tenths_of
     assert high_y == top_y < low_y < float(drawn[2]), "dollars grow upwards"
     assert curves.tell_forecast(body["forecast"], NOW).replace("\N{NO-BREAK SPACE}", " ") == (
         "Ends at about $3.60, between $3.20 and $4.40 in 8 of 10 markets; done about 20 Nov 19:30,"
-        " in 9 of 10 by 20 Nov 23:30; 96 % in time. Reckoned 20 min ago."
+        " in 9 of 10 by 20 Nov 23:30; 96 % on time. Estimated 20 min ago."
     )
 
 

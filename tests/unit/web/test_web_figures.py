@@ -88,8 +88,8 @@ async def test_banners_name_the_way_out(reader: LedgerReader) -> None:
         page = await now_page.build(view)
     said = {need.jobs[0]["name"]: f"{need.what} {need.way_out}" for need in page.needs}
     assert said == {
-        "research-2": "is parked: user stopped. autopilot resume research-2 lets it go on.",
-        "research-3": "has failed: command failed. autopilot logs research-3 has the output.",
+        "research-2": "is parked: user stopped. autopilot resume research-2 resumes it.",
+        "research-3": "has failed: command failed. autopilot logs research-3 shows the output.",
     }
     assert [row.job["name"] for row in page.open] == ["research-2", "research"]
     assert [row.job["name"] for row in page.finished] == ["research-3"]
@@ -104,7 +104,9 @@ async def test_a_budget_that_is_used_up_is_raised_and_not_resumed() -> None:
         await work.jobs.save(replace(job, reason=Reason.BUDGET_EXHAUSTED))
     async with LedgerReader(store, ManualClock(NOW), LIMITS).view() as view:
         needs = (await now_page.build(view)).needs
-    assert "autopilot change research-2 budget=AMOUNT raises it, and it goes on." in [need.way_out for need in needs]
+    assert "autopilot change research-2 budget=AMOUNT raises it and resumes the job." in [
+        need.way_out for need in needs
+    ]
 
 
 async def test_schedules_stand_beside_the_jobs() -> None:
@@ -155,7 +157,7 @@ async def test_a_market_that_cannot_be_read_is_said_with_its_age(reader: LedgerR
     dark = [need.what.replace("\u00a0", " ") for need in page.needs if not need.jobs]
     assert dark == [
         f"RunPod cannot be read since {NOW - timedelta(hours=3):%d %b %H:%M:%S} UTC (3 h): no answer.",
-        "third cannot be read, and was not since the daemon began: no answer.",
+        "third cannot be read, not once since the daemon started: no answer.",
     ]
     assert [(row.market, row.is_known, row.read.replace("\u00a0", " ")) for row in page.markets] == [
         ("vast.ai", True, "12 s ago"),
@@ -198,9 +200,9 @@ async def test_an_empty_ledger_says_what_to_do() -> None:
     async with reader.view() as view:
         now = PageReader(pages.render("now.html", "/", page=await now_page.build(view))).text
         money = PageReader(pages.render("money.html", "/money", page=await money_page.build(view, {}))).text
-    assert "No job is open. autopilot submit job.toml starts one" in now
-    assert "Nothing has happened in it yet." in now
-    assert "Nothing was spent in this month." in money
+    assert "No open jobs. Run autopilot submit job.toml" in now
+    assert "It has no events yet." in now
+    assert "Nothing spent this month." in money
 
 
 async def test_a_ledger_that_is_ahead_of_the_clock_is_read_as_of_its_newest_event() -> None:
@@ -217,7 +219,7 @@ def _dollars(cell: str) -> Decimal:
 def test_a_decision_of_an_array_is_how_many_tasks_run_at_once() -> None:
     note = {"topic": "width", "numbers": {"tasks": 4, "bound": "price", "cheap": 4, "begun": 2, "count": 9}}
     assert words.tell_decision({"actions": (), "vetoes": (), "notes": (note,)}) == "4 of its tasks at once"
-    assert words.tell_decision({"actions": (), "vetoes": (), "notes": ()}) == "nothing was to be done"
+    assert words.tell_decision({"actions": (), "vetoes": (), "notes": ()}) == "nothing to do"
 
 
 async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
@@ -245,7 +247,7 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
         (0, "succeeded", "$0.10"), (1, "failed", "$0.20"), (2, "running", "$0.30"),
     ]  # fmt: skip
     assert [(each.title, each.number) for each in page.figures[:4]] == [
-        ("Tasks done", "1"), ("At work", "1"), ("Failed or cancelled", "1"), ("Spent", "$0.60"),
+        ("Tasks done", "1"), ("Running", "1"), ("Failed or cancelled", "1"), ("Spent", "$0.60"),
     ]  # fmt: skip
     of_tasks = [(each.job["name"], each.machine.lease["id"]) for each in now.machines if "/" in each.job["name"]]
     assert of_tasks == [("sweep/2", "of-2")]
@@ -257,4 +259,4 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
     given = {"page": page, "log": (), "done": "", "chosen": ""}
     read = PageReader(PageSite().render("job.html", "/jobs/array-000001", READER, **given))
     assert "../jobs/task-1" in read.links
-    assert "Machines it had" not in read.text
+    assert "Machines" not in read.text

@@ -36,7 +36,7 @@ async def test_it_is_whole_and_leads_nowhere() -> None:
         assert said in text
 
 
-@pytest.mark.parametrize(("over_after", "said"), [(None, "✓ in time"), (4, "deadline met"), (40, "deadline missed")])
+@pytest.mark.parametrize(("over_after", "said"), [(None, "✓ on track"), (4, "deadline met"), (40, "deadline missed")])
 async def test_the_deadline_is_said_in_words(over_after: int | None, said: str) -> None:
     reader = await a_reader()
     async with reader.view() as view:
@@ -44,6 +44,14 @@ async def test_the_deadline_is_said_in_words(over_after: int | None, said: str) 
     if over_after is not None:
         body["job"] |= {"status": "succeeded", "finished_at": (START + over_after * HOUR).isoformat()}
     assert f", {said}</text>" in draw_job(body, [], NOW)
+
+
+async def test_a_job_that_failed_before_its_deadline_has_missed_none() -> None:
+    reader = await a_reader()
+    async with reader.view() as view:
+        body = await view.read_job(JOB)
+    body["job"] |= {"status": "failed", "finished_at": (START + 4 * HOUR).isoformat()}
+    assert ", failed</text>" in draw_job(body, [], NOW)
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", '"><svg onload=alert(1)>', "]]></style>", "&lt;&#60;"])

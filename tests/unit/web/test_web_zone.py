@@ -57,7 +57,7 @@ def test_every_zone_that_is_offered_is_known() -> None:
 
 async def test_a_zone_is_chosen_once(browser: Browser) -> None:
     async with browser.get("/jobs/research") as answer:
-        assert "What happened 20 Nov 13:30:00" in PageReader(await answer.text()).text
+        assert "Timeline 20 Nov 13:30:00" in PageReader(await answer.text()).text
     given = {"zone": "Asia/Tokyo", "back": "/jobs/research?period=6h"}
     async with browser.post("/zone", data=given, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, f"{browser.base}/jobs/research?period=6h")
@@ -65,7 +65,7 @@ async def test_a_zone_is_chosen_once(browser: Browser) -> None:
     async with browser.get("/jobs/research") as answer:
         text = PageReader(await answer.text()).text
     assert "Asia/Tokyo; $ per GPU and hour" in text
-    assert "What happened 20 Nov 22:30:00" in text
+    assert "Timeline 20 Nov 22:30:00" in text
 
 
 @pytest.mark.parametrize(

@@ -41,16 +41,16 @@ def test_no_condition_shows_a_raw_number(condition: str) -> None:
         ("max_price", "0.95", "0.3", "3 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h"),
         ("max_hourly_on_demand", "1.5", "1", "3 above your max_hourly: cheapest on-demand price $1.50/h, your "
          "max_hourly $1.00/h"),
-        ("not_certified", "expired", None, "3 on vastai, whose certificate is not in force (expired): "
+        ("not_certified", "expired", None, "3 on vastai, which has no valid certificate (expired): "
          'autopilot certify vastai --budget "$1.00"'),
-        ("not_certified", "claim_broken", None, "3 on vastai, whose certificate is not in force (stopped: a claim that "
+        ("not_certified", "claim_broken", None, "3 on vastai, which has no valid certificate (stopped: a claim that "
          "matters is broken): autopilot certify vastai --resume"),
-        ("vram_gb", "16", "24", "3 with too little GPU memory: the nearest has 16 GB, the job asks for 24 GB"),
-        ("disk_gb", "90.5", "100", "3 with too little disk: the nearest has 90.5 GB, the job asks for 100 GB"),
-        ("lasts_s", 3600, 9600, "3 that end too soon: the nearest in 1 h, the job may take 2 h 40 min"),
-        ("lost_bid", "0.139", "0.135", "3 where our bids lost: the nearest takes $0.139/h or more, bids there end "
-         "at $0.135/h"),
-        ("verified", None, None, "3 on hosts that are not verified"),
+        ("vram_gb", "16", "24", "3 with too little GPU memory: the nearest has 16 GB, the job needs 24 GB"),
+        ("disk_gb", "90.5", "100", "3 with too little disk: the nearest has 90.5 GB, the job needs 100 GB"),
+        ("lasts_s", 3600, 9600, "3 that end too soon: the nearest in 1 h, the job may need 2 h 40 min"),
+        ("lost_bid", "0.139", "0.135", "3 where our bids lost: the nearest needs at least $0.139/h, your cap is "
+         "$0.135/h"),
+        ("verified", None, None, "3 on unverified hosts"),
         ("a_later_one", None, None, "3 a later one"),
     ],
 )  # fmt: skip
@@ -63,7 +63,7 @@ def test_a_condition_says_by_how_much(condition: str, has: Any, wanted: Any, tol
     [
         ("ok", "running", "waits until prepare succeeds; it is running"),
         ("fail", "pending", "waits until prepare fails or is cancelled; it is pending"),
-        ("any", "parked", "waits until prepare is over; it is parked: autopilot resume prepare lets it go on"),
+        ("any", "parked", "waits until prepare is over; it is parked: autopilot resume prepare resumes it"),
     ],
 )
 def test_a_job_says_which_others_it_waits_for(on: str, status: str, told: str) -> None:
@@ -110,15 +110,15 @@ SEARCH = {"gpus": "1×H100", "disk_gb": "20", "offers": 4, "fitting": 0}
     [
         ({"waiting": None}, ""),
         ({}, ""),
-        (a_wait(("search", SEARCH | {"offers": 0})), "no offer"),
+        (a_wait(("search", SEARCH | {"offers": 0})), "no offers"),
         (a_wait(("search", SEARCH | {"offers": 1}), ("removed", {"condition": "held", "offers": 1})),
-         "1 offer, none fits; 1 that the job still gives back"),
+         "1 offer, none match; 1 that the job is still releasing"),
         (a_wait(("search", SEARCH | {"only_on_demand": 4}), ("removed", {"condition": "no_spot", "offers": 4})),
-         "4 offers, none fits (on demand 4); 4 without spot"),
+         "4 offers, none match (on demand 4); 4 without spot"),
         (a_wait(("option", {"option": "wait", "cost": "0.4123", "chosen": 1}), ("search", SEARCH | {"fitting": 2})),
-         "waiting is the cheapest, $0.41 expected to the end"),
+         "waiting is cheapest, $0.41 expected to the end"),
         (a_wait(("search", SEARCH | {"offers": 0}), ("unsearched", {"provider": "vastai", "problem": "HTTP 503"})),
-         "no offer; vastai could not be searched: HTTP 503"),
+         "no offers; vastai could not be searched: HTTP 503"),
         (a_wait(("paused", {"cause": "out_of_credit", "paused_s": 120, "cost_of_waiting_per_h": "0.0041"})),
          "out of credit for 2 min: its disk costs $0.004/h"),
         (a_wait(("paused", {"cause": "console", "paused_s": 120, "kept_for_s": 780, "cost_of_waiting_per_h": 0.0041})),
@@ -136,7 +136,7 @@ def test_the_line_below_the_list_of_jobs(job: dict[str, Any], told: str) -> None
 
 def test_a_bid_that_lost() -> None:
     numbers = {"provider": "vastai", "machine_id": "7", "bid": "0.138", "times": 2, "for_s": 7200}
-    told = "2 bids up to $0.138/h lost on vastai machine 7; it is taken to want more for 2 h"
+    told = "2 bids up to $0.138/h lost on vastai machine 7; assumed to need a higher bid for 2 h"
     assert reasons.tell({"topic": "lost_bid", "numbers": numbers}) == told
 
 
@@ -148,14 +148,14 @@ def test_what_a_job_file_names_cannot_command_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("numbers", "told"),
     [
-        ({"recorded_h": 31, "learnt": 1, "learning": 0}, "bids are learnt from 31 h of recorded floors"),
+        ({"recorded_h": 31, "learnt": 1, "learning": 0}, "bids are learned from 31 h of recorded floors"),
         (
             {"recorded_h": None, "learnt": 0, "learning": 1},
-            "bids are being learnt from recorded floors; the first machine waits for that, 2 minutes at the most",
+            "learning bids from recorded floors; the first rental waits up to 2 minutes for that",
         ),
         (
             {"recorded_h": 3, "learnt": 0, "learning": 0},
-            "bids follow the rule and a shipped prior: 3 h of floors are recorded, learning takes 4 h",
+            "bids follow the default rule and a shipped prior: 3 h of floors recorded, learning needs 4 h",
         ),
     ],
 )

@@ -47,7 +47,9 @@ def _names() -> set[str]:
     source = "".join(inspect.getsource(module) for module in (event_log, firings, invoices, submissions))
     source = re.sub(r"\blog\.\w+\(.*", "", source)  # what the daemon's log is told is no event
     return set(
-        re.findall(r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job|schedule)\.[a-z_]+)"', source)
+        re.findall(
+            r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job|schedule|store)\.[a-z_]+)"', source
+        )
     )
 
 
@@ -74,7 +76,7 @@ def test_jobs_in_a_line() -> None:
     assert tell("job.failed", reason="command_failed") == "the job failed: command failed"
     fields = {"reason": "dependency_failed", "job": "prepare", "ended": "cancelled"}
     assert tell("job.failed", **fields) == "the job failed: prepare, which it waited for, is cancelled"
-    begun = "the jobs that it waited for have ended: it may begin"
+    begun = "the jobs it waited for have ended: it can start"
     assert tell("job.predecessors_ended", deadline=None) == begun
     due = "2026-01-02T12:00:00+00:00"
     assert tell("job.predecessors_ended", deadline=due) == f"{begun}; it is due 2026-01-02 12:00 UTC"
@@ -145,7 +147,7 @@ def test_how_a_machine_was_rented_and_given_up_is_a_line_each() -> None:
         ("06:00", "rents RTX 4090 on vastai machine 43668, spot at $0.278/h: cheapest; the answer was lost; "
          "the machine was found; runs after 1 min 55 s"),
         ("06:10", "checkpoint 2 is safe, step 20, 1 kB"),
-        ("06:30", "outbid at $0.278/h; given up after 1 min 30 s: displaced; gone"),
+        ("06:30", "outbid at $0.278/h; released after 1 min 30 s: displaced; gone"),
     ]  # fmt: skip
 
 
@@ -157,13 +159,13 @@ def test_a_move_and_an_end_are_a_line_each() -> None:
         ("06:01:00", "lease.gone", {"reason": "moving"}),
         ("06:30:00", "lease.settled", {}),
     ) == [
-        ("06:00", "tells the machine to save and stop: moving; checkpoint 2 is safe, step 20, 1 kB; "
-         "given up after 45 s; gone; billed"),
+        ("06:00", "orders the machine to save and stop: moving; checkpoint 2 is safe, step 20, 1 kB; "
+         "released after 45 s; gone; billed"),
     ]  # fmt: skip
     assert story_of(
         ("07:00:00", "run.exited", {"exit_code": 0}),
         ("07:00:00", "lease.release_requested", {"reason": "completed"}),
-    ) == [("07:00", "the command ended with exit code 0; given up")]
+    ) == [("07:00", "the command ended with exit code 0; released")]
 
 
 def test_a_refusal_stands_beside_what_was_asked_for() -> None:

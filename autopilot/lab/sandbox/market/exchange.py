@@ -73,7 +73,7 @@ class Exchange:
         self.agenda = Agenda()
         self.journal = Journal()
         self.broken: set[str] = set()
-        """Claims of ``certify.vastai`` that this market breaks, by their ids."""
+        """Claims of ``providers.vastai.claims`` that this market breaks, by their ids."""
         self.lifecycle = Lifecycle(
             self.timings,
             self.agenda,

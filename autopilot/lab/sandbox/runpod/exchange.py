@@ -84,7 +84,7 @@ class Exchange:
         self.agenda = Agenda()
         self.journal = Journal()
         self.broken: set[str] = set()
-        """Claims of ``certify.runpod`` that this market breaks, by their ids."""
+        """Claims of ``providers.runpod.claims`` that this market breaks, by their ids."""
         self.lifecycle = Lifecycle(
             timings or Timings(),
             self.agenda,

@@ -148,7 +148,7 @@ class Lifecycle:
         self._burn_changed()
 
     def reset(self, pod: Pod) -> None:
-        """Run anew from a fresh container disk: a restart, or an edit of a running pod."""
+        """Run again from a fresh container disk: a restart, or an edit of a running pod."""
         self._run_meters(pod)
         self._after_grace(pod, self._containers.wipe_container)
         self._create_container(pod, self._timings.resume_s)

@@ -256,4 +256,4 @@ def test_no_ledger_is_made(ledger: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_broken_ledger(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger.write_bytes(b"a letter to a friend" * 100)
     assert run(["backtest", "--history"]) == 2
-    assert "autopilot db check says more" in capsys.readouterr().err
+    assert "run autopilot db check for details" in capsys.readouterr().err

@@ -6,10 +6,9 @@ from autopilot.certify.claim import ASSUMED, SANDBOX, Confidence, MarketClaim, S
 
 DOCS, SDK = "RunPod's documentation", "RunPod's SDK"
 
-RUNPOD = (
+CLAIMS = (
     MarketClaim(
         "floor-is-no-own-bid",
-        "runpod",
         "`minimumBidPrice` of a pool does not rise with bids of our own that run there.",
         ASSUMED,
         "2026-11",
@@ -20,7 +19,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "spot-is-rented",
-        "runpod",
         "While the probe finds spot, a pod is rented at the shown floor.",
         "[dstack](https://github.com/dstackai/dstack/issues/4167)",
         "2026-08",
@@ -31,7 +29,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "losing-bid-refused",
-        "runpod",
         "A spot bid below the floor rents nothing.",
         DOCS,
         "2026-04",
@@ -43,7 +40,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "bid-is-paid",
-        "runpod",
         "A running pod is billed at its bid, or its price on demand, and not at the floor.",
         DOCS,
         "2026-11",
@@ -55,7 +51,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "disk-is-billed",
-        "runpod",
         "The price of a pod does not include its disks; they bill at their own price.",
         DOCS,
         "2026-11",
@@ -67,7 +62,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "list-shows-label",
-        "runpod",
         "The list shows a new pod under its name within three minutes.",
         DOCS,
         "2026-11",
@@ -79,7 +73,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "own-id",
-        "runpod",
         "`RUNPOD_POD_ID` in a pod is its id in the list.",
         DOCS,
         "2026-11",
@@ -91,7 +84,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "bid-resumes",
-        "runpod",
         "A pod that was stopped runs again within ten minutes of a bid that wins.",
         DOCS,
         "2026-04",
@@ -102,7 +94,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "volume-kept",
-        "runpod",
         "A pod that is stopped keeps its volume.",
         DOCS,
         "2026-11",
@@ -113,7 +104,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "own-key-destroys",
-        "runpod",
         "A pod's own key is there and destroys it.",
         SDK,
         "2026-11",
@@ -125,7 +115,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "bill-in-a-day",
-        "runpod",
         "The bill of a pod is complete a day after its end.",
         DOCS,
         "2026-11",
@@ -136,7 +125,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "probe-is-a-request",
-        "runpod",
         "The probe for spot is answered as a request would be.",
         "GraphQL's specification",
         "2026-11",
@@ -147,7 +135,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "restricted-key-suffices",
-        "runpod",
         "A restricted key with read and write for pods suffices; a wrong one gets 401, or an error with status 200.",
         DOCS,
         "2026-11",
@@ -158,7 +145,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "graphql-limits",
-        "runpod",
         "GraphQL takes a read every 4 s and a change every 8 s.",
         ASSUMED,
         "2026-11",
@@ -169,7 +155,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "resumed-words",
-        "runpod",
         "A pod that was resumed says `Rented by` or `Resumed by` somebody.",
         SDK,
         "2026-11",
@@ -180,7 +165,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "sigterm-five-seconds",
-        "runpod",
         "A pod that is stopped or evicted gets SIGTERM, and SIGKILL about five seconds later.",
         DOCS,
         "2026-11",
@@ -191,7 +175,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "login-made-through-rest",
-        "runpod",
         "A spot pod, rented through GraphQL, takes a login made through REST v2.",
         DOCS,
         "2026-11",
@@ -202,7 +185,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "refused-pull-is-told",
-        "runpod",
         "When a registry refuses, the host's log has Docker's words.",
         "Docker's source",
         "2026-11",
@@ -213,7 +195,6 @@ RUNPOD = (
     ),
     MarketClaim(
         "one-port-in-and-out",
-        "runpod",
         "Asked for `70022/tcp`, the market gives one port for inside and outside: `RUNPOD_TCP_PORT_70022`.",
         DOCS,
         "2026-11",

@@ -22,10 +22,10 @@ def _claim(
     matters: bool = False,
 ) -> MarketClaim:
     tested = tested_by or (TESTED if step is None else SANDBOX)
-    return MarketClaim(name, "nebius", sentence, source, date, confidence, tested, step, changes, matters)
+    return MarketClaim(name, sentence, source, date, confidence, tested, step, changes, matters)
 
 
-NEBIUS = (
+CLAIMS = (
     _claim(
         "losing-bid-refused",
         "A cap below the spot price is taken and marked as blocked, and no machine is made under it.",

@@ -6,10 +6,9 @@ from autopilot.certify.claim import ASSUMED, NO_TEST, RENTERS, SANDBOX, Confiden
 
 DOCS, FORMER, CLIENT = "Mithril's documentation", "its pages under the former name", "the vendor's own client"
 
-MITHRIL = (
+CLAIMS = (
     MarketClaim(
         "spot-is-rented",
-        "mithril",
         "A limit a fifth above the shown floor wins within twenty minutes.",
         FORMER,
         "2025-12",
@@ -20,7 +19,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "list-shows-label",
-        "mithril",
         "The list shows a new bid under its name within three minutes.",
         CLIENT,
         "2026-11",
@@ -32,7 +30,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "raise-taken",
-        "mithril",
         "The limit of a running machine can be raised.",
         FORMER,
         "2025-12",
@@ -43,7 +40,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "lower-taken",
-        "mithril",
         "The limit of a running machine can be lowered.",
         FORMER,
         "2025-12",
@@ -55,7 +51,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "bid-resumes",
-        "mithril",
         "A bid that was paused has its machine again within ten minutes of being resumed at a limit that wins.",
         DOCS,
         "2026-02",
@@ -66,7 +61,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "volume-kept",
-        "mithril",
         "A machine that was stopped comes back with its boot disk.",
         DOCS,
         "2026-02",
@@ -77,7 +71,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "delete-ends-it",
-        "mithril",
         "A bid that is deleted is gone, and its machine with it, within six minutes.",
         DOCS,
         "2026-11",
@@ -89,7 +82,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "request-pace",
-        "mithril",
         "A read a second, a price every half second, a change every two and a create every four are taken.",
         ASSUMED,
         "2026-11",
@@ -100,7 +92,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "price-is-paid",
-        "mithril",
         "A running machine costs the spot price of each auction, and never its limit; starting is free.",
         FORMER,
         "2025-12",
@@ -111,7 +102,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "auction-every-two-minutes",
-        "mithril",
         "The auction is held every two minutes; among equal limits the older wins.",
         FORMER,
         "2025-12",
@@ -122,7 +112,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "same-key-same-bid",
-        "mithril",
         "A create that is sent twice under one `Idempotency-Key` makes one bid.",
         CLIENT,
         "2026-11",
@@ -133,7 +122,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "notice-comes-first",
-        "mithril",
         "A machine is told five minutes before it stops, by `/opt/mithril/MITHRIL_SIGNAL.yml`; the file goes if the bid"
         " wins again.",
         DOCS,
@@ -145,7 +133,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "power-off-bills-on",
-        "mithril",
         "A machine that powers itself off is billed on, for its bid stays open.",
         ASSUMED,
         "2026-11",
@@ -156,7 +143,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "stopped-disk-is-free",
-        "mithril",
         "The boot disk of a stopped machine is not billed.",
         ASSUMED,
         "2026-11",
@@ -167,7 +153,6 @@ MITHRIL = (
     ),
     MarketClaim(
         "ended-bids-stay-listed",
-        "mithril",
         "Bids that have ended stay in the list for a while, marked as such.",
         RENTERS,
         "2026-11",

@@ -6,10 +6,9 @@ from autopilot.certify.claim import ASSUMED, RENTERS, SANDBOX, Confidence, Marke
 
 DOCS, SDK = "vast.ai's documentation", "vast.ai's SDK"
 
-VASTAI = (
+CLAIMS = (
     MarketClaim(
         "bid-is-paid",
-        "vastai",
         "A running machine is billed at its bid, never less or more.",
         DOCS,
         "2026-11",
@@ -21,7 +20,6 @@ VASTAI = (
     ),
     MarketClaim(
         "disk-is-billed",
-        "vastai",
         "The disk is billed at its listed price from the create to the destroy.",
         DOCS,
         "2026-11",
@@ -33,7 +31,6 @@ VASTAI = (
     ),
     MarketClaim(
         "losing-bid-refused",
-        "vastai",
         "A bid below the floor rents nothing.",
         RENTERS,
         "2026-10",
@@ -45,7 +42,6 @@ VASTAI = (
     ),
     MarketClaim(
         "list-shows-label",
-        "vastai",
         "The list shows a new machine under its label within three minutes.",
         DOCS,
         "2026-11",
@@ -57,7 +53,6 @@ VASTAI = (
     ),
     MarketClaim(
         "own-id",
-        "vastai",
         "`CONTAINER_ID` in a machine is the id under which the list shows it.",
         SDK,
         "2026-11",
@@ -69,7 +64,6 @@ VASTAI = (
     ),
     MarketClaim(
         "raise-taken",
-        "vastai",
         "The bid of a running machine can be raised.",
         DOCS,
         "2026-11",
@@ -80,7 +74,6 @@ VASTAI = (
     ),
     MarketClaim(
         "lower-taken",
-        "vastai",
         "A lower bid is taken while the machine runs, and does not pause it where nobody bids more.",
         RENTERS,
         "2026-10",
@@ -92,7 +85,6 @@ VASTAI = (
     ),
     MarketClaim(
         "small-raise-taken",
-        "vastai",
         "A raise has no least size.",
         ASSUMED,
         "2026-11",
@@ -103,7 +95,6 @@ VASTAI = (
     ),
     MarketClaim(
         "floor-bid-wins",
-        "vastai",
         "A bid at the floor wins where nobody bids more.",
         ASSUMED,
         "2026-11",
@@ -114,7 +105,6 @@ VASTAI = (
     ),
     MarketClaim(
         "floor-echoes-own-bid",
-        "vastai",
         "The floor that a search shows of GPUs that we hold is our own bid.",
         RENTERS,
         "2026-10",
@@ -125,7 +115,6 @@ VASTAI = (
     ),
     MarketClaim(
         "outbid-pauses",
-        "vastai",
         "A machine whose bid does not win any more is paused, and not destroyed.",
         DOCS,
         "2026-11",
@@ -136,7 +125,6 @@ VASTAI = (
     ),
     MarketClaim(
         "raise-resumes",
-        "vastai",
         "A paused machine runs again within ten minutes of a bid that wins.",
         DOCS,
         "2026-11",
@@ -147,7 +135,6 @@ VASTAI = (
     ),
     MarketClaim(
         "disk-kept",
-        "vastai",
         "A paused machine keeps its disk.",
         DOCS,
         "2026-11",
@@ -158,7 +145,6 @@ VASTAI = (
     ),
     MarketClaim(
         "no-sigterm",
-        "vastai",
         "A pause comes without SIGTERM.",
         RENTERS,
         "2026-10",
@@ -169,7 +155,6 @@ VASTAI = (
     ),
     MarketClaim(
         "own-key-destroys",
-        "vastai",
         "A machine's own key is there and destroys it.",
         SDK,
         "2026-11",
@@ -181,7 +166,6 @@ VASTAI = (
     ),
     MarketClaim(
         "bill-in-a-day",
-        "vastai",
         "The bill of a machine is complete a day after its end.",
         DOCS,
         "2026-11",
@@ -192,7 +176,6 @@ VASTAI = (
     ),
     MarketClaim(
         "ended-container-is-billed",
-        "vastai",
         "A container that has ended on a machine that is meant to run is billed.",
         RENTERS,
         "2026-10",
@@ -203,7 +186,6 @@ VASTAI = (
     ),
     MarketClaim(
         "card-is-told",
-        "vastai",
         "`balance_threshold_enabled` of the account, or an `autobill_threshold`, says whether a card tops it up.",
         SDK,
         "2026-11",
@@ -214,7 +196,6 @@ VASTAI = (
     ),
     MarketClaim(
         "pull-is-billed",
-        "vastai",
         "The bytes of an image pull are billed as traffic.",
         ASSUMED,
         "2026-11",
@@ -225,7 +206,6 @@ VASTAI = (
     ),
     MarketClaim(
         "login-is-taken",
-        "vastai",
         "A registry's login is taken as `-u USER -p PASSWORD SERVER`.",
         SDK,
         "2026-11",
@@ -236,7 +216,6 @@ VASTAI = (
     ),
     MarketClaim(
         "refused-pull-is-told",
-        "vastai",
         "When a registry refuses, `status_msg` has Docker's words.",
         "Docker's source",
         "2026-11",
@@ -247,7 +226,6 @@ VASTAI = (
     ),
     MarketClaim(
         "refusals-are-known",
-        "vastai",
         "The texts of refusals are those that the SDK and renters show; any other counts as unknown and is looked up.",
         SDK,
         "2026-11",
@@ -258,7 +236,6 @@ VASTAI = (
     ),
     MarketClaim(
         "one-port-in-and-out",
-        "vastai",
         "Asked for `-p 70022:70022`, the market gives one port for inside and outside: `VAST_TCP_PORT_70022`.",
         DOCS,
         "2026-11",
