@@ -125,6 +125,8 @@ class Invariants:
         self._unready_s: dict[tuple[str, str], float] = {}
         """By machine and stage."""
         self._doubled_s: dict[tuple[str, int], float] = {}
+        self._released_s: dict[str, float] = {}
+        """By machine: when its lease ceased to want it."""
         self._undestroyed_s: dict[str, float] = {}
         """By id: for how long a machine that is to go has not been told so."""
         self._dark_s: dict[str, float] = {}
@@ -301,6 +303,8 @@ class Invariants:
             self.transitions[was, after.state] += 1
         if was is None and after.state is LeaseState.INTENT:
             self._intended(after)
+        if before is not None and before.is_wanted and not after.is_wanted:
+            self._released_s[f"{after.provider}/{after.instance_id}"] = self.ground.now_s
         if after.state is LeaseState.ABANDONED and was is LeaseState.INTENT:
             self._given_up(after)
         if after.state is LeaseState.GONE and was is not LeaseState.GONE:
@@ -308,6 +312,11 @@ class Invariants:
             if box is not None and box.label == after.label and box.back_s <= self._looked_s.get(box.key, 0.0):
                 self.add_violation("S5", f"lease {after.id} is gone, but {box.key} is {box.state.value}")
             self._leftovers.end(after)
+
+    def is_just_released(self, box: Box) -> bool:
+        """Whether its lease wanted it until a moment ago, so that its destroy may still be on its way."""
+        released_s = self._released_s.get(box.key)
+        return released_s is not None and self.ground.now_s - released_s < ON_ITS_WAY_S
 
     def _intended(self, lease: Lease) -> None:
         if self.ground.is_unreadable(lease.provider):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autopilot.domain.labels import LABEL_PREFIX
+
 Json = dict[str, Any]
 
 STALE_S = 300.0
@@ -96,6 +98,36 @@ def drift(row: Json, rng: random.Random, fields: tuple[str, ...]) -> Json:
         case _:
             changed[field] = "1e400"
     return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What must be found in the rows of a list for it to be read: whose each is, and of ours what it does."""
+
+    whose: str
+    """The field with the name by which ours are known."""
+    of_any: tuple[str, ...]
+    of_ours: tuple[str, ...]
+    texts: tuple[str, ...]
+    """Fields of which any text will do: the list is read, and shows another machine, or a state that nobody knows."""
+    nulls: tuple[str, ...] = ()
+    """Fields in which null means something."""
+
+    def are_met(self, changed: Json, row: Json) -> bool:
+        """Whether a reader can take the list with ``changed``, one field of which has drifted, in ``row``'s place."""
+        if not all(self._is_told(field, changed, row) for field in self.of_any):
+            return False
+        name = changed[self.whose]
+        is_ours = isinstance(name, str) and name.startswith(LABEL_PREFIX)
+        return not is_ours or all(self._is_told(field, changed, row) for field in self.of_ours)
+
+    def _is_told(self, field: str, changed: Json, row: Json) -> bool:
+        if field not in changed:
+            return False
+        value = changed[field]
+        if value is None or value != value:  # to a reader of JSON NaN is null
+            return field in self.nulls
+        return bool(value == row[field]) or (field in self.texts and isinstance(value, str))
 
 
 def tear(text: str, rng: random.Random) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from autopilot.domain.labels import LABEL_PREFIX
 from tests.simulation.ground.machines import Box, Host, State
-from tests.simulation.ground.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drift, raw
+from tests.simulation.ground.wire import NOT_A_LIST, Json, Needs, Raw, Request, Snapshots, drift, raw
 from tests.simulation.markets.auction import AuctionMarket, VmBid
 from tests.simulation.virtual.clock import at
 
@@ -19,9 +21,13 @@ PAST_STEPS = 24
 MACHINES = "machines"
 """Of the two lists that make up one look the one that is read first."""
 BIDS_PATH = "/v2/spot/bids"
-_DRIFTING = ("fid", "status", "limit_price", "instances", "name")
+DRIFTING = ("fid", "status", "limit_price", "instances", "name")
 _DRIFTING_MACHINES = ("fid", "status", "bid")
-_NEEDED = ("fid", "status", "limit_price", "instances")
+BID_NEEDS = Needs("name", ("fid", "name"), ("status", "limit_price", "instances"), texts=("fid", "name", "status"))
+MACHINE_NEEDS = Needs("name", ("fid", "bid"), ("status",), texts=("fid", "bid", "status"), nulls=("bid",))
+_REPLACED = "STATUS_REPLACED"
+REPLACED_NEEDS = replace(MACHINE_NEEDS, of_ours=())
+"""What a machine does in whose place its bid has another is no matter."""
 _READS = {
     "/v2/instances": MACHINES,
     BIDS_PATH: "list",
@@ -98,7 +104,7 @@ class Mithril:
         if faults.hits("B3"):
             rows = snapshots.one(faults.rng("B3"))
         rows = [row for row in rows if asked.query.get("status", row["status"]) == row["status"]]
-        if any(row.get("status") is None for row in rows):
+        if any(row["status"] is None and row["name"].startswith(LABEL_PREFIX) for row in rows):
             self._spoil(asked, mark)
         first = int(asked.page or 0)
         page, more = rows[first : first + PAGE], len(rows) > first + PAGE
@@ -123,14 +129,11 @@ class Mithril:
 
     def _drifted(self, row: Json, is_machine: bool) -> tuple[Json, bool]:
         """With one field of another form, and whether a reader can take the list so."""
-        changed = drift(row, self.ground.faults.rng("B6"), _DRIFTING_MACHINES if is_machine else _DRIFTING)
+        changed = drift(row, self.ground.faults.rng("B6"), _DRIFTING_MACHINES if is_machine else DRIFTING)
+        needs = BID_NEEDS
         if is_machine:
-            bid = changed.get("bid")
-            names = ["status"] if isinstance(changed.get("fid"), str) else ["status", "fid"]
-            return changed, (bid is None or isinstance(bid, str)) and all(changed.get(n) == row[n] for n in names)
-        # Any text names a bid: with another id the list is read, and shows another one.
-        names = [name for name in _NEEDED if name != "fid" or not isinstance(changed.get("fid"), str)]
-        return changed, all(changed.get(name) == row[name] for name in names)
+            needs = REPLACED_NEEDS if row["status"] == _REPLACED else MACHINE_NEEDS
+        return changed, needs.are_met(changed, row)
 
     def _named(self, asked: Request) -> Raw:
         rows = [self.bid_row(bid) for bid in self.market.bids.values() if bid.box.label == asked.query["name"]]
@@ -178,7 +181,7 @@ class Mithril:
                 "reservation": None,
                 "ssh_destination": None,
                 "private_ip": None,
-                "status": "STATUS_REPLACED" if number < last else _machine_status(bid),
+                "status": _REPLACED if number < last else _machine_status(bid),
             }
             for number, (machine, since_s) in enumerate(bid.machines)
         ]

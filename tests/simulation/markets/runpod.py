@@ -12,14 +12,20 @@ from typing import Any
 from autopilot.providers.runpod import queries
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
-from tests.simulation.ground.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drift, raw
+from tests.simulation.ground.wire import NOT_A_LIST, Json, Needs, Raw, Request, Snapshots, drift, raw
 from tests.simulation.markets.market import REUSED_AFTER_S, SimulatedMarket
 from tests.simulation.virtual.clock import at
 
 GPU_ID = "NVIDIA GeForce RTX 4090"
 GPU = "RTX 4090"
-_DRIFTING = ("id", "podType", "desiredStatus", "costPerHr", "runtime", "name")
-_NEEDED = ("id", "podType", "desiredStatus", "costPerHr")
+DRIFTING = ("id", "podType", "desiredStatus", "costPerHr", "runtime", "name")
+NEEDS = Needs(
+    "name",
+    ("id", "name"),
+    ("podType", "desiredStatus", "costPerHr", "runtime"),
+    texts=("id", "name", "desiredStatus"),
+    nulls=("runtime",),
+)
 _KINDS = {
     queries.SWEEP: "list",
     queries.BALANCE: "account",
@@ -94,11 +100,10 @@ class Runpod:
         if rows and faults.hits("B4"):
             rows = rows[:-1]
         if rows and faults.hits("B6"):
-            changed = drift(rows[0], faults.rng("B6"), _DRIFTING)
-            is_read = _is_readable(changed, rows[0])
-            rows = [changed, *rows[1:]]
-            if not is_read:
+            changed = drift(rows[0], faults.rng("B6"), DRIFTING)
+            if not NEEDS.are_met(changed, rows[0]):
                 self.ground.spoil(self.market.provider)
+            rows = [changed, *rows[1:]]
         return _data({"myself": {"clientBalance": self._balance, "pods": rows}})
 
     def _show(self, asked: Request) -> Raw:
@@ -270,15 +275,6 @@ class Runpod:
         elif self.ground.faults.hits("D4"):
             self.ground.loop.after(REUSED_AFTER_S, self.market.reuse, box)
         return _data({"podTerminate": None})
-
-
-def _is_readable(changed: Json, row: Json) -> bool:
-    """Whether a reader can take the list with ``changed`` in the place of ``row``.
-
-    Any text names a pod: with another id the list is read, and shows another pod.
-    """
-    names = [name for name in _NEEDED if name != "id" or not isinstance(changed.get("id"), str)]
-    return all(changed.get(name) == row[name] for name in names)
 
 
 def _data(data: Json) -> Raw:

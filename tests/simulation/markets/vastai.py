@@ -11,15 +11,15 @@ from typing import Any
 from tests.simulation.ground import recorded
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
-from tests.simulation.ground.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drift, raw
+from tests.simulation.ground.wire import NOT_A_LIST, Json, Needs, Raw, Request, Snapshots, drift, raw
 from tests.simulation.markets.market import REUSED_AFTER_S, SimulatedMarket
 from tests.simulation.virtual.clock import at
 
 PAGE = 25
 FIRST_OFFER = 9
 """Millions, in the id of the offer of a host's first GPU."""
-_DRIFTING = ("id", "is_bid", "dph_base", "actual_status", "label")
-_NEEDED = ("id", "is_bid", "dph_base")
+DRIFTING = ("id", "is_bid", "dph_base", "actual_status", "label")
+NEEDS = Needs("label", ("id", "label"), ("is_bid", "dph_base"), texts=("label",), nulls=("label",))
 _DRIFTING_OFFERS = ("id", "min_bid", "dph_base", "machine_id", "storage_cost", "gpu_ram")
 _READS = {
     "/bundles/": "offers",
@@ -78,11 +78,10 @@ class Vastai:
         first = int(asked.query.get("after_token", 0))
         page, more = rows[first : first + PAGE], len(rows) > first + PAGE
         if page and faults.hits("B6"):
-            changed = drift(page[0], faults.rng("B6"), _DRIFTING)
-            is_read = all(changed.get(name) == page[0][name] for name in _NEEDED)
-            page = [changed, *page[1:]]
-            if not is_read:
+            changed = drift(page[0], faults.rng("B6"), DRIFTING)
+            if not NEEDS.are_met(changed, page[0]):
                 self.ground.spoil(self.market.provider, asked.page)
+            page = [changed, *page[1:]]
         body = {
             "success": True,
             "instances": page,

@@ -143,7 +143,7 @@ class Play:
         self.events.calm()
         await self.daemon_is_back()
         await self.watch(CONVERGES_S + (QUARANTINE_S + MARGIN_S) * world.check.is_ledger_old)
-        self._check_converged(scenario.length_s)
+        self.check_converged(scenario.length_s)
         await self.watch(scenario.goes_on_s)
         for schedule_id in scenario.schedules:
             world.wish(MoveSchedule(schedule_id, ScheduleStatus.ENDED))
@@ -216,11 +216,13 @@ class Play:
         leases = self.world.committed.get("leases", {})
         return [leases[id_] for id_ in self.world.committed.get("live_leases", {})]
 
-    def _check_converged(self, quiet_s: float) -> None:
+    def check_converged(self, quiet_s: float) -> None:
+        """``quiet_s``: when the faults ended."""
         check = self.world.check
         held = {(lease.provider, lease.instance_id) for lease in self._live() if lease.is_wanted}
         for box in self._ours():
-            if (box.provider, box.id) not in held and box.created_s < quiet_s:
+            is_held = (box.provider, box.id) in held or check.is_just_released(box)
+            if not is_held and box.created_s < quiet_s:
                 check.add_violation("L1", f"{box.key} is {box.state.value} and no lease wants it")
         for lease in self._live():
             if lease.state is LeaseState.INTENT and check.ground.now_s - _age_s(lease, self.world) < quiet_s:
