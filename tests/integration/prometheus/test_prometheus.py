@@ -41,7 +41,7 @@ def queries() -> list[str]:
 
 def figures_told() -> set[str]:
     """Of the page, in full."""
-    text = PAGE.read_text().split("## Figures")[1].split("## Alerts")[0]
+    text = PAGE.read_text().split("## Metrics")[1].split("## Alerts")[0]
     return {f"autopilot_{name}" for name in re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)}
 
 
