@@ -89,9 +89,9 @@ class World:
         """Machines load and run; some are outbid, lose their host or vanish; late creates land."""
         for id_, machine in list(self.machines.items()):
             if self.rng.random() < RECOVERS[machine.status]:
-                machine = replace(machine, status=STATUSES.RUNNING)
+                machine = replace(machine, status=STATUSES.RUNNING, price_to_win=None)
             if self._goes_wrong("outbid"):
-                machine = replace(machine, status=STATUSES.STOPPED)
+                machine = replace(machine, status=STATUSES.STOPPED, price_to_win=machine.bid * Decimal("1.05"))
             if self._goes_wrong("host lost"):
                 machine = replace(machine, status=STATUSES.OFFLINE)
             self.machines[id_] = machine

@@ -83,7 +83,7 @@ async def test_cancel_while_running(world: World) -> None:
 
 async def test_cancel_while_paused(world: World) -> None:
     lease = await world.running()
-    world.market.add_on_demand(int(lease.machine_id), world.instance(lease).gpu_ids)
+    world.rival(lease, "1.05")
     await world.until_at(JobStatus.PAUSED)
     await world.jobs.cancel("train")
     await world.until_over(JobStatus.CANCELLED)
