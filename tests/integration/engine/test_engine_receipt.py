@@ -50,7 +50,7 @@ async def test_a_job_that_moved_has_two_machines_and_one_that_the_daemon_ends_is
     await world.running()
     lease = await world.until_checkpoint()
     world.market.add_on_demand(int(lease.machine_id), world.instance(lease).gpu_ids)
-    await world.until_at(JobStatus.PAUSED)
+    await world.until(lambda job: job.launches == 2, "another machine")
     await world.until_over()
     await world.until_settled()
     body = await read(world)
