@@ -213,8 +213,9 @@ class FromStore:
         noted = self._machines[job.id].values()
         unknown = [lease for lease in noted if lease.id not in known.leases and not lease.is_over]
         asked = {reading.provider: reading for reading in readings.values()}
-        of_markets = [asked[lease.provider] for lease in unknown if lease.provider in asked]
-        if any(reading.instances is None or not reading.is_fresh for reading in of_markets):
+        # A market that was not read, or is not in the settings any more, proves no machine gone.
+        of_markets = [asked.get(lease.provider) for lease in unknown]
+        if any(reading is None or reading.instances is None or not reading.is_fresh for reading in of_markets):
             return Return(tuple(unknown))
         present = [(lease, shown) for lease in unknown if (shown := _find_shown(lease, asked.get(lease.provider)))]
         watched = [(lease, await self._watch(job, lease, now)) for lease, _ in present]
