@@ -13,7 +13,7 @@ import pytest
 
 from autopilot.agent.shipped.job_user import FIRST_UID, UIDS
 from autopilot.mailbox.order_shapes import Work
-from tests.integration.agent.agent_world import JOB, Host, World, verified
+from tests.integration.agent.agent_world import JOB, SPEED, Host, World, verified
 from tests.patience import eventually
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -105,8 +105,10 @@ async def test_where_it_cannot_be_the_agent_says_so_and_the_job_runs(
 
 
 async def test_a_file_that_the_job_is_writing_is_seen_by_its_owner(reachable: Path, world: World) -> None:
-    script = "exec 3> ckpt; echo half >&3; sleep 2; echo whole >&3; exec 3>&-; touch closed; sleep 1000"
-    lease = await world.lease("a", Work(run=script, checkpoint_path="ckpt"), checkpoint_interval_s=20)
+    script = "exec 3> ckpt; echo half >&3; sleep 5; echo whole >&3; exec 3>&-; touch closed; sleep 1000"
+    # The first is due before the file is closed, and no file that was open for two intervals: such a one is taken.
+    interval_s = 4 * SPEED
+    lease = await world.lease("a", Work(run=script, checkpoint_path="ckpt"), checkpoint_interval_s=interval_s)
     host = on_that_disk(world.host(lease), reachable)
     host.start()
     await lease.until("a checkpoint", lambda beat: beat.last_checkpoint == 0)
