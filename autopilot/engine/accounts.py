@@ -1,72 +1,100 @@
 """Whose account a market's answers are of: a key may be replaced by one of another account, also between two daemons.
 
-Its lists show nothing of what was made with the key before. While the outcome of a create is not known that would be
-taken for proof that nothing was made, and it would be made again. So the account of the creates is kept in the ledger,
-as a digest. A market that tells no id of the account is known by its key.
+Its lists show nothing of what was made with the key before. That would be taken for proof that nothing was made, or
+that a machine is gone while it bills, and both would be made again. So the account is kept in the ledger, as a digest,
+as long as a lease of it is not over. A market that tells no id of the account is known by its key. A list with one of
+our machines proves that the account is the same.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
 
-from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.lease import Lease
 from autopilot.engine.observe import Reading
 from autopilot.ports.store import UnitOfWork
 
 log = structlog.get_logger(__name__)
 
 NOTE = "accounts"
-
-
-def is_unresolved(lease: Lease) -> bool:
-    """Whether nobody knows yet what its create has made."""
-    return lease.state is LeaseState.INTENT and lease.instance_id is None
+IS_ANOTHER = "its key is another account's than that of the machines in the ledger; the log says what to do"
 
 
 class Accounts:
     """One per engine."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str]] = set()
+        self._others: dict[str, str] = {}  # by market: the digest
 
-    async def compare(self, uow: UnitOfWork, readings: Mapping[str, Reading]) -> dict[str, Reading]:
-        """The readings, with those marked that are of another account than the one on record."""
+    def is_other(self, provider: str) -> bool:
+        """Whether the last reading was of another account than the one on record: nothing is rented there."""
+        return provider in self._others
+
+    async def compare(
+        self, uow: UnitOfWork, readings: Mapping[str, Reading], leases: Iterable[Lease]
+    ) -> dict[str, Reading]:
+        """The readings, with those marked that are of another account than the one on record.
+
+        ``leases``: those that are not over, of jobs and of none.
+        """
         known = await _load(uow)
-        compared = {}
+        open_leases = [lease for lease in leases if not lease.is_over]
+        others = {}
         for name, reading in readings.items():
-            is_other = bool(reading.account) and known.get(name, reading.account) != reading.account
-            compared[name] = replace(reading, is_other_account=True) if is_other else reading
-        return compared
+            if not reading.account:  # nobody knows: it is as it was
+                others.update({name: self._others[name]} if name in self._others else {})
+                continue
+            own = [lease for lease in open_leases if lease.provider == name]
+            is_other = known.get(name, reading.account) != reading.account
+            if is_other and own and not _shows_any(reading, own):
+                others[name] = reading.account
+        for name in others.keys() - self._others.keys():
+            _tell(name, [lease for lease in open_leases if lease.provider == name])
+        self._others = others
+        return {name: replace(each, is_other_account=name in others) for name, each in readings.items()}
 
-    async def keep(self, uow: UnitOfWork, readings: Mapping[str, Reading], leases: Iterable[Lease]) -> None:
-        """Take on record of which accounts the readings are, except where a create of another one is unresolved."""
-        waiting = {lease.provider: lease for lease in leases if is_unresolved(lease)}
+    async def keep(self, uow: UnitOfWork, readings: Mapping[str, Reading]) -> None:
+        """Take on record of which accounts the readings are, except of those that are marked."""
         known = await _load(uow)
-        after = dict(known)
-        for name, reading in readings.items():
-            if reading.is_other_account and name in waiting:
-                self._tell(waiting[name], reading.account)
-            elif reading.account:
-                after[name] = reading.account
-        if after != known:
-            await uow.notes.set(NOTE, json.dumps(after, sort_keys=True))
+        taken = {name: each.account for name, each in readings.items() if each.account and not each.is_other_account}
+        if known | taken != known:
+            await uow.notes.set(NOTE, json.dumps(known | taken, sort_keys=True))
 
-    def _tell(self, lease: Lease, account: str) -> None:
-        """Once for each lease and account."""
-        if (lease.id, account) in self._told:
-            return
-        self._told.add((lease.id, account))
-        log.error(
-            "market.account_changed",
-            provider=lease.provider,
-            label=lease.label,
-            consequence="a create of the account before is unresolved: nothing is rented for its job",
-            remedy=f"bring the former key back; or look for {lease.label} in its console, and cancel the job",
-        )
+
+async def forget_account(uow: UnitOfWork, provider: str) -> bool:
+    """Take whichever account answers next; whether there was one on record. For the user to say, who has looked."""
+    known = await _load(uow)
+    if provider not in known:
+        return False
+    del known[provider]
+    await uow.notes.set(NOTE, json.dumps(known, sort_keys=True))
+    return True
+
+
+def _shows_any(reading: Reading, leases: Sequence[Lease]) -> bool:
+    labels = {lease.label: lease for lease in leases}
+    ids = {lease.instance_id: lease for lease in leases}
+    for instance in reading.instances or ():
+        lease = ids.get(instance.instance_id)
+        waiting = labels.get(instance.label)
+        if (lease and lease.is_of(instance)) or (waiting and waiting.instance_id is None):
+            return True
+    return False
+
+
+def _tell(provider: str, leases: Iterable[Lease]) -> None:
+    log.error(
+        "market.account_changed",
+        provider=provider,
+        labels=sorted(lease.label for lease in leases),
+        consequence="they are taken for neither gone nor never made, and nothing is rented there",
+        remedy="bring the former key back; or destroy them in the former account's console, stop the daemon, and run "
+        f"autopilot db take-account --market {provider}",
+    )
 
 
 async def _load(uow: UnitOfWork) -> dict[str, str]:

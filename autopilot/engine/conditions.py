@@ -20,6 +20,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.engine.certification import Certification
 from autopilot.engine.event_log import (
+    account_changed,
     budget_low,
     card_pays,
     certificate_ends,
@@ -117,6 +118,8 @@ class ConditionLog:
             yield Condition(name, market_unread(name, _seconds(unread_for), len(leases), now))
         if self._is_quarantined(name, now):
             yield Condition(name, market_quarantined(name, now))
+        if reading.is_other_account:
+            yield Condition(name, account_changed(name, sum(not lease.is_over for lease in leases), now))
         top_up = self._watches[name].top_up
         if reading.known and top_up.is_on:
             yield Condition(name, card_pays(name, reading.credit, top_up.below, now))

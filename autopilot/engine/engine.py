@@ -34,7 +34,7 @@ from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reported_time import find_clock_error
-from autopilot.engine.accounts import Accounts
+from autopilot.engine.accounts import IS_ANOTHER, Accounts
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.arrays import Arrays
@@ -286,17 +286,17 @@ class Engine:
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
         """The market as a decision sees it now, with these offers."""
-        error = self.clock_error
-        views = {
-            name: ProviderView(
+        clock_problem = CLOCK_IS_WRONG if self.clock_error is not None else ""
+        views = {}
+        for name, watch in self.watches.items():
+            problem = clock_problem or (IS_ANOTHER if self._accounts.is_other(name) else "")
+            views[name] = ProviderView(
                 watch.provider.capabilities,
-                known=watch.last.known and error is None and not self._orphans.is_quarantined(name, now),
+                known=watch.last.known and not problem and not self._orphans.is_quarantined(name, now),
                 credit=watch.last.credit,
                 lack=self.certification.lack_of(name, now),
-                search_problem=watch.search_problem if error is None else CLOCK_IS_WRONG,
+                search_problem=problem or watch.search_problem,
             )
-            for name, watch in self.watches.items()
-        }
         avoid = self._avoid.machines(job_id, now) if job_id else frozenset()
         seen = self._lost_bids.raise_floors(offers, now, self.config.params.bids.unit)
         offers = self._avoid.without_bids(seen.offers, job_id, now) if job_id else seen.offers
@@ -374,7 +374,8 @@ class Engine:
             is_unchanged = self._store.revision == revision
             jobs = self._known_jobs if is_unchanged else await uow.jobs.list_open()
             event_logs = [EventLog(job) for job in jobs]
-            readings = await self._accounts.compare(uow, readings)
+            open_leases = [lease for job in jobs for lease in job.leases] + list(await uow.leases.list_orphans())
+            readings = await self._accounts.compare(uow, readings, open_leases)
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
                 self.unrecorded_cancels.apply(event_log, now)
@@ -416,7 +417,7 @@ class Engine:
                 uow, readings, [event_log.job for event_log in event_logs], orphans, self.clock_error, now
             )
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
-            await self._accounts.keep(uow, readings, leases)
+            await self._accounts.keep(uow, readings)
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, {**watched, **offers}, leases, now)
             await self._history.record_readings(uow, (event_log.job for event_log in event_logs))

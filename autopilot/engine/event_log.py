@@ -201,6 +201,11 @@ def market_quarantined(provider: str, at: datetime) -> EventRecord:
     return EventRecord(at, "market.quarantined", None, None, (("provider", provider),))
 
 
+def account_changed(provider: str, machines: int, at: datetime) -> EventRecord:
+    """``machines``: of the account before, that are not known to be over."""
+    return EventRecord(at, "market.account_changed", None, None, (("provider", provider), ("machines", machines)))
+
+
 def clock_doubted(ahead_s: int, at: datetime) -> EventRecord:
     """All markets that tell the time are ahead of our clock by that; behind it where it is negative."""
     return EventRecord(at, "clock.doubted", None, None, (("ahead_s", ahead_s),))

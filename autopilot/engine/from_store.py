@@ -92,6 +92,7 @@ class FromStore:
         self._reads: dict[str, asyncio.Task[InStore]] = {}
         """The same, to be acted upon."""
         self._compared: set[str] = set()
+        self._waits_for_settings: set[str] = set()
         self._machines: dict[str, dict[str, Lease]] = {}
         """By job, of those that are to go on from the store: its machines as they are noted there."""
         self.behind: dict[str, tuple[Lease, ...]] = {}
@@ -214,6 +215,7 @@ class FromStore:
         unknown = [lease for lease in noted if lease.id not in known.leases and not lease.is_over]
         asked = {reading.provider: reading for reading in readings.values()}
         # A market that was not read, or is not in the settings any more, proves no machine gone.
+        self._say_absent(job, {lease.provider for lease in unknown} - asked.keys())
         of_markets = [asked.get(lease.provider) for lease in unknown]
         if any(reading is None or reading.instances is None or not reading.is_fresh for reading in of_markets):
             return Return(tuple(unknown))
@@ -226,6 +228,18 @@ class FromStore:
         store = await self._read_on(self._reads, job, now)
         adopted = await self._choose(job, [lease for lease, _ in present], now) if store is not None else None
         return Return(tuple(unknown), adopted=adopted, store=store)
+
+    def _say_absent(self, job: Job, markets: set[str]) -> None:
+        """Only the user can end this wait: once for each job."""
+        if markets and job.id not in self._waits_for_settings:
+            self._waits_for_settings.add(job.id)
+            log.error(
+                "store.market_absent",
+                job=job.id,
+                markets=sorted(markets),
+                consequence="it waits: a machine of it may still be there",
+                remedy="put the market back into the settings, and start the daemon anew",
+            )
 
     async def _watch(self, job: Job, lease: Lease, now: datetime) -> datetime | None:
         """Since when its orders are as they are; None: they have changed since they were first seen."""

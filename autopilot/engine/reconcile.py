@@ -10,7 +10,7 @@ from autopilot.domain import events as e
 from autopilot.domain.evolve_lease import ABSENCE_GAP
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.domain.stop_causes import StopEvidence
 from autopilot.engine.observe import Reading
@@ -39,7 +39,7 @@ def lease_events(
         return
     instance = next((i for i in reading.instances if lease.is_of(i)), None)
     if instance is None:
-        if lease.instance_id in reading.absent:
+        if lease.instance_id in reading.absent and not reading.is_other_account:
             yield from _absence(lease, reading, bound)
         return
     if lease.ending.sent_at is not None and reading.begun_at <= lease.ending.sent_at:
@@ -94,7 +94,7 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
         return
     if reading.begun_at <= lease.intended_at:
         return
-    if reading.is_other_account and lease.orders.role is not Role.LEAVE:
+    if reading.is_other_account:
         return  # it may be there, in the account that it was made in: nothing takes its place
     yield e.LeaseMissed(lease.id, now)
     if reading.begun_at - lease.intended_at >= SETTLE and lease.observed.lists_since_intent + 1 >= LISTS_TO_ABANDON:

@@ -215,6 +215,18 @@ def _say_quarantine(facts: Facts) -> Words:
     )
 
 
+def _say_account_changed(facts: Facts) -> Words:
+    market, count = facts.fields["provider"], facts.fields["machines"]
+    machines = "machine that it has in the ledger" if count == 1 else f"{count} machines that it has in the ledger"
+    return (
+        f"The key of {market} is another account's",
+        f"It shows nothing of the {machines}, which may go on billing in the former account. Nothing is rented on "
+        f"{market} until this is settled.\n"
+        f"Next: bring the former key back; or destroy what the log names in the former account's console, stop the "
+        f"daemon, and run autopilot db take-account --market {market}.",
+    )
+
+
 def _say_clock(facts: Facts) -> Words:
     ahead_s = facts.fields["ahead_s"]
     way = "slow" if ahead_s > 0 else "fast"
@@ -385,6 +397,7 @@ KINDS = (
     NoticeKind("schedule_ended", "schedule.ended", _say_schedule_end, _is_of_token),
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),
     NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),
+    NoticeKind("account_changed", "market.account_changed", _say_account_changed),
     NoticeKind("clock_wrong", "clock.doubted", _say_clock),
     NoticeKind("credit_low", "credit.ran_low", _say_credit_low),
     NoticeKind("card_pays", "account.tops_up", _say_card),

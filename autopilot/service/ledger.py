@@ -10,6 +10,7 @@ from typing import Any
 
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
+from autopilot.engine.accounts import forget_account
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.identity import prepare_state_dir
 from autopilot.store import care
@@ -30,17 +31,19 @@ class LedgerChange:
         return {"checks": self.checks} if self.checks else {"done": list(self.lines), "rows": self.rows}
 
 
-def run(action: str, config: Path | None, *, file: Path | None, to: str | None) -> LedgerChange:
+def run(
+    action: str, config: Path | None, *, file: Path | None, to: str | None, market: str | None = None
+) -> LedgerChange:
     """Raises ``UserError``."""
     settings = load_settings(config)
     configure_logging(settings.log.format, "warning", settings.secret_values())
     try:
-        return asyncio.run(_run(action, settings, file, to))
+        return asyncio.run(_run(action, settings, file, to, market))
     except StoreUnavailable as problem:
         raise UserError(str(problem), hint="run autopilot db check for details") from None
 
 
-async def _run(action: str, settings: Settings, file: Path | None, to: str | None) -> LedgerChange:
+async def _run(action: str, settings: Settings, file: Path | None, to: str | None, market: str | None) -> LedgerChange:
     url = settings.ledger_url
     match action:
         case "check":
@@ -62,4 +65,10 @@ async def _run(action: str, settings: Settings, file: Path | None, to: str | Non
             rows = {each.table: each.rows for each in copied}
             proof = [f"{each.table}: {each.rows} rows, {each.digest[:16]}" for each in copied]
             return LedgerChange([*proof, f"all read back the same; now set ledger.url to {mask_password(to)}"], rows)
+        case "take-account" if market is not None:
+            async with care.ledger_without_daemon(url) as store, store.transaction() as uow:
+                was_known = await forget_account(uow, market)
+            if not was_known:
+                raise UserError(f"the ledger knows no account of {market}", hint="nothing needs to be taken")
+            return LedgerChange([f"the account that answers next is taken as that of {market}"])
     raise UserError(f"not an action: {action}", hint="see autopilot db --help")

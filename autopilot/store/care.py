@@ -98,6 +98,15 @@ async def move(url: str, to: str) -> list[Fingerprint]:
 
 
 @asynccontextmanager
+async def ledger_without_daemon(url: str) -> AsyncIterator[SqlStore]:
+    """A ledger that is there, to be changed. Raises ``UserError`` while a daemon works on it."""
+    if postgres_url(url) is None:
+        _existing(url)
+    async with set_apart(url), _open(url) as store:
+        yield store
+
+
+@asynccontextmanager
 async def ledger_as_it_is(url: str) -> AsyncIterator[UnitOfWork]:
     """One view of a ledger of this program's schema, which a daemon may be working on. Raises ``UserError`` for any
     other, ``StoreUnavailable``.

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
@@ -237,6 +238,24 @@ async def test_a_machine_that_is_watched_outlives_a_store_that_cannot_be_read(
     job = await world.job()
     assert job.main is not None
     assert job.main.id == second.id
+
+
+async def test_a_market_that_is_not_in_the_settings_proves_no_machine_gone(world: World) -> None:
+    copy, second, _ = await begin(world)
+    other_id = "01KDVDNRY4R11887CN5CG1S8J6"
+    noted = replace(second, id=other_id, label=label_for(INSTALL_ID, other_id), provider="runpod", instance_id="pod-1")
+    await world.blobs.put(rental_key(world.job_id, other_id), to_note(world.job_id, noted))
+    await put_back(world, copy)
+    await parked(world)
+    with capture_logs() as logs:
+        await world.jobs.resume_from_store("train")
+        await world.tick(4)
+        world.clock.advance(QUARANTINE_LASTS.total_seconds())
+        await world.tick(10)
+    assert (await world.job()).status is JobStatus.PARKED
+    assert world.creates() == 2, "nothing takes its place"
+    assert world.instance(second).destroyed_at is None
+    assert [line["markets"] for line in logs if line["event"] == "store.market_absent"] == [["runpod"]]
 
 
 @asynccontextmanager

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.cli.main import run
+from autopilot.engine.accounts import NOTE
+from autopilot.store.care import ledger_without_daemon
 from autopilot.store.database import open_store
 from autopilot.store.lock import single_writer
 
@@ -66,6 +68,9 @@ def test_backup_export_and_move(ledger: Path, tmp_path: Path, capsys: pytest.Cap
         (["check", "file"], "db check takes no file"),
         (["move"], "db move takes a --to"),
         (["upgrade", "--to", "x"], "db upgrade takes no --to"),
+        (["take-account"], "db take-account takes a --market"),
+        (["check", "--market", "vastai"], "db check takes no --market"),
+        (["take-account", "--market", "vastai"], "the ledger knows no account of vastai"),
         (["vacuum"], "vacuum"),
         (["move", "--to", "mysql://host/db"], "not a ledger URL: mysql://host/db"),
     ],
@@ -80,3 +85,24 @@ def test_a_running_daemon_is_in_the_way_of_a_move(ledger: Path, capsys: pytest.C
         assert run(["db", "move", "--to", str(ledger.with_name("other.db"))]) == 2
         assert run(["db", "check"]) == 0
     assert "another autopilot daemon" in capsys.readouterr().err
+
+
+def test_the_account_of_a_market_is_forgotten_on_the_user_s_word(
+    ledger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def note() -> str | None:
+        async with ledger_without_daemon(str(ledger)) as store, store.transaction() as work:
+            kept = await work.notes.get(NOTE)
+            await work.notes.set(NOTE, json.dumps({"vastai": "a", "runpod": "b"}))
+        return kept
+
+    asyncio.run(note())
+    assert run(["db", "take-account", "--market", "vastai"]) == 0
+    assert "the account that answers next is taken as that of vastai" in capsys.readouterr().out
+    assert json.loads(asyncio.run(note()) or "") == {"runpod": "b"}
+
+
+def test_no_ledger_is_made_to_forget_an_account(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.unlink()
+    assert run(["db", "take-account", "--market", "vastai"]) == 2
+    assert not ledger.exists()
