@@ -45,7 +45,7 @@ class Accounts:
         open_leases = [lease for lease in leases if not lease.is_over]
         others = {}
         for name, reading in readings.items():
-            if not reading.account:  # nobody knows: it is as it was
+            if not reading.account:  # unknown: it stays as it was
                 others.update({name: self._others[name]} if name in self._others else {})
                 continue
             own = [lease for lease in open_leases if lease.provider == name]

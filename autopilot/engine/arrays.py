@@ -339,7 +339,7 @@ def rows_of(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
 
 
 def _is_queued(task: Job) -> bool:
-    """It is to begin anew when there is a place for it."""
+    """It restarts when there is a place for it."""
     return task.status is JobStatus.PARKED and task.reason is Reason.RETRIED
 
 

@@ -1,7 +1,7 @@
 """Certifications within the tick: plays their script, keeps what it finds, issues certificates and judges them.
 
-A certification is a job, so whatever guards a job's machines guards its own. This module only takes the place of
-``decide`` for it, and of the guard's knowledge of who may be rented from.
+A certification is a job, so all that guards a job's machines guards its own. This module only replaces ``decide`` for
+it, and the guard's knowledge of which markets may be rented from.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Certification:
         )
 
     async def load(self, uow: UnitOfWork, now: datetime) -> None:
-        """Look at the bills of certifications that are over, then judge every market's certificate anew."""
+        """Check the bills of certifications that are over, then judge every market's certificate again."""
         issued = {each.provider: each for each in await uow.certificates.list_newest()}
         for market, job_id in await uow.certificates.newest_certifications():
             await _settle_bills(uow, market, job_id, now)
@@ -142,9 +142,9 @@ class Certification:
 
 
 async def end_certificate(uow: UnitOfWork, provider: str, because: str, now: datetime) -> None:
-    """End the market's certificate before its time, should it have one that is in force.
+    """End the market's certificate early, if one is in force.
 
-    For whoever sees that a field which carries money is not what it was.
+    Called when a field that carries money has changed.
     """
     for held in await uow.certificates.list_newest():
         if held.provider == provider and held.ended_at is None and now < held.ends_at:

@@ -23,7 +23,7 @@ from autopilot.ports.unpacking import Unpacker
 log = structlog.get_logger(__name__)
 
 FEWEST_KEPT = 2
-"""Checkpoints that are always kept, whatever the job file says: the newest may yet prove bad to restore."""
+"""Checkpoints that are always kept, even if the job file asks for fewer: the newest may fail to restore."""
 
 _CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?:part-\d+|manifest\.json)")
 
@@ -90,7 +90,7 @@ class CheckpointRetention:
             del self._looks[checkpoint]
             doubted = self._looked_for.pop(checkpoint)
             if look.exception() is not None:
-                continue  # nobody can say: the machine tries again
+                continue  # unknown: the machine tries again
             if look.result():
                 self._unfounded |= doubted
                 await self._weigh(checkpoint, {doubt.machine_id for doubt in doubted}, now)
@@ -117,7 +117,7 @@ class CheckpointRetention:
             await set_aside_newer(uow, known, older, "machines", now)
 
     async def _delete_surplus_of(self, job_id: str, keep: int) -> None:
-        # The store is listed before the ledger is read: whatever is listed, of another daemon's leases too, is known.
+        # The store is listed before the ledger is read: all that is listed, of another daemon's leases too, is known.
         present = await self._blobs.sizes(f"jobs/{job_id}")
         async with self._store.snapshot() as uow:
             known = await uow.checkpoints.list_by_job(job_id)
@@ -132,7 +132,7 @@ class CheckpointRetention:
             manifest = await kept_manifest(self._blobs, job_id, checkpoint.lease_id, checkpoint.number)
             if manifest is None:
                 log.error("checkpoint.manifest_missing", job=job_id, number=checkpoint.number)
-                return  # without it nobody knows which parts it needs
+                return  # without it the parts that it needs are unknown
             needed.update(manifest.part_keys(job_id, checkpoint.lease_id))
         newest = {c.lease_id: c.number for c in sorted(known, key=lambda c: c.age)}
         unknown = await self._list_unknown(job_id, present, newest, dropped)

@@ -89,7 +89,7 @@ class ConditionLog:
         found = [*self._list(readings, jobs, leases, now), *_of_clock(clock_error, now)]
         holds = {each.key: each for each in found}
         unread = {name for name, reading in readings.items() if not reading.known}
-        # Of a market that cannot be read nobody knows that anything has passed.
+        # On a market that cannot be read, no condition is known to have passed.
         still = {key for key, (_, is_on) in before.items() if is_on and key.rpartition(" ")[2] in unread}
         new = [each for key, each in holds.items() if _may_be_said(before.get(key), now)]
         await uow.events.add([each.record for each in new])
@@ -152,7 +152,7 @@ def _of_job(job: Job, now: datetime) -> Iterator[Condition]:
         yield Condition(job.id, budget_low(job, spec.budget, now))
     if spec.deadline is None:
         return
-    # On whatever the job may use: it may yet move to something faster.
+    # On any GPU that the job may use: it may yet move to a faster one.
     lefts = [left for gpu, count in spec.query.gpus if (left := work_left(job, gpu, count)) is not None]
     needed = min(lefts, default=timedelta(0))
     if now + needed > spec.deadline:

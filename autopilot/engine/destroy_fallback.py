@@ -1,7 +1,7 @@
-"""Giving a machine back to a market that does not do as it is told: destroy, else stop, else the lowest bid.
+"""Releasing a machine on a market that ignores commands: destroy, else stop, else the lowest bid.
 
-Whatever is tried besides, the destroy is asked for again: a stopped machine still bills its disk. The last resort is
-not here but on the machine: ordered to leave and without a new permit, its agent destroys it.
+The destroy is repeated in any case: a stopped machine still bills its disk. The last resort is not here but on the
+machine: ordered to leave and without a new permit, its agent destroys it.
 """
 
 from __future__ import annotations

@@ -89,9 +89,9 @@ log = structlog.get_logger(__name__)
 
 PERMIT_EVERY = timedelta(seconds=60)
 OBSERVATION_LASTS = timedelta(minutes=30)
-"""A machine on a market that could not be read for so long gets no new permit: what nobody sees must end by itself."""
+"""A machine on a market that was unread for so long gets no new permit: an unobserved machine must end by itself."""
 CALLS_WAIT_REAL_S = 10.0
-"""How long a tick waits for its calls before it goes on without them."""
+"""How long a tick waits for its calls before it continues without them."""
 
 
 CLOCK_IS_WRONG = "the clock here is wrong by what the markets say; autopilot doctor says by how much"
@@ -237,7 +237,7 @@ class Engine:
             returns = await self.from_store.find_returns(self._known_jobs, readings, self._clock.now())
             jobs, outbox, orphans = await self._commit(readings, mail, left, returns, offers, watched, revision)
         except Exception:
-            # Whatever is wrong, what is to be destroyed bills until it is.
+            # Despite the failure: what is to be destroyed bills until it is.
             self._destroy_due(self.unrecorded_cancels.let_go(self._known_jobs, self._clock.now()), ())
             await self.calls.settle_for(CALLS_WAIT_REAL_S)
             raise
@@ -315,7 +315,7 @@ class Engine:
         return join_offers(found)
 
     async def gpu_names(self) -> tuple[str, ...]:
-        """All kinds of GPU that the markets list; the shipped list stands in for one that cannot be asked."""
+        """All kinds of GPU that the markets list; the shipped list replaces one that cannot be read."""
         listed = await asyncio.gather(*(watch.gpu_names() for watch in self.watches.values()))
         found = (name for names in listed for name in (gpu_names.NAMES if names is None else names))
         return tuple(dict.fromkeys(found)) or gpu_names.NAMES
@@ -461,9 +461,9 @@ class Engine:
     async def _accrue(
         self, uow: UnitOfWork, event_logs: Sequence[EventLog], orphans: Sequence[Lease], held: Decimal, now: datetime
     ) -> Exposure:
-        """Post what is due, give each job its spend to the moment, and sum up where the account stands.
+        """Post what is due, update each job's spend to the present, and sum up the account.
 
-        ``held``: for machines that were gone before this tick; what is held back for those that go in it comes to that.
+        ``held``: for machines that were gone before this tick; the reserve for those that end in it is added.
         """
         params = self.config.params
         leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
@@ -607,8 +607,8 @@ class Engine:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
         One that was ordered to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
-        one that no list has shown yet, beyond its first: nobody knows what the market bills for it. While the market
-        cannot be read, a machine whose agent speaks is in sight; it counts at its highest rate, within its money.
+        one that no list has shown yet, beyond its first: what the market bills for it is unknown. While the market
+        cannot be read, a machine whose agent reports is observed; it counts at its highest rate, within its money.
         """
         for lease in event_log.job.leases:
             watch = self.watches.get(lease.provider)
@@ -647,7 +647,7 @@ class Engine:
 
 
 def _end_outlived(event_log: EventLog, now: datetime) -> None:
-    """The absolute lifetime holds whatever the policy says, and for a job that cannot be decided upon as well."""
+    """The absolute lifetime overrides the policy. It also holds for a job that cannot be decided upon."""
     with contain(event_log):
         for lease in event_log.job.leases:
             if lease.is_wanted and lease.orders.role is not Role.LEAVE and now >= lease.not_after:

@@ -1,6 +1,6 @@
 """Commands that a user has a machine run beside its job: asked for in its orders, answered in an object of its own.
 
-They live in memory only: a daemon that dies forgets them, and whoever asked is told nothing but that it broke off.
+They live in memory only: if the daemon dies, they are lost, and the client only sees the request break off.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Call:
 
 
 class Execs:
-    """``write``: the orders of that lease anew, at once; raises ``BlobUnavailable``, ``UserError``.
+    """``write``: rewrites the orders of that lease at once; raises ``BlobUnavailable``, ``UserError``.
 
     ``count``: so many bytes of that lease were taken and are deleted again.
     """
@@ -98,7 +98,7 @@ class Execs:
             call.is_dropped |= call.lease_id == lease_id
 
     def close(self) -> None:
-        """Whoever waits is told that the daemon ends."""
+        """End all waits with an error: the daemon is stopping."""
         self._closing.set()
 
     async def _wait(self, call: _Call, key: str, within_s: float) -> bytes:

@@ -30,7 +30,7 @@ from autopilot.ports.store import EventRecord, Store, StoreUnavailable, UnitOfWo
 log = structlog.get_logger(__name__)
 
 GRACE = timedelta(minutes=10)
-"""Whoever looks later than this after a firing was due has missed it."""
+"""A firing that is looked at later than this after it was due is missed."""
 
 
 class Firings:
@@ -70,7 +70,7 @@ class Firings:
         self.next_due = min((due for due in nexts if due is not None), default=None)
 
     async def _look(self, uow: UnitOfWork, schedule_id: str, now: datetime) -> None:
-        """``uow``: everything is read anew in it."""
+        """``uow``: everything is read again in it."""
         schedule = await uow.schedules.find(schedule_id)
         if schedule is None or schedule.status is ScheduleStatus.ENDED:
             return

@@ -65,7 +65,7 @@ class Return:
     """What is known of one job that is to go on from the store. ``store`` None: it is not read yet."""
 
     machines: tuple[Lease, ...] | None = ()
-    """Those that the ledger does not know and that may still be there; None: nobody can say which these are."""
+    """Those that are not in the ledger and may still be there; None: it is unknown which these are."""
     is_contested: bool = False
     adopted: Lease | None = None
     store: InStore | None = None
@@ -88,7 +88,7 @@ class FromStore:
         self._is_own_mailbox = is_own_mailbox
         self._watched: dict[str, OrdersSeen] = {}
         self._looks: dict[str, asyncio.Task[InStore]] = {}
-        """By job, for whoever asks what the store holds."""
+        """By job, for queries about what the store holds."""
         self._reads: dict[str, asyncio.Task[InStore]] = {}
         """The same, to be acted upon."""
         self._compared: set[str] = set()
@@ -133,7 +133,7 @@ class FromStore:
                 known = self._machines.get(job.id)
                 returns[job.id] = Return(None if known is None else tuple(known.values()))
             except Exception:
-                # One job's trouble is that job's alone, and its machines end as any that nobody wants.
+                # A failure affects only its own job, and that job's machines end as any unwanted ones do.
                 log.exception("store.reading_failed", job=job.id)
         return returns
 
@@ -176,7 +176,7 @@ class FromStore:
         if not is_asked(job):
             return
         if seen.is_contested:
-            self._watched.clear()  # whoever asks again is to see for as long again
+            self._watched.clear()  # a new request waits for the full time again
             event_log.apply(e.StatusSet(JobStatus.PARKED, Reason.OTHER_DAEMON, now))
         if seen.is_contested or seen.store is None:
             return
@@ -255,7 +255,7 @@ class FromStore:
         for lease in sorted(fit, key=lambda lease: (lease.orders.run_epoch, lease.id), reverse=True):
             seq = read_seq(await self._blobs.get(orders_key(job.id, lease.id)) or b"", job.id, lease)
             if seq is not None:
-                # Nobody has listened meanwhile: its silence counts from now on.
+                # It was unobserved until now: its silence counts from here on.
                 agent = replace(lease.agent, seen_at=now)
                 return replace(lease, permit=Permit(max(seq, lease.permit.seq)), agent=agent)
         return None
@@ -297,7 +297,7 @@ def _find_shown(lease: Lease, reading: Reading | None) -> Instance | None:
 
 
 def _without_late_bill(lease: Lease, now: datetime) -> Lease:
-    """Of one that is gone for longer than bills are asked for, what the clock of its daemon said stands."""
+    """For one that is gone for longer than bills are queried, its daemon's own estimate is final."""
     if lease.ending.gone_at is None or now - lease.ending.gone_at < LATEST_BILL:
         return lease
     return replace(lease, billing=replace(lease.billing, settled_at=now))
@@ -314,7 +314,7 @@ def _regain(
 
 
 def _end(event_log: EventLog, lease_id: str, readings: Mapping[str, Reading], now: datetime) -> None:
-    """Nobody wants it. It is destroyed wherever it hides, unless its user has given it another label."""
+    """It is unwanted: destroyed, listed or not, unless its user has given it another label."""
     lease = next(each for each in event_log.job.leases if each.id == lease_id)
     reading = readings.get(lease.provider)
     shown = reading.instances if reading is not None and reading.instances is not None else ()
@@ -329,7 +329,7 @@ def _end(event_log: EventLog, lease_id: str, readings: Mapping[str, Reading], no
 
 
 def _put_to_work(event_log: EventLog, lease_id: str, regained: Sequence[Lease], params: Params, now: datetime) -> None:
-    """Under a run epoch of its own, which fences whatever it ran before; if the budget holds what it has cost."""
+    """Under a run epoch of its own, which fences its earlier runs; if the budget covers what it has cost."""
     ids = {lease.id for lease in regained}
     cost = sum((_cost(lease, params, now) for lease in event_log.job.leases if lease.id in ids), ZERO)
     job = event_log.job

@@ -10,8 +10,8 @@ Bills lag and come in parts. A bill is complete when its periods cover the machi
 ``LOOKS_APART`` apart show the same. Until then a line that is higher than our figure counts at once. A lower one counts
 only when the bill covers all that we saw, and limits still hold back the difference.
 
-A machine that was found stopped after a time in which nobody watched is asked about while it is stopped: the same
-computing on two looks ``LOOKS_APART`` is what it did.
+A machine that was found stopped after an unobserved time is looked up while it is stopped: the same computing on two
+looks ``LOOKS_APART`` is what it did.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LOOKS_APART = timedelta(hours=1)
 UNFINISHED_FOR = timedelta(hours=24)
 """From the end of the instance, or of the day: a bill that does not cover its life is waited for so long."""
 GIVE_UP_AFTER = timedelta(hours=72)
-"""A market that shows no line for so long will not; our own accrual stands."""
+"""A market that shows no line for so long will not; our own accrual is final."""
 LOOKS = (UNFINISHED_FOR, GIVE_UP_AFTER)
 """After the end of an instance its bill is compared again, for corrections."""
 LATEST_BILL = timedelta(days=45)
@@ -150,9 +150,9 @@ async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge
 
 
 async def settle_unbilled(uow: UnitOfWork, asked: Lease, record: Record | None, now: datetime) -> None:
-    """On a market without bills: once a machine is gone what our own clock says stands, and nothing more is held.
+    """On a market without bills: once a machine is gone, our own clock is final, and nothing more is reserved.
 
-    Its unwatched hours cost what the market's record of prices says. Where that cannot be read (None) it is waited for.
+    Its unobserved hours cost what the market's price record shows. If that cannot be read (None), it is waited for.
     """
     lease = await uow.leases.get(asked.id) or asked
     if lease.ending.gone_at is None:
@@ -308,8 +308,8 @@ class _Book:
 
 
 def _is_the_users(lease: Lease, charge: Charge) -> bool:
-    """Of a machine that was seen to be taken over, the days after that. Of the day itself no bill tells whose hours
-    are whose, and another label alone proves nothing: it stands on the bill of every day as it is now.
+    """Of a machine that was seen to be taken over, the days after that. No bill splits the hours of the day itself. A
+    different label alone proves nothing: every day's bill shows the present label.
     """
     if lease.reason is not Reason.TAKEN_OVER or lease.ending.gone_at is None or charge.label == lease.label:
         return False
@@ -369,7 +369,7 @@ def _why_unfinished(
 def _lacks_compute(lease: Lease, bill: _Bill, estimate: Mapping[KindAndDay, Decimal]) -> bool:
     """The machine has run, for however short a while, and the bill has no line for that: the same twice proves nothing.
 
-    A list has shown it running, or its agent has reported, whatever lists showed.
+    A list has shown it running; or its agent has reported, even if no list has.
     """
     is_shown = any(span.status is InstanceStatus.RUNNING and span.is_observed for span in lease.spans)
     ours = sum((amount for (kind, _), amount in estimate.items() if kind is CostKind.COMPUTE), ZERO)
@@ -383,7 +383,7 @@ _METERED = (CostKind.COMPUTE, CostKind.STORAGE_RUNNING)
 def _certainly_due(
     lease: Lease, estimate: Mapping[KindAndDay, Decimal], *, is_billed: bool
 ) -> dict[KindAndDay, Decimal]:
-    """Our estimate without its upper bounds: no traffic, and nothing of the time in which nobody saw what it did."""
+    """Our estimate without its upper bounds: no traffic, and nothing of the time in which it was unobserved."""
     due = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
     if lease.ending.gone_at is not None:
         doubtful = (replace(span, started_at=since) for span, since in _doubts(lease, is_billed=is_billed))
@@ -396,8 +396,8 @@ def _certainly_due(
 def _doubts(lease: Lease, *, is_billed: bool) -> Iterator[tuple[Span, datetime]]:
     """Each span, and since when in it the machine may have billed less than our clock says.
 
-    Nobody observed it; or it is after the last list that showed it; or in the minute before less was billed. A list may
-    show a machine for a while after its end, as it may hide one after its beginning, and says late that one has stopped
+    It was unobserved; or it is after the last list that showed it; or in the minute before less was billed. A list may
+    show a machine for a while after its end, as it may hide one after its start, and shows late that one has stopped
     or that its host is lost. That minute excuses a bill that is low, and none that has no line at all.
     """
     seen_at = lease.observed.seen_at
@@ -437,7 +437,7 @@ def _whole(day: date) -> tuple[datetime, datetime]:
 def _patience(kind: CostKind, amount: Decimal) -> timedelta:
     """How long after the end a line that a plausible bill lacks may still come, before it counts as not billed.
 
-    Traffic was never more than our upper bound, and stands on the same bill as the hours when it is billed at all.
+    Traffic never exceeds our upper bound. If it is billed at all, it is on the same bill as the hours.
     """
     if kind is CostKind.BANDWIDTH or amount <= SHOWS_UP:
         return timedelta(0)
@@ -467,7 +467,7 @@ def window(leases: Sequence[Lease], now: datetime) -> tuple[date, date]:
 def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
     """Whether a lease calls for a look at its bill: soon after its end, until it is settled, and at ``LOOKS``.
 
-    And where it was found stopped after a time in which nobody watched.
+    Also if it was found stopped after an unobserved time.
 
     The longer a bill is waited for, the longer the pauses between two looks.
     """

@@ -13,9 +13,9 @@ from autopilot.ports.blobs import BlobStore
 log = structlog.get_logger(__name__)
 
 LOOKS_AT_ONCE = 32
-"""Chunks that one tick counts; a later one goes on."""
+"""Chunks that one tick counts; a later one continues."""
 NOTE_EVERY = 64
-"""Chunks between two writings of the note: a daemon that starts anew counts these again."""
+"""Chunks between two writings of the note: a restarted daemon counts these again."""
 
 
 class LogIntake:
@@ -43,7 +43,7 @@ class LogIntake:
         return min(claimed, note.next.number) if note.next.boot == boot else 0
 
     def forget_lease(self, lease_id: str) -> None:
-        """It is another task's: what it sends from now on is counted anew."""
+        """It is another task's: the count of what it sends restarts."""
         self._notes.pop(lease_id, None)
         self._written.pop(lease_id, None)
 

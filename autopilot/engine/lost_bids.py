@@ -21,7 +21,7 @@ from autopilot.ports.store import UnitOfWork
 
 Key = tuple[str, str, int]
 LOST_BIDS = (Reason.OUTBID, Reason.DISPLACED)
-"""Causes of a stop that say something of bids: what stopped for another, or an unknown one, has lost to nobody."""
+"""Causes of a stop that are evidence about bids. Another cause, or an unknown one, is no loss to a bid."""
 MOST_SEARCHES = 16
 """Lists of offers whose raised floors are kept from one job, and one tick, to the next."""
 REMEMBERED = timedelta(hours=24)

@@ -377,7 +377,7 @@ class Mailbox:
     async def _restorable(self, job: Job) -> CheckpointRef | None:
         """The job's newest verified checkpoint, by the daemon's own copy of its manifest.
 
-        Raises ``BlobUnavailable`` when that cannot be read: orders to begin anew would throw the work away.
+        Raises ``BlobUnavailable`` when that cannot be read: orders to start over would throw the work away.
         """
         newest = job.checkpoint
         if newest is None:
@@ -568,7 +568,7 @@ def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
 
 
 def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
-    """The events that an agent's mail stands for, in the order in which they must be applied.
+    """The events for an agent's mail, in the order in which they must be applied.
 
     ``before``: the job as the tick found it.
     """

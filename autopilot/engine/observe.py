@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 CREDIT_MAX_AGE = timedelta(seconds=60)
 READ_WAIT_REAL_S = 120.0
-"""A market that has not been read after this is unknown, whatever its adapter waits for: the others must go on."""
+"""A market that takes longer to read is unknown, even if its adapter still waits: the others must not be blocked."""
 OFFERS_WAIT_REAL_S = 20.0
 """A search that takes longer is given up for this tick: permits must not wait for it."""
 JOINED = 16

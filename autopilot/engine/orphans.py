@@ -140,7 +140,7 @@ class Orphans:
 
 
 def make_orphan(machine: Instance | Lease, lease_id: str, since: datetime, reason: Reason) -> Lease:
-    """A lease for an instance that nobody asked for: no reserve, no job, nothing wanted but its end."""
+    """A lease for an instance that was not ordered: no reserve, no job, only to be ended."""
     return Lease(
         id=lease_id,
         job_id=None,

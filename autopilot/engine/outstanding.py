@@ -1,5 +1,5 @@
-"""What stands beside the ledger: the cost that accrued since the last posting, and what is held back. Machine by
-machine, for each that is not over or whose bill is not yet believed.
+"""Money that is not in the ledger yet: the cost accrued since the last posting, and what is reserved. By machine, for
+each that is not over or whose bill is not settled.
 """
 
 from __future__ import annotations

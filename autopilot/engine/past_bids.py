@@ -37,7 +37,7 @@ class PastBids:
         self._bids = dict(found)
 
     def remove(self, offers: tuple[Offer, ...], now: datetime) -> tuple[Offer, ...]:
-        """The offers, without floors that echo one of them: of such a machine nobody knows what it takes now."""
+        """The offers, without floors that echo one of them: the winning bid for such a machine is unknown."""
         if not self._bids:
             return offers
         shown = {machine: [bid for bid in bids if now < bid[1]] for machine, bids in self._bids.items()}

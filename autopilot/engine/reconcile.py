@@ -88,7 +88,7 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
     if found:
         yield e.LeaseAcquired(lease.id, found[0].instance_id, now, adopted=True)
         yield e.LeaseObserved(lease.id, found[0], now, StopEvidence(reading.out_of_credit))
-        # Whoever adopts a machine has not seen what the market answered to its create.
+        # For an adopted machine, the market's answer to its create was not seen.
         if not (_is_as_ordered(lease, found[0]) and found[0].is_as_asked):
             yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
         return

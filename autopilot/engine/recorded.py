@@ -1,6 +1,6 @@
-"""On a market without bills its own record of prices stands in for one: it says what unwatched hours have cost.
+"""On a market without bills its price record replaces them: it shows what unobserved hours have cost.
 
-They were booked at the limit. Where the market's price is known for them, an entry of the ledger brings them down.
+They were booked at the limit. If the market's price is known for them, a ledger entry corrects them downwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Record = Mapping[datetime, tuple[datetime, Decimal]]
 
 
 def unwatched_spans(lease: Lease) -> tuple[Span, ...]:
-    """Those of a lease that is over in which it is taken to have computed at the limit, and nobody saw it."""
+    """The unobserved spans of a lease that is over, in which it is assumed to have computed at the limit."""
     return tuple(span for span in lease.spans if not span.is_observed and span.billed_rate and span.ended_at)
 
 

@@ -1,8 +1,8 @@
 """What the store is told of each machine, so that a ledger that is put back from an older copy can learn of it again.
 
 The note lies beside the daemon's own copies of manifests, where no machine may write. It is the lease as the ledger has
-it, by name of each field: another version leaves out what it does not know. It is written anew whenever where, how or
-at what price the machine is rented changes, and once more when it is gone.
+it, keyed by field name: another version ignores unknown fields. It is rewritten whenever the place, the terms or the
+price of the rental changes, and once more when the machine is gone.
 """
 
 from __future__ import annotations

@@ -98,9 +98,9 @@ def _main(event_log: EventLog) -> Lease:
 
 
 async def excuse_before(uow: UnitOfWork, tasks: Iterable[EventLog], now: datetime) -> list[EventLog]:
-    """Those that had failed for good on a machine which has now failed the next one, too, begin anew.
+    """Restart tasks that failed for good on a machine that has since failed the next task, too.
 
-    ``tasks``: those of the array that are open or still have a machine. Answers those that were not among them.
+    ``tasks``: those of the array that are open or still have a machine. Returns those that were not among them.
     """
     known = {each.job.id: each for each in tasks}
     excused: list[EventLog] = []

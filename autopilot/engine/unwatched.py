@@ -1,4 +1,4 @@
-"""Until when a machine can have run while nobody watched: its permit is the bound, where it is found to have ended."""
+"""Until when an unobserved machine can have run. If it is found to have ended, its permit is the bound."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EndBound:
 
 
 def end_bound(lease: Lease, able: Capabilities, longest_ttl_s: int, beat: Heartbeat | None, now: datetime) -> EndBound:
-    """What is certain of a machine that nobody has watched for a while. ``beat``: what its mailbox holds now."""
+    """What is certain of a machine that was unobserved for a while. ``beat``: what its mailbox holds now."""
     permit_over = _is_permit_over(lease, able, longest_ttl_s, beat, now)
     since, changed_at = lease.shown_at, lease.bidding.changed_at
     has_been_asked = changed_at is not None and changed_at >= since
@@ -47,7 +47,7 @@ def end_bound(lease: Lease, able: Capabilities, longest_ttl_s: int, beat: Heartb
 def _is_permit_over(
     lease: Lease, able: Capabilities, longest_ttl_s: int, beat: Heartbeat | None, now: datetime
 ) -> bool:
-    """Whether its agent has said so, or nobody can have seen it go on without a permit."""
+    """Whether its agent has reported so, or it cannot have been seen running without a permit."""
     is_news = beat is not None and (beat.boot, beat.seq) > (lease.agent.boot, lease.agent.seq)
     said = beat.state if beat is not None and is_news else lease.agent.state
     if said is AgentState.EXPIRED:

@@ -18,7 +18,7 @@ from autopilot.policy.wait import REMOVED, SEARCH, UNSEARCHED
 RECORDED_EVERY = timedelta(minutes=10)
 """A wait whose causes come and go is recorded no more often than this."""
 QUEUED_FOR = timedelta(minutes=5)
-"""A job that waits for room among the account's machines is looked at anew no less often than this."""
+"""A job that waits for room among the account's machines is reviewed at least this often."""
 
 _CAUSE_OF = {SEARCH: "gpus", REMOVED: "condition", UNSEARCHED: "provider", "no_spot": "provider", "paused": "cause"}
 """Topic of a note → which of its numbers tells one wait from another."""
@@ -44,7 +44,7 @@ class Wait:
 
 
 class Waits:
-    """One per engine. Keeps nothing that matters: the next decision says it anew."""
+    """One per engine. Its state is disposable: the next decision restores it."""
 
     def __init__(self) -> None:
         self._now: dict[str, Wait] = {}
