@@ -90,7 +90,7 @@ class TaskCounts(NamedTuple):
 
 
 def split_task(reference: str) -> tuple[str, str]:
-    """``JOB/17`` and ``JOB/3-9`` as the job's reference and what stands behind the slash; that is empty for a job."""
+    """Split ``JOB/17`` and ``JOB/3-9`` into the job's reference and the part after the slash, empty for a job."""
     job, _, tasks = reference.partition("/")
     return job, tasks
 

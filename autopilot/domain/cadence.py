@@ -41,7 +41,7 @@ class Cadence:
     zone: str = "UTC"
     overlap: Overlap = Overlap.SKIP
     catch_up: bool = False
-    """The newest firing that was missed while nobody looked is made up for; others are not."""
+    """The newest firing that was missed is made up for; others are not."""
     until: datetime | None = None
     """Nothing is due then or later."""
     count: int | None = None

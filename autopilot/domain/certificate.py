@@ -43,7 +43,7 @@ class ClaimFinding:
     verdict: ClaimVerdict
     at: datetime
     numbers: tuple[tuple[str, Number], ...] = ()
-    """What was seen. No secret, no id of a machine or an account stands in it."""
+    """What was seen. It contains no secret and no id of a machine or an account."""
     accepted_at: datetime | None = None
     """When the operator accepted, by name, that it does not hold."""
 
@@ -62,7 +62,7 @@ class StepMark:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """``job_id`` is the certification whose findings it stands on."""
+    """``job_id`` is the certification that it is based on."""
 
     job_id: str
     provider: str
@@ -85,7 +85,7 @@ class CertificateStatus:
     lack: Lack | None
     """None: it is in force."""
     broken: tuple[str, ...] = ()
-    """Claims that matter to money or to ending machines, that do not hold, and that nobody has accepted."""
+    """Claims that matter to money or to ending machines, that do not hold, and that are not accepted."""
 
     def ends_soon(self, now: datetime) -> bool:
         return self.lack is None and self.certificate is not None and self.certificate.ends_at - now <= NOTICE

@@ -21,7 +21,7 @@ OWNERS = "owners"
 
 
 class Settled(NamedTuple):
-    """Whoever the settings bound and the ledger does not keep."""
+    """Users whom the settings limit and whom the ledger does not keep."""
 
     users: tuple[Token, ...] = ()
     """Of the control socket, in ``[owners]``."""
@@ -38,7 +38,7 @@ class Settled(NamedTuple):
 
 
 NOBODY = Settled()
-"""Nobody is limited."""
+"""No user is limited."""
 
 
 class Wider(NamedTuple):
@@ -51,7 +51,7 @@ class Wider(NamedTuple):
 
 
 def made_under(maker: Token | None) -> str:
-    """Which entry of the settings bounds whoever makes a token; empty: none, or the ledger has their row."""
+    """Which entry of the settings limits the maker of a token; empty: none, or the ledger has their row."""
     if maker is None or not maker.is_of_user:
         return ""
     return maker.name if maker.is_proxied else OWNERS
@@ -140,7 +140,7 @@ class Delegation:
         return frozenset(owners if last is None else {*owners, last})
 
     def bound_by(self, token: Token) -> str:
-        """Whom the settings bound of its makers, so as ``Settled.names`` has them; empty: nobody."""
+        """The maker whom the settings limit, named as in ``Settled.names``; empty: none."""
         while token.made_by is not None and (maker := self._tokens.get(token.made_by)) is not None:
             if maker.is_proxied:
                 return f"{maker.owner} {maker.name}"
@@ -232,7 +232,7 @@ def _is_later(end: datetime | None, other: datetime | None) -> bool:
 
 
 def _is_more(wish: Token, allowance: Decimal, is_monthly: bool) -> bool:
-    """An allowance that renews is more than one that does not, whatever its amount."""
+    """An allowance that renews is more than one that does not, at any amount."""
     return wish.allowance is None or wish.allowance > allowance or (wish.is_monthly and not is_monthly)
 
 

@@ -47,7 +47,7 @@ class LeaseRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaseUncertain:
-    """Nobody knows whether the create took effect."""
+    """It is unknown whether the create took effect."""
 
     lease_id: str
     message: str
@@ -73,7 +73,7 @@ class LeaseAbandoned:
 class LeaseObserved:
     """The market shows the instance. ``evidence``: of its stop, if it is stopped.
 
-    ``ran_until``: it is stopped, and cannot have run longer than until then. None: nobody can say.
+    ``ran_until``: it is stopped, and cannot have run longer than until then. None: unknown.
     """
 
     lease_id: str
@@ -126,7 +126,7 @@ class LeaseAbsent:
 class LeaseGone:
     """Proof: absent from complete lists and from a single read. ``taken_over``: both show it under another label.
 
-    ``ran_until``: it cannot have lasted longer than until then. None: nobody can say.
+    ``ran_until``: it cannot have lasted longer than until then. None: unknown.
     """
 
     lease_id: str
@@ -137,7 +137,7 @@ class LeaseGone:
 
 @dataclass(frozen=True, slots=True)
 class BidIntended:
-    """About to be sent. From now on the higher of the two bids is taken to bill, whatever becomes of the call."""
+    """About to be sent. From now on the higher of the two bids is assumed to bill, even if the call fails."""
 
     lease_id: str
     bid: Decimal
@@ -155,10 +155,10 @@ class BidChanged:
 
 @dataclass(frozen=True, slots=True)
 class BidRefused:
-    """The market said no: ``bid`` is the one that still stands.
+    """The market refused: ``bid`` is the one still in force.
 
-    ``is_rung_used``: another try would be answered alike. ``may_retry``: it said no to the moment, and the same bid may
-    be sent again at once.
+    ``is_rung_used``: another try would be answered alike. ``may_retry``: the refusal was momentary, and the same bid
+    may be sent again at once.
     """
 
     lease_id: str
@@ -178,9 +178,9 @@ class StartIntended:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """The market did not take it, or nobody knows: it is to be asked again.
+    """The market did not accept it, or this is unknown: it is to be asked again.
 
-    ``at_once``: nothing stands against it. Otherwise a while passes first, as after a raise.
+    ``at_once``: without a pause. Otherwise a while passes first, as after a raise.
     """
 
     lease_id: str

@@ -1,7 +1,7 @@
 """``evolve(job, event) -> job``: the only way a job or a lease changes.
 
-``evolve_lease`` applies what concerns one lease alone; then ``evolve`` draws the consequences for the job and states
-its status anew.
+``evolve_lease`` applies what concerns one lease alone; then ``evolve`` draws the consequences for the job and
+updates its status.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _count_work(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
 
 
 def _is_silent(lease: Lease, event: e.LeaseObserved) -> bool:
-    """The market shows it running, but whether it is at work nobody knows."""
+    """The market shows it running, but whether it is at work is unknown."""
     return lease.agent.seen_at is None or event.at - lease.agent.seen_at > HEARTBEAT_LASTS
 
 

@@ -121,7 +121,7 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
     is_lost = instance.status is InstanceStatus.OFFLINE
     # A host that is repeatedly shown as lost does not restart its preparation time each time.
     if instance.status is not InstanceStatus.RUNNING and not (is_lost and lease.agent.state in PREPARING):
-        # Whatever the agent said last, it is not at work now; when it is back it says so itself.
+        # Despite the agent's last report, it is not at work now; when it is back it reports so itself.
         lease = replace(lease, agent=replace(lease.agent, state=AgentState.UNHEARD, preparing_since=None))
     match instance.status:
         case InstanceStatus.STOPPED:
@@ -324,7 +324,7 @@ def _send_destroy(lease: Lease, event: e.DestroySent) -> Lease:
     lease = replace(lease, ending=replace(lease.ending, attempts=lease.ending.attempts + 1))
     if not event.accepted:
         return lease
-    # What it did since the last list nobody will see any more.
+    # What it did since the last list will never be observed.
     lease = _bill_unobserved(lease, lease.observed_at, event.at)
     # The bill is taken to end here; if the market still shows the instance later, a new span opens.
     return lease.stop_billing(event.at).move(LeaseState.DESTROY_SENT, ending=replace(lease.ending, sent_at=event.at))
@@ -389,7 +389,7 @@ def _working_since(agent: AgentReport, event: e.HeartbeatSeen) -> datetime | Non
 
 
 def _stalled_since(lease: Lease, event: e.HeartbeatSeen) -> datetime | None:
-    """While nobody knows whether something is new, what was known last stands."""
+    """While it is unknown whether something is new, the last known value is kept."""
     if event.agent_state is not AgentState.RUNNING:
         return None
     known = lease.agent.stalled_since if event.boot == lease.agent.boot else None
@@ -456,7 +456,7 @@ def _bill_unobserved(lease: Lease, since: datetime, at: datetime) -> Lease:
 
 
 def _stop_unobserved(lease: Lease, ran_until: datetime | None, at: datetime) -> Lease:
-    """Found stopped after a time in which nobody observed it: from ``ran_until`` on, only its disk can have billed."""
+    """Found stopped after an unobserved time: from ``ran_until`` on, only its disk can have billed."""
     last = lease.spans[-1] if lease.spans else None
     if last is None or ran_until is None or last.is_observed or last.ended_at is not None or ran_until >= at:
         return lease

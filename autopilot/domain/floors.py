@@ -25,7 +25,7 @@ class Habit:
     """How the floor of one machine moves, the pool mixed in."""
 
     calm: float
-    """$/h: its floor while nobody bids for it."""
+    """$/h: its floor while it has no bidder."""
     sizes: Sizes
 
 
@@ -45,16 +45,16 @@ class MarkupReplay:
 class FloorOutlook:
     """One-step jumps of floors, by level, of all machines together and of those that are known well by themselves.
 
-    Where a jump leads is told by the level; how likely it is, by how far the floor is above the machine's calm floor.
+    The level determines where a jump leads; the floor's distance above the machine's calm floor, how likely it is.
 
-    Floors in $/h. The last level stands for floors that no bid may reach, and for machines that are gone.
+    Floors in $/h. The last level covers floors that no bid may reach, and machines that are gone.
     """
 
     step_s: float
     edges: tuple[float, ...]
     """Upper edges of the levels but the last; a floor equal to an edge is below it."""
     typical: tuple[float, ...]
-    """A floor that stands for each level."""
+    """A representative floor of each level."""
     ratios: tuple[tuple[float, ...], ...]
     """[level][ratio bin] → mean of next floor over floor."""
     pooled: Jumps
@@ -67,7 +67,7 @@ class FloorOutlook:
     classes: tuple[float, ...]
     """Upper edges of the classes, but the last, of the cheapest floor to be had: of what else there is to rent."""
     cheapest: tuple[float, ...]
-    """A floor that stands for each class."""
+    """A representative floor of each class."""
     moves: tuple[tuple[float, ...], ...]
     """[class] → probability of each class of the cheapest floor a step later."""
     others: tuple[tuple[float, ...], ...]
@@ -113,4 +113,4 @@ class AuctionShape:
     """Whether the floor of a machine is seen while one's own bid runs there; else its falls are not, and the bid that
     was made is paid on."""
     lost_per_h: float = 0.0
-    """Chance, an hour, that a machine is taken whatever is bid: on-demand renters, offers that end."""
+    """Chance, an hour, that a machine is lost at any bid: to on-demand renters, or because its offer ends."""

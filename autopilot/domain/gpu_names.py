@@ -1,7 +1,7 @@
 """The names of GPUs: as people write them, as markets list them, and which of them mean the same. Pure.
 
-Each model has one standard name. A name that does not tell models apart ("H100") stands for all that bear it, and one
-with a size ("A100 80GB") for those of that size. What is in no line here counts as it is written.
+Each model has one standard name. A name that several models share ("H100") means all of them, and one with a size
+("A100 80GB") those of that size. A name that is not listed here is taken as it is written.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def fits(asked: str, gpu: str, vram_gb: Decimal) -> bool:
 
 
 def is_called(gpu: str, asked: str) -> bool:
-    """Whether a market's name is one for what was asked for, whatever its size."""
+    """Whether a market's name is one for what was asked for, of any size."""
     wanted, found = _key_of(asked)[0], _key_of(gpu)[0]
     return wanted == found or bool({*_MODELS.get(wanted, ())} & {*_MODELS.get(found, ())})
 
@@ -192,7 +192,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def meaning(name: str) -> str:
-    """What a name stands for, for people; empty where that is one model, as it was written."""
+    """What a name means, for people; empty if that is one model, as it was written."""
     found = models(name)
     if len(found) < 2:
         return ""

@@ -11,7 +11,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import AgentReport, Lease, LeaseOrders, PaceAnchor, Role, Slot, TaskUse
 
 TOO_SOON = timedelta(minutes=1)
-"""A task that fails within this of its beginning may have met a machine that fails whatever runs there."""
+"""A task that fails within this of its start may have met a machine on which every task fails."""
 
 
 def inherit(job: Job, lease: Lease, at: datetime) -> Job:
@@ -33,7 +33,7 @@ def inherit(job: Job, lease: Lease, at: datetime) -> Job:
 
 
 def before_run(agent: AgentReport, at: datetime) -> AgentReport:
-    """As a machine stands that is ordered to run: until its agent speaks of the new run it prepares for it."""
+    """The state of a machine that is ordered to run: it prepares until its agent reports the new run."""
     return replace(
         agent,
         state=AgentState.WAITING,

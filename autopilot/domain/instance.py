@@ -18,7 +18,7 @@ class Stopper(StrEnum):
     BIDDER = "bidder"
     """It was outbid, or an on-demand renter took it."""
     USER = "user"
-    """Whoever has the account: by its console, by a key of it, or we."""
+    """The account's user, by its console or one of its keys; or this program."""
     HOST = "host"
     """It has failed, and does not start again."""
 
@@ -58,7 +58,7 @@ class Instance:
     """If it never ran: the market says that it did not come up. False as well where a market tells no such end from
     an outbid."""
     pull_refused: bool = False
-    """The registry does not give out the image to whoever pulls it here; ``message`` has its words."""
+    """The registry denies the machine the image; ``message`` has its answer."""
     price_to_win: Decimal | None = None
     """$/h: the least bid that brings a stopped machine back, or keeps one that was outbid and still runs, where the
     market says it. None: it does not, or it was not outbid."""
@@ -89,7 +89,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class TopUp:
-    """What a market's answer says of a card that pays in by itself: a claim, which nobody has verified."""
+    """What a market's answer states about automatic top-up by card: a claim, unverified."""
 
     is_on: bool | None = None
     """None: the market does not tell."""

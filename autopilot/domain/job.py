@@ -1,4 +1,4 @@
-"""Jobs: what the user asked for (``JobSpec``) and where it stands (``Job``)."""
+"""Jobs: what the user asked for (``JobSpec``) and its state (``Job``)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Trust(StrEnum):
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
     name: str
-    """As the user wrote it; ``gpu_names`` says which models it stands for."""
+    """As the user wrote it; ``gpu_names`` lists the models that it means."""
     count: int = 1
 
 
@@ -127,7 +127,7 @@ class JobSpec:
     may_exec: bool = True
     """``autopilot exec`` may run commands on its machines."""
     ssh_key: str = ""
-    """Public key that may log in to its machines; empty: nobody may."""
+    """Public key that may log in to its machines; empty: none may."""
     hold: timedelta | None = None
     """For so long the machine stays on which the last attempt failed."""
     after: tuple[After, ...] = ()
@@ -231,7 +231,7 @@ class Job:
     certifies: str = ""
     """The market whose claims it settles, by the script of ``certify``; empty: an ordinary job."""
     file_sha256: str = ""
-    """Of what its job file says, in whatever order and spelling; empty: it is from before that was kept."""
+    """Of the content of its job file, in any order and spelling; empty: it is from before that was kept."""
     predecessors_ended_at: datetime | None = None
     """When the last of the jobs that it waits for had ended, each as asked; None: not yet, or it waits for none."""
     schedule_id: str | None = None

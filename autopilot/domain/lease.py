@@ -99,9 +99,9 @@ class Span:
     started_at: datetime
     ended_at: datetime | None = None
     is_observed: bool = True
-    """False: nobody saw it then. Its rates are the highest that the machine can have billed."""
+    """False: it was unobserved then. Its rates are the highest that the machine can have billed."""
     cause: Reason | None = None
-    """Of a machine that is wanted and stopped: why, as far as it is shown. None: it is not, or nobody asked yet."""
+    """Of a machine that is wanted and stopped: why, as far as it is shown. None: it is not, or not asked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Billing:
     settled_at: datetime | None = None
     """When the market's bill was taken to be complete."""
     reconciled_at: datetime | None = None
-    """When the market's bill was last compared, whatever came of it."""
+    """When the market's bill was last compared, regardless of the result."""
     waits_for: BillWait | None = None
     """What its bill lacked when it was last compared; None: nothing, or it was not compared yet."""
     unobserved: Decimal = ZERO
@@ -213,7 +213,7 @@ class AgentReport:
     readings: Readings | None = None
     """The newest. Agents of older versions send none."""
     stalled_since: datetime | None = None
-    """Since when nothing is new of its command; None: something is, or nobody knows."""
+    """Since when its command has made no progress; None: it has, or this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ class Lease:
     """$/h: what the same machine cost on demand when this was rented; for savings reports."""
     intended_at: datetime
     not_after: datetime
-    """Absolute lifetime: whatever happens, the instance is released then."""
+    """Absolute lifetime: the instance is released then in any case."""
     reason: Reason
     decision_id: str | None = None
     instance_id: str | None = None
@@ -424,7 +424,7 @@ def keep_watched(lease: Lease, now: datetime) -> Lease:
 
 @dataclass(frozen=True, slots=True)
 class UnobservedRun:
-    """A machine was found stopped after a time in which nobody saw it run."""
+    """A machine was found stopped after an unobserved time."""
 
     found_at: datetime
     spans: tuple[Span, ...]
@@ -471,7 +471,7 @@ def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Deci
     """What the lease has cost by our own clock up to ``now``, per kind and UTC day.
 
     Totals, not increments: each span is cut at midnight and accrues over its whole share of the day. Traffic is
-    what the agents reported to have sent; what nobody meters is no cost yet (``unmetered_traffic``).
+    what the agents reported to have sent; unmetered traffic is no cost yet (``unmetered_traffic``).
     """
     totals = metered_by_day(lease.spans, now)
     for day, sent in lease.traffic.sent_by_day:

@@ -97,7 +97,7 @@ class Market:
         return None if view is None or job.certifies == provider else view.lack
 
     def able(self, provider: str) -> Capabilities | None:
-        """What that market can do; None: nobody knows it any more."""
+        """What that market can do; None: no longer known."""
         view = self.providers.get(provider)
         return None if view is None else view.capabilities
 

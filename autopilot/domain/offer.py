@@ -16,10 +16,10 @@ class CapacityType(StrEnum):
 
 
 class DeadMan(StrEnum):
-    """What a machine can do about its bill when nobody renews its permit."""
+    """What a machine can do about its bill when its permit is not renewed."""
 
     DESTROYS = "destroys"
-    """It destroys itself: nothing goes on billing."""
+    """It destroys itself: all billing ends."""
     POWERS_OFF = "powers_off"
     """It switches itself off: compute stops billing, its disk does not."""
     NONE = "none"
@@ -41,9 +41,9 @@ class Capabilities:
     shows_held_floors: bool = False
     """Whether offers show the machines that we hold, too, each with a floor that does not echo our own bid."""
     is_pooled: bool = False
-    """An offer stands for any number of machines of a kind, and ``machine_id`` for the kind, not for one machine."""
+    """An offer represents any number of machines of a kind, and ``machine_id`` names the kind, not one machine."""
     spot_is_unknown: bool = False
-    """Nobody has said yet whether spot is to be had."""
+    """Whether spot is available is not known yet."""
     spot_note: str = ""
     """What was found out about spot, in words for people, where a market's spot comes and goes."""
     boots_vm: bool = False

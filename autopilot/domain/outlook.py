@@ -101,6 +101,6 @@ class Outlook:
     auction: AuctionShape | None = None
     """Of the tables for bids, where enough floors were recorded and the tables have been made."""
     recorded_h: float | None = None
-    """Hours of floors on record of what the job bids on; None: nobody has looked, or it bids on no such market."""
+    """Hours of floors on record of what the job bids on; None: not looked up, or it bids on no such market."""
     is_learning: bool = False
     """Bids will come from floors that are on record in a moment: the first machine can wait for that."""

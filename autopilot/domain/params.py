@@ -178,7 +178,7 @@ class Auction:
     least_markup: Decimal = Decimal("1.02")
     """The lowest bid over the floor, as a factor: the observed floor is older than the next rival. Source: assumed."""
     preemptions_per_h: float = 0.05
-    """Chance in an hour of losing a machine whatever was bid, to an on-demand renter or with its host.
+    """Chance in an hour of losing a machine at any bid, to an on-demand renter or with its host.
     Source: assumed."""
     move_margin: float = 0.0
     """Share of a step's cost that a move to another machine must save. Source: fitted."""

@@ -44,7 +44,7 @@ class PriceObservation:
     floor_low: Decimal | None = None
     floor_high: Decimal | None = None
     samples: int = 1
-    """It stands for as many times ``PRICES_EVERY``."""
+    """It covers as many times ``PRICES_EVERY``."""
     clearing_price: Decimal | None = None
     """$/h that spot machines paid, where the market tells that apart from the floor."""
 

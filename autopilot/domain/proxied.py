@@ -38,7 +38,7 @@ class ProxyRules:
     """Of what the proxy has to send along; empty: nothing, its socket is closed to others."""
 
     def find(self, name: str) -> ProxiedUser | None:
-        """Whoever the settings let in by that name."""
+        """The user whom the settings let in by that name."""
         found = self.users.get(name)
         if found is None and self.others is not None and is_proxied_name(name):
             return ProxiedUser(self.others)

@@ -1,4 +1,4 @@
-"""Reason codes: why a job stands where it stands and why an action was taken (docs/reference/reasons.md)."""
+"""Reason codes: why a job is in its state and why an action was taken (docs/reference/reasons.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    # where a job stands
+    # the state of a job
     SUBMITTED = "submitted"
     WAITING_FOR_JOBS = "waiting_for_jobs"
     WAITING_FOR_OFFER = "waiting_for_offer"

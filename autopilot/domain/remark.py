@@ -1,4 +1,4 @@
-"""Remarks: answers of a market that a certification weighs, whatever call they came to."""
+"""Remarks: answers of a market that a certification weighs, to any call."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ class ReportedTime:
 
 
 def find_clock_error(reported: Iterable[ReportedTime | None], now: datetime) -> timedelta | None:
-    """By how much all markets that have told the time are ahead of us; None: nothing speaks against our clock.
+    """By how much all markets that reported the time are ahead of us; None: no evidence against our clock.
 
-    One market that agrees with us is enough for it. Markets that do not agree with each other are no evidence: one of
-    them is wrong, and nobody knows which.
+    One market that agrees with us is enough for it. Markets that do not agree with each other are no evidence: it is
+    unknown which is wrong.
     """
     ahead = sorted(each.ahead for each in reported if each is not None and abs(now - each.at) <= REPORTED_FOR)
     if not ahead or any(abs(each) <= CLOCK_TOLERANCE for each in ahead):

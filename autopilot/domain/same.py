@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Same(Generic[T]):
-    """Stands for one object. Equal to another that stands for that very object, not for one with the same content."""
+    """Wraps one object. Equal to another wrapper of that very object, not of one with the same content."""
 
     value: T
 

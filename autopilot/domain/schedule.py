@@ -23,7 +23,7 @@ class ScheduleStatus(StrEnum):
 
 
 class ScheduleReason(StrEnum):
-    """Why a schedule stands as it does, or why a firing was left out."""
+    """Why a schedule is in its state, or why a firing was left out."""
 
     SUBMITTED = "submitted"
     USER_PAUSED = "user_paused"
@@ -37,7 +37,7 @@ class ScheduleReason(StrEnum):
     OVERLAP = "overlap"
     """An earlier firing is not over, or with ``queue`` one waits already."""
     MISSED = "missed"
-    """Nobody looked when it was due."""
+    """It was not checked when it was due."""
     TOO_MANY_JOBS = "too_many_jobs"
     NOT_ALLOWED = "not_allowed"
     """Its owner may submit no more, or use a secret no more that the job file names."""
@@ -69,7 +69,7 @@ class Schedule:
     left_out_reason: ScheduleReason | None = None
     ended_at: datetime | None = None
     is_confirmed: bool = False
-    """A person has confirmed it: nobody is asked about its firings."""
+    """A person has confirmed it: its firings need no confirmation."""
     code: JobCode = NO_CODE
     file_sha256: str = ""
 

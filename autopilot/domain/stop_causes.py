@@ -1,7 +1,7 @@
 """Why a machine stopped: by evidence alone.
 
-A stopped machine looks the same whoever stopped it. What is not shown is not taken for an outbid: against ``UNKNOWN``
-nothing is bid, and it counts as no loss in the odds.
+A stopped machine looks the same for every cause. Without evidence, a stop is not taken for an outbid: on ``UNKNOWN``
+no bid is raised, and it counts as no loss in the odds.
 """
 
 from __future__ import annotations

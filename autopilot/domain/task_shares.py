@@ -23,8 +23,8 @@ Key = TypeVar("Key", bound=Hashable)
 def share_lease(
     amounts: Mapping[Key, Decimal], uses: Sequence[TaskUse], now: datetime
 ) -> dict[str, dict[Key, Decimal]]:
-    """By task, of each amount its share. ``amounts``: of one lease, by whatever they are for; each in whole
-    nano-dollars. ``uses``: all tasks that the lease was given to, in order; at least one.
+    """By task, its share of each amount. ``amounts``: of one lease, by any key; each in whole nano-dollars. ``uses``:
+    all tasks that the lease was given to, in order; at least one.
 
     Before any of them has used a moment the first has all of it.
     """

@@ -35,7 +35,7 @@ MOST_MADE = 50
 """Tokens in force that one token has made, with all that those have made: each call looks at all of them."""
 
 PROXIED = "proxy:"
-"""Before the name of whoever a reverse proxy vouches for. No name of a token has a colon."""
+"""Prefix of the name of a user whom a reverse proxy vouches for. No name of a token has a colon."""
 
 
 class Bounds(NamedTuple):
@@ -53,7 +53,7 @@ class Bounds(NamedTuple):
 class Token:
     """Also what the settings allow a user of the socket: without a secret, and kept nowhere.
 
-    And whoever a reverse proxy vouches for: by a name that begins with ``PROXIED``, and a secret that nobody was told.
+    And a user whom a reverse proxy vouches for: with a name that begins with ``PROXIED``, and an undisclosed secret.
     """
 
     number: int
@@ -74,12 +74,12 @@ class Token:
     is_monthly: bool = False
     """The allowance is one for each UTC month, in which the spend falls; else it is one for the token's whole life."""
     ask_above: Decimal | None = None
-    """Dollars: a person has to confirm what may cost more, job by job; None: nobody is asked."""
+    """Dollars: a person has to confirm what may cost more, job by job; None: no confirmation."""
     made_by: int | None = None
     """The owner of its maker, whose rights bound it; None: a user of the socket, of whom nothing was noted."""
     made_under: str = ""
-    """The entry of the settings that bounded its maker then: ``owners``, or ``proxy:NAME`` of whoever has the jobs of a
-    user of this machine; empty: none, or the ledger has the maker among its tokens."""
+    """The entry of the settings that limited its maker then: ``owners``, or ``proxy:NAME`` of a proxied user who has
+    the jobs of a user of this machine; empty: none, or the ledger has the maker among its tokens."""
 
     @property
     def is_of_user(self) -> bool:
@@ -113,7 +113,7 @@ class PageSession:
     sha256: str
     """Of the secret, which is kept nowhere."""
     owner: int
-    """The uid of whoever asked for the link, or a token's owner."""
+    """The uid of the user who requested the link, or a token's owner."""
     token_sha256: str
     """Of the token with which the link was asked for: the session ends with it. Empty: by the users' socket."""
     expires_at: datetime

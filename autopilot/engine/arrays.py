@@ -367,7 +367,7 @@ def _resume(array: EventLog, tasks: Sequence[EventLog], now: datetime) -> None:
 
 
 def _as_resumed(stands: TaskCounts, tasks: Sequence[EventLog]) -> TaskCounts:
-    """``stands``, as the ledger has them, with the tasks that go on since: they hold their places again."""
+    """``stands``, as the ledger has them, with the tasks resumed since: they hold their places again."""
     resumed = sum(each.original.status is JobStatus.PARKED and each.job.status.wants_capacity for each in tasks)
     return stands._replace(parked=stands.parked - resumed, waiting=stands.waiting + resumed)
 

@@ -132,7 +132,7 @@ async def _is_whole(
     try:
         return all(await asyncio.gather(*looks))
     finally:
-        for look in looks:  # once one has failed, the others read for nobody
+        for look in looks:  # once one has failed, the others are not needed
             look.cancel()
 
 

@@ -1,4 +1,4 @@
-"""What a machine answers to a command of the user's. It is a claim, for whoever asked and for nobody else."""
+"""What a machine answers to a user's command. It is a claim, only for the user who asked."""
 
 from __future__ import annotations
 

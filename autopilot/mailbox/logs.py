@@ -64,7 +64,7 @@ async def read_log_note(store: BlobStore, job_id: str, lease_id: str) -> LogNote
         first, following = LogPosition(*body.pop("first")), LogPosition(*body.pop("next"))
         return LogNote(first, following, **body)
     except (ValueError, TypeError, KeyError, AttributeError):
-        return LogNote()  # of another version of this program: what is there is counted anew
+        return LogNote()  # of another version of this program: the count restarts
 
 
 async def write_log_note(store: BlobStore, job_id: str, lease_id: str, note: LogNote) -> None:

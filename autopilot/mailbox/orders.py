@@ -54,18 +54,18 @@ RESTORED = AT_WORK | {AgentState.LEFT}
 
 LOG_CHUNKS_AHEAD = 10
 LOGS_APART = 4
-"""Orders are written anew for so many new chunks: the rest has addresses in the ones that are there."""
+"""Orders are rewritten for so many new chunks: the rest has addresses in the present ones."""
 CHECKPOINTS_AHEAD = 16
-"""They last for a permit that nobody renews: the agent keeps two for the end and spreads its saves over the others."""
+"""They last for an unrenewed permit: the agent keeps two for the end and spreads its saves over the others."""
 LARGE_AHEAD, UNKNOWN_AHEAD = 10, 8
-"""Of checkpoints with more than ``LARGE_FROM`` parts, and of some whose size nobody knows, for the store takes no more
-from a machine than eight times its disk."""
+"""Of checkpoints with more than ``LARGE_FROM`` parts, and of some of unknown size, because the store takes no more from
+a machine than eight times its disk."""
 LARGE_FROM = 32
 WHOLE_SLOTS = 3
 """The next one and the last two, which are kept for the end, have addresses for a whole checkpoint; those between them
-``PARTS_AT_ONCE``: whoever needs them cuts a large one into so few."""
+``PARTS_AT_ONCE``: an agent that needs them cuts a large one into so few."""
 PARTS_AT_ONCE = 8
-"""Of a checkpoint, while nobody knows how many it has."""
+"""Of a checkpoint, while its number of parts is unknown."""
 SPARE_PARTS = 2
 """A checkpoint may have so many more parts than the last one, and a quarter: the agent cuts a larger one into fewer."""
 PARTS_IN_WINDOW = 264
@@ -217,8 +217,8 @@ def count_parts(heartbeat: Heartbeat | None) -> int:
 
 
 def taken_over_orders(instance_id: str) -> bytes:
-    """What stands in the place of orders for a machine that its user has taken over: nothing of ours runs there any
-    more, and the machine is not to end itself. Another machine of the same lease goes on under its permit."""
+    """Replaces the orders of a machine that its user has taken over: nothing of ours runs there any more, and the
+    machine is not to end itself. Another machine of the same lease continues under its permit."""
     return json.dumps({"v": 1, "taken_over": instance_id}).encode()
 
 

@@ -151,7 +151,7 @@ def _age_restored(body: object) -> tuple[int, int] | None:
 def _login(body: object) -> SshLogin | None:
     """Its parts become words of a command line: an address, a number, and a name that is no option.
 
-    One that is not of this shape lets nobody in, and the rest of the heartbeat counts: the machine works all the same.
+    One that is not of this shape admits no login; the rest of the heartbeat counts: the machine works all the same.
     """
     if body is None:
         return None

@@ -113,7 +113,7 @@ class Heartbeat:
     ssh: SshLogin | None = None
     """None: an agent of an older version, no key in its orders, or a server that does not run yet."""
     notice: TakeAway | None = None
-    """None: nobody means to take the machine away, or its market gives no notice."""
+    """None: no preemption is announced, or its market gives no notice."""
     exit: ExitRecord | None = None
     """How the command ended, once all that it left is sent. Agents of older versions put it into an object of its own;
     ``wire.EXIT_HERE`` tells them apart."""

@@ -1,4 +1,4 @@
-"""What the account's own limits and credit mean for a job: the daemon rents nothing past them, whatever the plan."""
+"""What the account's own limits and credit mean for a job: the daemon rents nothing past them, under any plan."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def is_auctioned(situation: Situation) -> bool:
 
 
 def by_auction(situation: Situation) -> Answer:
-    """The cheapest option from where the job stands: nothing, a machine that works or loads, or one that is paused."""
+    """The cheapest option from the job's state: nothing, a machine that works or loads, or one that is paused."""
     shape = situation.market.outlook.auction
     assert shape is not None
     return _Auctioned(situation, shape).answer()
@@ -87,7 +87,7 @@ class _Auctioned:
         quoted = self._possible(quoted, main, bids)
         waiting = wait_share(situation.job, situation.pressure, self.shape, params)
         numbers = params.auction
-        # A pause that is risked takes minutes, a wait whatever a dear time lasts.
+        # A risked pause takes minutes, a wait as long as prices stay high.
         least = 0.0 if self.shape.shows_running else numbers.least_wait_margin
         margins = Margins(numbers.move_margin, max(waiting, least), waiting, numbers.rebid_margin)
         following = follow_record(situation) if self._is_tight(quoted) else None

@@ -84,10 +84,10 @@ def unwatched_time(offer: Offer, params: Params) -> timedelta | None:
 
 
 def disk_tail(job: Job, burn: Decimal, params: Params, dead_man: DeadMan = DeadMan.DESTROYS) -> timedelta:
-    """How long a slow destroy is provided for: as long as the job is, from an hour up to what the parameters say.
+    """How long a slow destroy is provided for: as long as the job is, from an hour up to the parameters' limit.
 
     The job's length is what is left of its estimate; without one, for how long its budget lasts at ``burn`` ($/h).
-    Where a machine that nobody watches cannot destroy itself, the length does not matter.
+    If an unobserved machine cannot destroy itself, the length does not matter.
     """
     longest = timedelta(hours=params.budget.tail_h)
     if dead_man is not DeadMan.DESTROYS:
@@ -114,7 +114,7 @@ class Holding:
 
 
 def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
-    """What the lease may cost beyond what it has, whatever is decided now, and what for."""
+    """What the lease may cost beyond what it has, regardless of decisions from now on, and what for."""
     is_refused = lease.state is LeaseState.ABANDONED and not lease.may_be_billed
     if is_refused or lease.billing.settled_at is not None:
         return ()
@@ -213,7 +213,7 @@ def permit_ttl_s(lefts: Iterable[tuple[Decimal | None, Decimal]], longest_s: int
     """How long a permit may last so that a machine left alone stops itself before any limit is passed.
 
     ``lefts``: for each limit what is left beyond all commitments, and the $/h that may draw on it at once. What a stop
-    was going to take is there too: nobody but the machine itself stops it then.
+    was going to take is there too: only the machine itself ends its run then.
     """
     stopping_s = params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s - PERMIT_TAIL_S
     shortest = float(longest_s)

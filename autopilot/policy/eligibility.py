@@ -106,7 +106,7 @@ class Eligibility:
         return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._check_certificate(offer)
 
     def _check_certificate(self, offer: Offer) -> Unfit | None:
-        """Asked last: whoever is told so is to know that a certificate would help."""
+        """Checked last: so this answer means that a certificate would help."""
         lack = self._market.lack_for(self._job, offer.provider)
         return None if lack is None else Unfit("not_certified", lack)
 

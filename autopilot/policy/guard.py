@@ -212,7 +212,7 @@ def _may_be_held(job: Job, lease_id: str, until: datetime) -> bool:
 
 
 def _is_free(job: Job, slot: Slot, allowed: Iterable[Action]) -> bool:
-    """Nobody holds the slot, or who does is released by this very decision.
+    """The slot is empty, or its lease is released by this very decision.
 
     One without an instance keeps its slot even when released, until its create is resolved.
     """

@@ -1,6 +1,6 @@
 """The machine on which a job's last attempt failed stays, for as long as its owner asked for and the money is there.
 
-The job's outcome stands at once. What the hold may cost is set aside when it begins (``budget.hold_reserve``).
+The job's outcome is final at once. The cost of the hold is reserved when it begins (``budget.hold_reserve``).
 """
 
 from __future__ import annotations

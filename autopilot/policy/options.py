@@ -41,7 +41,7 @@ class Option:
     """Expected dollars from now to the end; None where it cannot be said."""
     choice: Candidate | None = None
     refused: str = ""
-    """Why it is not taken whatever it costs: ``deadline``, ``budget``, ``not_needed``; empty where it may be."""
+    """Why it is not taken at any cost: ``deadline``, ``budget``, ``not_needed``; empty if it may be."""
 
     @property
     def is_open(self) -> bool:

@@ -1,8 +1,8 @@
 """A paused machine: wait, re-bid, start, or leave, whichever finishes the job for the least.
 
-A bid is raised only where a higher one is shown, at once, and by another when the first one did not bring the machine
-back, as long as that still costs less than starting anew elsewhere. Who was outbid and sees no higher bid has lost the
-machine to an on-demand renter, who outranks any bid: more money is pointless and the choice is to leave or to wait.
+A bid is raised only if a higher one is shown: at once, and again if the first raise did not bring the machine back, as
+long as that still costs less than restarting elsewhere. If the machine was outbid and no higher bid is shown, an
+on-demand renter has it, who outranks any bid: more money is pointless and the choice is to leave or to wait.
 After leaving, the machine is destroyed, because a paused one wakes up by itself and bills.
 
 What was stopped and not by a bid is started once at the bid that it has; when that does not bring it back, it is left
@@ -34,7 +34,7 @@ from autopilot.pricing.rule.cost import Candidate, lease_cost_to_finish
 from autopilot.pricing.traffic import received_gb
 
 GIVES_BACK = (Reason.PAID_IN, Reason.PERMIT)
-"""Nobody has bid against the machine: it is there for the bid that it has."""
+"""No rival bid: the machine is available at the bid that it has."""
 TO_START = (*GIVES_BACK, Reason.UNKNOWN)
 
 
@@ -122,7 +122,7 @@ class _Paused:
 
     @property
     def _is_lost_for_good(self) -> bool:
-        """It has ended, or its market gives it back to nobody; or its bid costs our other machines there."""
+        """It has ended, or its market never gives it back; or its bid raises the cost of our other machines there."""
         lease, able = self.lease, self._able
         if self._cause in (Reason.EXPIRING, Reason.HOST_LOST):
             return True

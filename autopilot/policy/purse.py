@@ -47,7 +47,7 @@ class Purse:
     def share_of(self, job: Job, leases: Iterable[Lease], params: Params) -> Job:
         """The task with what is left to all as its own limits, on top of what it has spent, committed and burns.
 
-        So whatever judges a job by its budget judges a task by its array's.
+        So every budget check of a task uses its array's budget.
         """
         held = tuple(leases)
         left, max_rate = self.left_for(job, held, params), None

@@ -13,7 +13,7 @@ from autopilot.policy.width import MUCH_DEARER, TaskMeasure
 def is_worth_keeping(lease: Lease, measure: TaskMeasure) -> bool:
     """Whether the next task costs about as little there as on the cheapest machine that could be had, its boot counted.
 
-    Where nobody knows what a task takes or costs the machine at hand is kept: a boot costs in any case.
+    If a task's time or cost is unknown, the machine at hand is kept: a boot costs in any case.
     """
     if measure.busy is None or measure.cost is None:
         return True

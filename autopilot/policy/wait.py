@@ -37,7 +37,7 @@ def wait_notes(job: Job, market: Market, now: datetime, params: Params) -> tuple
         # Each market has a certificate of its own.
         cause = unfit.condition, offer.provider if unfit.is_uncertified else ""
         counts[cause] += 1
-        # The key last: of equals the same one is nearest, in whatever order they came.
+        # The key last: of equals the same one is nearest, in any order of arrival.
         found = (_gap(unfit), offer.floor or offer.on_demand_price or ZERO, offer.key, offer, unfit)
         if cause not in nearest or found[:3] < nearest[cause][:3]:
             nearest[cause] = found

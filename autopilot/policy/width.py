@@ -41,11 +41,11 @@ class TaskMeasure:
     """What is known of one task of the array."""
 
     busy: timedelta | None
-    """From renting a machine to its end, by estimate or by what others took; None: nobody knows."""
+    """From renting a machine to its end, by estimate or by what others took; None: unknown."""
     reserve: timedelta
     """Held beside that before a deadline: an estimate that is too low, and a machine that is lost."""
     cost: Decimal | None
-    """Dollars on the cheapest machine that can be had; None: nobody knows."""
+    """Dollars on the cheapest machine that can be had; None: unknown."""
     setup: timedelta = timedelta(0)
     """What of ``busy`` a machine takes that has to boot first."""
 
@@ -57,7 +57,7 @@ class Width:
     cheap: int
     """Machines about as cheap as the cheapest."""
     for_deadline: int | None
-    """Machines that the deadline asks for; None: there is none, or nobody knows how long a task takes."""
+    """Machines that the deadline requires; None: no deadline, or the length of a task is unknown."""
     payable: int | None
     """Tasks beyond those that are open which the budget pays to their end; None: no budget, or no known cost."""
 
@@ -130,7 +130,7 @@ def _machines_for(array: ArraySpec, counts: TaskCounts, measure: TaskMeasure, le
 
 
 def _payable(counts: TaskCounts, measure: TaskMeasure, budget: Decimal | None) -> int | None:
-    """Of those that are at work the whole cost is kept back, whatever they have spent of it."""
+    """The whole cost of tasks at work is reserved, including what they have spent of it."""
     if budget is None or measure.cost is None or measure.cost <= ZERO:
         return None
     rest = budget - measure.cost * counts.active

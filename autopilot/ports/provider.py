@@ -1,6 +1,6 @@
 """What the engine asks of a market, and the three outcomes of every change it asks for.
 
-``Done``: it happened. ``Refused``: a known "no". ``Unknown``: nobody knows (timeout, 5xx, reset, unreadable body);
+``Done``: it happened. ``Refused``: a known "no". ``Unknown``: no known outcome (timeout, 5xx, reset, unreadable body);
 an Unknown create is never sent again but looked up by its label.
 """
 
@@ -100,7 +100,7 @@ class CreateRequest:
     public_port: int | None = None
     """A port that is to be reached from outside under its own number; above 65,535 the market chooses that number."""
     ends_by: datetime | None = None
-    """When the market is to end it by itself, whatever becomes of us; only where it can."""
+    """When the market is to end it by itself, even without us; only if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class KeptLogins(Protocol):
 
 
 class Provider(Protocol):
-    """One market account. Reads raise ``MarketUnknown``; changes return an outcome whatever the market does."""
+    """One market account. Reads raise ``MarketUnknown``; changes return an outcome in every case."""
 
     name: str
 

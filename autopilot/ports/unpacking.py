@@ -25,7 +25,7 @@ class CodeContents:
 
 
 class Unpacker(Protocol):
-    """Every method raises ``Unrestorable``, and nothing else, whatever a machine has written."""
+    """Every method raises ``Unrestorable``, and nothing else, on any content that a machine has written."""
 
     async def check_checkpoint(self, manifest: bytes, lease_id: str, index: bytes) -> None:
         """``manifest`` as the orders of other machines will name it; ``index``: the content of its first part."""

@@ -15,7 +15,7 @@ from autopilot.domain.params import Params
 
 
 def hazard(outlook: Outlook, provider: str, gpu: str, host: str, machine: str, params: Params) -> float:
-    """Preemptions per hour of spot on this machine, whatever its age."""
+    """Preemptions per hour of spot on this machine, at any age."""
     per_h = params.hazard.preemptions_per_h
     if not outlook.lives:
         return per_h

@@ -2,7 +2,7 @@
 
 A rank of exchangeable values: of n jobs and one more, the last is above the k-th smallest of the n with a chance of
 1 - k / (n + 1) (conformal prediction: Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005). The
-assumed error stands for ``ASSUMED_AS`` jobs, so that a few good ones do not yet prove much.
+assumed error counts as ``ASSUMED_AS`` jobs, so that a few good ones do not yet prove much.
 """
 
 from __future__ import annotations

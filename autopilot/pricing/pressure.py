@@ -119,7 +119,7 @@ def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:
     worst = longer_by(job, numbers)
     if job.progress is not None or estimate is None or not left:
         more = (estimate if estimate and not left else remaining) * worst
-        # Once the estimate is used up nobody knows how little is left.
+        # Once the estimate is used up, it is unknown how little is left.
         return more if not left else _held_for_estimate(job, more, params, estimate)
     return _held_for_estimate(job, estimate * (remaining / left) * worst, params, estimate)
 

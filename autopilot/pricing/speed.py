@@ -1,7 +1,7 @@
 """How long a job still takes on given GPUs, and how long until a new machine works at all.
 
-In order of trust: the pace at which this very job was seen to go on those GPUs; that pace on others, scaled by the
-table of relative speeds; the user's estimate, scaled from the GPU it was made for; the estimate as it stands.
+In order of trust: the pace at which this very job was seen to run on those GPUs; that pace on others, scaled by the
+table of relative speeds; the user's estimate, scaled from the GPU it was made for; the estimate unscaled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USUAL_MBPS = Decimal(500)
 def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
     """Time at work that remains on ``count`` × ``gpu``; None when nothing is known of the job's length."""
     paces = {key: pace for key, pace in job.paces if isinstance(pace, Decimal) and pace > 0}
-    # Work done is counted in hours: beside several paces nobody can tell at which of them.
+    # Work done is counted in hours: with several paces, it is unknown at which of them.
     if paces and (job.progress is not None or len(paces) == 1):
         seen = paces.get(pace_key(gpu, count))
         if seen is not None:
@@ -55,7 +55,7 @@ def work_left_anywhere(job: Job) -> timedelta | None:
 def _at(pace: Decimal, factor: Decimal, job: Job) -> timedelta:
     """``pace``: the share of the job done in an hour on the GPUs that it was seen on; the others do ``factor`` of it.
 
-    Between runs nobody says how far the job is: what was saved counts.
+    Between runs no progress is reported: what was saved counts.
     """
     if job.progress is not None:
         return timedelta(hours=float((1 - min(job.progress, Decimal(1))) / pace / factor))

@@ -47,7 +47,7 @@ class Events(Protocol):
     async def list_after(
         self, seq: int = 0, *, limit: int = 1000, since: datetime | None = None
     ) -> tuple[EventRecord, ...]:
-        """The next of all events, for whoever reads on; ``since``: of those that happened then or later."""
+        """The next of all events, for sequential readers; ``since``: of those that happened then or later."""
         ...
 
     async def find_newest(self) -> EventRecord | None:

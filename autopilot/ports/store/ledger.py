@@ -29,7 +29,7 @@ class Ledger(Protocol):
 
     async def sum_owners(self, owners: Collection[int], since: date | None) -> OwnerTotals:
         """Of all jobs of these owners together, those that are over too: spend on ``since`` and later days, or on all;
-        and what is held, of whatever day.
+        and what is reserved, of any day.
         """
         ...
 

@@ -32,5 +32,5 @@ class Notices(Protocol):
         ...
 
     async def forget(self, before: datetime) -> int:
-        """Remove those that came up before then, for whatever sink; returns how many."""
+        """Remove those that came up before then, for any sink; returns how many."""
         ...

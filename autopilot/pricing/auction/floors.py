@@ -1,7 +1,7 @@
 """What recorded floors say of the next ones: an empirical Markov chain, by level of the floor and by size of the jump.
 
     N_m[l, k, l']   jumps of machine m from level l by a ratio in bin k to level l', newer ones weighing more
-    P_0 = (Σ_m N_m + κ0 · prior) / (Σ_m n_m + κ0)      prior: the jump sizes of all levels, wherever one stands
+    P_0 = (Σ_m N_m + κ0 · prior) / (Σ_m n_m + κ0)      prior: the jump sizes of all levels, from any level
     P_m = (N_m + κ · P_0) / (n_m + κ)                  each machine's own, shrunk to the pool (empirical Bayes)
 
 The size of the next jump depends more on how far a floor is above the calm floor of its own machine (a low quantile of
@@ -134,7 +134,7 @@ def _weights(steps: int, step_s: float, fit: FloorFit) -> Floats:
 
 
 def _middle_ratios() -> Floats:
-    """[ratio bin] → the ratio that stands for it."""
+    """[ratio bin] → its representative ratio."""
     import numpy as np
 
     lower = np.array((LOWEST_RATIO, *RATIO_EDGES[:-1]))
@@ -276,7 +276,7 @@ def _jumps(kernel: Floats) -> Jumps:
 def _elsewhere(
     shown: Floats, weight: Floats, on_demand_price: float
 ) -> tuple[Row, Row, tuple[Row, ...], tuple[Row, ...]]:
-    """Edges of the classes of the cheapest floor, what stands for each, its moves, and the second cheapest by it.
+    """Edges of the classes of the cheapest floor; by class, its typical floor, its moves, and the second cheapest.
 
     ``shown``: [machine, step], infinite where none was seen; ``weight``: [jump].
     """

@@ -47,7 +47,7 @@ class SpotMachine:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How a job stands. Seconds, dollars."""
+    """A job's state. Seconds, dollars."""
 
     left_s: float
     """Until the deadline."""
@@ -305,7 +305,7 @@ class _Pricing:
         return Quote(cost, self.position.machine, bid, price)
 
     def _reduced_bid(self, machine: str, floor: float, idle: float, least_markup: float) -> Quote | None:
-        """The best bid on its calm floor: it runs on for less if whoever bid it up has left, and is paused if not.
+        """The best bid on its calm floor: it runs on for less if the rival bidder has left, and is paused if not.
 
         ``floor``: where it was when it was bid on. ``idle``: $ where it is paused there.
         """

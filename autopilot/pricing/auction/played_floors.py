@@ -33,7 +33,7 @@ DEARTH_EVERY_H, DEARTH_H = 120.0, 8.0
 LOST_PER_H = 0.07
 """Chance, an hour, of losing a machine to others than bidders, or to a bidder while others are no dearer."""
 OUTBID_ABOVE = 1.6
-"""Where the cheapest is dearer than the bid by so much, whoever holds one is outbid."""
+"""If the cheapest exceeds the bid by this factor, the bid is outbid."""
 WAIT_MARGIN, WAIT_SLACK_S = 0.03, 5400.0
 """Waiting must save such a share, and takes more slack than this."""
 MOVE_MARGIN = 0.15

@@ -32,7 +32,7 @@ class Grid(NamedTuple):
 def on_grid(seen: Sequence[PriceObservation], tick: timedelta) -> Grid:
     """What was seen, oldest first, each ``tick`` from the first moment on.
 
-    An observation holds until the next moment that was recorded, if that is not long after. One that stands for an
+    An observation holds until the next moment that was recorded, if that is not long after. One that covers an
     hour holds for as much of it as the machine was seen in.
     """
     if not seen:

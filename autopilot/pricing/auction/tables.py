@@ -48,7 +48,7 @@ class Odds:
     won: Floats
     """[ratio bin, next level] → chance that a bid at the bin's upper edge runs, and what level comes with it."""
     moves: Floats
-    """[next level] → its chance, whatever is bid."""
+    """[next level] → its chance, at any bid."""
     paid: Floats
     """[ratio bin] → what such a bid pays at the mean, over this floor; nothing where it does not run."""
 
@@ -104,7 +104,7 @@ class AuctionTables:
         return odds
 
     def calm(self, machine: str) -> float | None:
-        """$/h: its floor while nobody bids for it; None of a machine that was never seen twice in a row."""
+        """$/h: its floor while it has no bidder; None for a machine that was never seen twice in a row."""
         habit = self._habits.get(machine)
         return None if habit is None else habit.calm
 
@@ -213,7 +213,7 @@ def _dense(jumps: Jumps) -> Floats:
 
 
 def _kernel(jumps: Jumps, shape: AuctionShape) -> Floats:
-    """[level, ratio bin, next level], with the chance that the machine is taken whatever is bid."""
+    """[level, ratio bin, next level], with the chance that the machine is lost at any bid."""
     kernel, taken = _dense(jumps), _chance_taken(shape)
     kernel *= 1.0 - taken
     kernel[:, -1, -1] += taken
@@ -231,7 +231,7 @@ def _leads(jumps: Jumps) -> Floats:
 
 
 def _odds(leads: Floats, sizes: Sequence[float], level: int, shape: AuctionShape) -> Odds:
-    """``leads``: [ratio bin, next level], from that level. ``sizes``: how likely each bin is, if nobody takes it."""
+    """``leads``: [ratio bin, next level], from that level. ``sizes``: how likely each bin is, if it is not taken."""
     import numpy as np
 
     taken = _chance_taken(shape)
@@ -246,7 +246,7 @@ def _odds(leads: Floats, sizes: Sequence[float], level: int, shape: AuctionShape
 
 
 def _chance_taken(shape: AuctionShape) -> float:
-    """Chance, a step, that a machine is taken whatever is bid."""
+    """Chance, a step, that a machine is lost at any bid."""
     kept_an_hour = 1.0 - min(shape.lost_per_h, 1.0)
     return float(1.0 - kept_an_hour ** (shape.floors.step_s / 3600))
 

@@ -53,8 +53,8 @@ class CostToGo:
     def hours(self, mode: int, left_s: float, slack_s: float, belief: Weights) -> float:
         """Expected hours of on-demand capacity to pay until the end if ``mode`` runs from now on.
 
-        ``slack_s``: time left less work left less what that mode must still serve before work goes on. ``belief``:
-        from ``clusters.weights``. Spot is priced as if it can be had now; whoever asks knows whether that is so.
+        ``slack_s``: time left less work left less what that mode must still serve before work resumes. ``belief``:
+        from ``clusters.weights``. Spot is priced as if available now; the caller knows whether it is.
         """
         at = min(int(left_s / self.step_s + 0.5), self._steps - 1)
         position = slack_s / self.slack_step_s

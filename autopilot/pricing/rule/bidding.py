@@ -76,12 +76,12 @@ def raised_bid(
 ) -> Decimal | None:
     """The next rung for a lease that was outbid, or None when rungs or ceiling are used up.
 
-    The market says what wins. ``over``: how much more than that is bid, as a factor, where that was learnt. Where bids
+    The market shows the winning bid. ``over``: how much more than that is bid, as a factor, if that was learnt. If bids
     are not paid (``pays_bid`` False) and no budget is to be kept to, there is one rung: the ceiling, or
-    ``MOST_TIMES`` what wins.
+    ``MOST_TIMES`` the winning bid.
 
-    Nothing is bid in the dark: where no bid above ours is known, a raise would be against nobody. Nor where what wins
-    is above the ceiling.
+    No bid is raised if no bid above ours is known: there is no rival to beat. Nor if the winning bid is above the
+    ceiling.
     """
     limit, to_win, unit = ceiling(spec, lease.on_demand_price, params), lease.observed.price_to_win, params.bids.unit
     if limit is None or to_win is None or to_win <= lease.bid or lease.bidding.raises >= params.bids.max_rebids:

@@ -1,4 +1,4 @@
-"""What it would cost to finish the job on an offer: dollars per unit of useful work, whatever market, GPU and link.
+"""What it would cost to finish the job on an offer: dollars per unit of useful work, on any market, GPU and link.
 
 hours = (set-up + remaining work) + losses expected in it × (set-up + ½ checkpoint interval)      spot
 hours =  set-up + remaining work                                                                  on demand
