@@ -213,7 +213,7 @@ class AgentReport:
     readings: Readings | None = None
     """The newest. Agents of older versions send none."""
     stalled_since: datetime | None = None
-    """Since when its command has made no progress; None: it has, or this is unknown."""
+    """Since when its command has shown nothing new; None: it has, or this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

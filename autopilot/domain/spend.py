@@ -48,7 +48,7 @@ class LeaseFacts:
     on_demand_price: Decimal | None
     """$/h on demand: of the same machine when it was rented, else the lowest that its market showed meanwhile."""
     owner: int | None = None
-    """The job's; None: a job without an owner."""
+    """The job's; None: no job."""
     tags: tuple[tuple[str, str], ...] = ()
     """The job's, where they were asked for."""
     array_id: str | None = None
