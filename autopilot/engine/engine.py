@@ -89,7 +89,7 @@ log = structlog.get_logger(__name__)
 
 PERMIT_EVERY = timedelta(seconds=60)
 OBSERVATION_LASTS = timedelta(minutes=30)
-"""A machine on a market that was unread for so long gets no new permit: an unobserved machine must end by itself."""
+"""A machine whose market could not be read for so long gets no new permit: what is unobserved must end by itself."""
 CALLS_WAIT_REAL_S = 10.0
 """How long a tick waits for its calls before it continues without them."""
 

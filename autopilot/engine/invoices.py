@@ -10,7 +10,7 @@ Bills lag and come in parts. A bill is complete when its periods cover the machi
 ``LOOKS_APART`` apart show the same. Until then a line that is higher than our figure counts at once. A lower one counts
 only when the bill covers all that we saw, and limits still hold back the difference.
 
-A machine that was found stopped after an unobserved time is looked up while it is stopped: the same computing on two
+If a machine was found stopped after an unobserved time, its bill is read while it is stopped: the same computing on two
 looks ``LOOKS_APART`` is what it did.
 """
 

@@ -97,7 +97,7 @@ class PastPrices:
 
 
 def _quarters(observed: PriceObservation) -> Iterator[Covered]:
-    """The quarters that an observation covers."""
+    """The quarter hours that an observation covers."""
     at, until = observed.observed_at, observed.observed_at + PRICES_EVERY * observed.samples
     begins_at = at - (at - start_of_day(utc_day(at))) % FINE_STEP
     while begins_at < until:
