@@ -12,7 +12,7 @@ from autopilot.ports.blobs import MAX_READ_BYTES, check_key
 
 
 class MemoryBlobs:
-    """``BlobStore``. ``empty_bytes``: by key, how many zeros an object is that nobody could hold here."""
+    """``BlobStore``. ``empty_bytes``: by key, the number of zeros of an object too large to hold here."""
 
     put_headers: Mapping[str, str] = {}
 
@@ -21,7 +21,7 @@ class MemoryBlobs:
         self.kept: dict[str, bytes] = {}
         self.empty_bytes: dict[str, int] = {}
         self.admitted: dict[str, int] = {}
-        """Told by ``admit`` last; nobody writes to this store from outside."""
+        """Set by the last ``admit``; this store has no outside writers."""
 
     async def put(self, key: str, data: bytes) -> None:
         check_key(key)

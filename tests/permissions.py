@@ -12,7 +12,7 @@ NOBODY = 65534
 
 @contextmanager
 def kept_out(directory: Path) -> Iterator[None]:
-    """Nothing beneath ``directory`` can be looked at, for as long as this lasts; root is nobody then."""
+    """Nothing beneath ``directory`` can be looked at, for as long as this lasts; root drops its rights then."""
     was_root = os.geteuid() == 0
     directory.chmod(0)
     try:

@@ -29,7 +29,7 @@ from tests.patience import PATIENCE_S
 
 NOBODY = 65534
 QUICK = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
-"""Settings for a server whose data nobody needs after a power cut."""
+"""Settings for a server whose data is not needed after a power cut."""
 _PR_SET_PDEATHSIG = 1
 
 

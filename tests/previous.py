@@ -184,7 +184,7 @@ def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
         reports = reports_on(theatre, ids["finished"])
         own = show(theatre, ids["paused"])["leases"][-1]["machine_id"]
         for machine in theatre.emu("machines")["machines"]:
-            # A raise costs less than to begin anew elsewhere.
+            # A raise costs less than a new start elsewhere.
             if "4090" in machine["gpu_name"] and str(machine["machine_id"]) != own:
                 theatre.emu("floor", {"machine_id": machine["machine_id"], "price": "0.60"})
         outbid(theatre, show(theatre, ids["paused"])["leases"][-1])

@@ -1,4 +1,4 @@
-"""Whatever is wrong, one clear error says who must act, and nothing is lost: the ledger stays as it was."""
+"""For each fault, one clear error states who must act, and nothing is lost: the ledger stays as it was."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def search_wires(theatre: CanaryTheatre) -> None:
 
 
 def _search_logins(data: bytes) -> set[bytes]:
-    """Of one connection: the requests that bear a registry's login. It stands in no other."""
+    """Of one connection: the requests that bear a registry's login. It is in no other."""
     bearing: set[bytes] = set()
     starts = [found.start() for found in re.finditer(rb"(?:GET|PUT|POST|DELETE) /\S* HTTP/1\.1\r\n", data)]
     for start, end in zip(starts, [*starts[1:], len(data)], strict=True):

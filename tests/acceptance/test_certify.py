@@ -42,7 +42,7 @@ def test_a_market_that_keeps_every_claim(market: str) -> None:
         theatre.start_daemon()
         body = certified(theatre, market)
         found = verdicts(body)
-        # The sandbox gives real processes a real second between its signals, whatever that is on its fast clock.
+        # The sandbox gives real processes a real second between its signals, however long that is on its fast clock.
         found |= dict.fromkeys(found.keys() & {"sigterm-five-seconds"}, "held")
         assert found == dict.fromkeys(SETTLED[market], "held")
         assert body["certificate"]["status"] is None

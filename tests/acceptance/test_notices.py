@@ -126,7 +126,7 @@ def test_a_daemon_killed_between_event_and_delivery_delivers_at_least_once_under
     until(lambda: outbox_is_empty(theatre), "an empty outbox")
 
     times = receiver.times()
-    # While it was dead nobody saw what the machine cost: the bill may differ.
+    # While it was dead the machine's cost was not observed: the bill may differ.
     kinds = Counter(kind for kind, _ in times if kind != "bill_differs")
     assert kinds == {"job_succeeded": 1, "daemon_restarted": KILLS}
     assert max(times.values()) <= 1 + KILLS

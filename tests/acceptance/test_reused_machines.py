@@ -53,7 +53,7 @@ paths = ["out"]
 count = {tasks}
 parallel = {parallel}
 """
-"""The first machine on which anything runs fails whatever runs there."""
+"""The first machine on which anything runs fails everything that runs there."""
 
 
 def array_of(theatre: Theatre) -> Json:

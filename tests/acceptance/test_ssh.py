@@ -1,4 +1,4 @@
-"""``autopilot ssh`` with a real sshd on a machine of each market: the key's owner gets in, and nobody stays."""
+"""``autopilot ssh`` with a real sshd on a machine of each market: the key's owner gets in, and no login remains."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Caller:
             return b""
 
     def cut(self, data: bytes, end: int) -> None:
-        """The first bytes, and then nobody is there."""
+        """Sends the first bytes, then disconnects."""
         with self._connect() as connection:
             connection.sendall(data[:end])
 
@@ -83,7 +83,7 @@ def test_the_connection_is_cut_at_any_byte(caller: Caller) -> None:
     rng = random.Random(7)
     for round_ in range(12):
         data = caller.request(f"cut-{round_}", f"key-{round_}")
-        whole = round_ % 3 == 0  # all of it is there, and whoever asked does not wait for the answer
+        whole = round_ % 3 == 0  # all of it is there, and the caller does not wait for the answer
         caller.cut(data, len(data) if whole else rng.randrange(1, len(data)))
         assert b" 201 " in caller.send(data)
         assert jobs_called(caller.theatre, f"cut-{round_}") == 1

@@ -80,7 +80,7 @@ TABLES = (
     "notes",
 )
 UNSETTLED = ("paused",)
-"""Nobody has reported its last uploads: the bill may be lower than the estimate, and is final a day later."""
+"""Its last uploads are unreported: the bill may be lower than the estimate, and is final a day later."""
 LASTING = {"AUTOPILOT_PERMIT__TTL": "6h"}
 """Six real minutes between the two daemons, as permits go: one is too short where a machine is busy."""
 CENT = Decimal("0.01")
@@ -162,7 +162,7 @@ def verified(body: Json, lease_id: str) -> list[Json]:
 
 
 def assert_trainings_went_on(left: LeftBehind, weights: str) -> None:
-    """None began anew, none was started more often than its machine was, and all came to the same weights."""
+    """None began from scratch, none was started more often than its machine was, and all reached the same weights."""
     starts = {name: [int(step) for step in left.witnesses[name].rows("start")] for name in left.ids}
     assert starts["running"] == [0]
     for name in ("paused", "moved"):

@@ -37,7 +37,7 @@ def theatre() -> Iterator[Theatre]:
 
 @pytest.fixture
 def onlooker(chromium: Browser, theatre: Theatre) -> Iterator[Onlooker]:
-    """A tab whose user has opened the link. Whatever its console said fails the test at its end."""
+    """A tab whose user has opened the link. Any console message fails the test at its end."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
     made = Onlooker(context.new_page(), theatre)
     made.enter()

@@ -1,6 +1,4 @@
-"""Pages of a ledger that is always the same, at a clock that stands still: what is drawn of them changes by their code
-alone.
-"""
+"""Pages of a constant ledger, at a stopped clock: only a change of their code changes how they are drawn."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def serving_fixed_pages() -> Iterator[str]:
 
 
 def _app(reader: LedgerReader) -> web.Application:
-    """With the pages on which something is done, as whoever may do everything sees them."""
+    """With the pages on which something is done, as a user with all rights sees them."""
     app, site = Server(reader, KEY).app(), PageSite()
 
     async def new(request: web.Request) -> web.StreamResponse:

@@ -1,7 +1,7 @@
 """Each page of a fixed ledger is drawn as it was drawn when its picture was kept.
 
-Another Chromium or other fonts draw otherwise: there a difference is told, and fails nothing. After a change that is
-meant, ``make page-pictures`` keeps the pictures anew.
+Another Chromium or other fonts draw otherwise: there a difference is reported, and fails nothing. After an intended
+change, ``make page-pictures`` renews the pictures.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_a_page_is_drawn_as_it_was(chromium: Browser, link: str, here: dict[str,
     page.goto(link)
     page.goto(page.url.removesuffix("/") + path)
     page.wait_for_load_state("networkidle")
-    # At its foot stands the version of the program.
+    # Its foot shows the version of the program.
     drawn = page.screenshot(full_page=True, animations="disabled", mask=[page.locator(".foot")], mask_color="#888888")
     file = KEPT / f"{name}.png"
     if os.environ.get("AUTOPILOT_KEEP_PICTURES"):

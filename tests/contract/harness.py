@@ -14,11 +14,11 @@ from autopilot.ports.provider import Provider
 from autopilot.service.leadership import FencedProvider
 
 STRANGERS = "colleague-"
-"""How the names of others' machines begin that stand in the emulated lists, whatever a test does."""
+"""Prefix of the names of others' machines, which the emulated lists contain in every test."""
 
 
 class QuickClock(ManualClock):
-    """Whoever sleeps moves the time, so that pacing costs no real time."""
+    """A sleep advances the time, so pacing costs no real time."""
 
     async def sleep(self, seconds: float) -> None:
         self.advance(max(seconds, 0))

@@ -67,7 +67,7 @@ class PaperHarness:
 
     @asynccontextmanager
     async def _unwritable(self) -> AsyncIterator[None]:
-        """A directory stands where the new state would be written."""
+        """Puts a directory where the new state would be written."""
         in_the_way = self._state_file.with_suffix(".new")
         in_the_way.mkdir(parents=True)
         yield

@@ -1,4 +1,4 @@
-"""What every provider must do, whatever its market: derive a test class and give it a ``harness`` fixture.
+"""What every provider must do, on any market: derive a test class and give it a ``harness`` fixture.
 
     class TestMine(ProviderContract):
         @pytest.fixture

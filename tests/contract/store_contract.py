@@ -94,7 +94,7 @@ def whole_jobs(draw: st.DrawFn) -> Job:
 
 
 class WhatAStoreKeeps:
-    """Whatever a record holds comes back equal."""
+    """All that a record holds comes back equal."""
 
     async def test_many_jobs_are_saved_at_once(self, store: Store) -> None:
         jobs = [a_job(f"job-00000{number}") for number in range(3)]

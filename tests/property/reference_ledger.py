@@ -47,7 +47,7 @@ class Machine:
     traffic: dict[date, int] = field(default_factory=dict)
     """Nano-dollars."""
     bills: dict[Line, int] = field(default_factory=dict)
-    """Nano-dollars that count from now on, whatever the clock says."""
+    """Nano-dollars that count from now on, regardless of the clock."""
     clock_at_bill: dict[Line, int] = field(default_factory=dict)
 
     def change(self, at: int, status: str, compute: int, disk: int, *, is_seen: bool = True) -> None:
@@ -95,7 +95,7 @@ class Machine:
         return bool(has_run) and sum(hours.values()) > 10**6 and not any(line in shown for line in hours)
 
     def doubt(self) -> tuple[int, set[date]] | None:
-        """Since when it is seen to be stopped, and the days before on which nobody saw whether it computed."""
+        """Since when it is seen to be stopped, and the days before on which its computing was not observed."""
         rest, found_at = list(self.stretches), None
         while rest and rest[-1].is_seen and rest[-1].status == "stopped":
             found_at = rest.pop().start

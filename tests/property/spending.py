@@ -1,7 +1,7 @@
 """Adversarial scenarios for the caps: a market that does its worst, machines with agents, a daemon that gets killed.
 
-``Books`` keep what the market really bills, second by second and whatever the daemon believes. *Excused* is what a
-machine costs after the market was told to destroy it and did not, and while nobody could act: the daemon was dead and
+``Books`` keep what the market really bills, second by second, not what the daemon believes. *Excused* is what a
+machine costs after the market was asked to destroy it and did not, and while nothing could act: the daemon was dead and
 the machine's permit would have run out, had the market not stopped it, or the market billed more than was asked for.
 All else must stay below every limit.
 """

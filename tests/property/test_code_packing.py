@@ -1,4 +1,4 @@
-"""Code packed and laid out elsewhere, whatever the tree it comes from: the same bytes, one name, or a refusal."""
+"""Code packed and laid out elsewhere, from any tree: the same bytes, one name, or a refusal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TREES = st.dictionaries(PATHS, LEAVES, min_size=1, max_size=12)
 
 
 def build(root: Path, tree: dict[str, tuple[Any, ...]]) -> None:
-    """As much of it as fits: what stands in the way of another is left out."""
+    """As much of it as fits: what is in the way of another is left out."""
     for name, (kind, content, *flags) in tree.items():
         path = root / name
         try:

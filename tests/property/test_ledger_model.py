@@ -101,7 +101,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return (self.now - EPOCH) // timedelta(microseconds=1)
 
     def counted(self, lease_id: str) -> int:
-        """Until when its hours are booked: what nobody has looked at since waits until somebody does."""
+        """Until when its hours are booked: what has not been observed since waits until it is."""
         if self.machines[lease_id].stretches[-1].end is not None:
             return self.micros
         seen_at = self.lease(lease_id).shown_at
@@ -148,7 +148,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ended=st.sampled_from([None, 0, 37, 100]),
     )
     def see(self, lease_id: str, status: InstanceStatus, rate: int, disk: int, ended: int | None = None) -> None:
-        """``ended``: after so many hundredths of the time in which nobody saw it, should it be found stopped."""
+        """``ended``: after so many hundredths of its unobserved time, if it is found stopped."""
         lease, ran_until = self.lease(lease_id), None
         shown = an_instance(lease, status=status, bid=from_nano(rate), storage_rate=from_nano(disk))
         compute = rate if status is InstanceStatus.RUNNING else 0
@@ -300,8 +300,8 @@ class LedgerMachine(RuleBasedStateMachine):
         machine.bill({line: nano for line, (nano, _) in noted.items()}, self.counted(lease.id))
 
     def doubted(self, lease: Lease, shown: dict[Line, int]) -> tuple[dict[Line, int], set[Line]]:
-        """Of a machine that was found stopped after hours that nobody saw: what its bill says of the computing on those
-        days, and which of that stands there for an hour by now."""
+        """Of a machine that was found stopped after unobserved hours: what its bill states for computing on those days,
+        and which of that has been there for an hour by now."""
         machine, noted = self.machines[lease.id], self.noted[lease.id]
         doubt = machine.doubt() if lease.state is LeaseState.PAUSED else None
         if doubt is None:

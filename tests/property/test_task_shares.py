@@ -1,4 +1,4 @@
-"""The tasks of a machine add up to its amounts exactly, whatever is posted and corrected, and whenever one looks."""
+"""The tasks of a machine add up to its amounts exactly, for any postings and corrections, and at any time."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def all_in_force(runner: asyncio.Runner, tree: Tree) -> Iterator[ApiCaller]:
 
 
 def ask(book: PlanBook, caller: ApiCaller, spec: JobSpec) -> str | None:
-    """The plan that waits; None: nobody is asked."""
+    """The plan that waits; None: no confirmation is asked for."""
     try:
         with book.asking(caller.token, "submit", spec, [], ""):
             return None

@@ -1,4 +1,4 @@
-"""Nobody reads the wall clock or makes ids past ``clock`` and ``ids``. Import contracts cannot see these calls."""
+"""No module reads the wall clock or makes ids past ``clock`` and ``ids``. Import contracts cannot see these calls."""
 
 from __future__ import annotations
 

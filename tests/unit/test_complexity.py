@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LET_OFF = 9
-"""Whoever splits one of them lowers this."""
+"""Lower this after splitting one of them."""
 
 
 def test_no_more_functions_are_let_off() -> None:

@@ -1,4 +1,4 @@
-"""What the daemon keeps is for its user alone, whatever the umask was."""
+"""What the daemon keeps is for its user alone, for any umask."""
 
 from __future__ import annotations
 

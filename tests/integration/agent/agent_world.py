@@ -107,7 +107,7 @@ class Lease:
         return self.seq
 
     async def let_go(self, permit_ttl_s: int = 60) -> None:
-        """One last permit, which nobody renews."""
+        """One last permit, which is not renewed."""
         self.renewing = False
         await self.order(permit_ttl_s=permit_ttl_s)
 

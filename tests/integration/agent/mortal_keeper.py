@@ -1,6 +1,6 @@
 """The agent's half of checkpoints as a process that dies at a step: WHAT ORDERS HOME FILES STEP (0: it lives).
 
-A step is whatever touches the disk or the network: an opened, renamed, linked or removed file, a request, its body.
+A step is any access to the disk or the network: an opened, renamed, linked or removed file, a request, its body.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ async def test_what_a_setup_has_left_lives_on_and_what_a_task_has_hidden_does_no
 
 
 async def test_those_that_are_adopted_keep_no_pid_after_their_end(world: World) -> None:
-    """Nobody else waits for them: a job that makes many would use up all pids."""
+    """No other process reaps them: a job that makes many would use up all pids."""
     lease = await world.lease("a", Work(run="for n in 1 2 3 4 5; do (setsid true &); done; touch made; sleep 1000"))
     host = world.host(lease)
     agent = host.start()

@@ -1,4 +1,4 @@
-"""A job's last words arrive before its end is told, whatever it has printed before."""
+"""A job's last output arrives before its end is reported, regardless of earlier output."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_an_image_without_python_is_told_so(tmp_path_factory: pytest.TempPathFac
 
 
 async def test_hostile_urls_are_quoted(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The orders URL reaches the agent to the letter, whatever the shell would make of it."""
+    """The orders URL reaches the agent unchanged, even if it has a meaning for the shell."""
     root = tmp_path_factory.mktemp("quoting")
     echo = b"import sys; open('seen', 'w').write(sys.argv[1])"
     await world.store.put("agent/echo.py", echo)

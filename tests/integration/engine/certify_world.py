@@ -48,7 +48,7 @@ TICK_S = 30.0
 
 @dataclass
 class Machine:
-    """What stands on the disk of one machine, and what its agent does in memory."""
+    """What is on the disk of one machine, and what its agent does in memory."""
 
     job_id: str
     lease_id: str

@@ -63,7 +63,7 @@ class Agent:
         if data is None or parse_taken_over(data) is not None:
             return
         orders = json.loads(data)
-        if boot != self.boot:  # whatever ran was killed with the machine; its disk is still there
+        if boot != self.boot:  # what ran was killed with the machine; its disk is still there
             self.boot, self.seq, self.state, self.saved, self.step = boot, 0, AgentState.WAITING, False, self.saved_step
         if orders["job"] != self.job_id and agents.can_take_next:
             assert self.state == "finished", "a task is handed over after its end"
@@ -118,7 +118,7 @@ class Agent:
         self.state = AgentState.FINISHED
 
     def _begin_anew_if_told(self, orders: dict[str, Any]) -> None:
-        """Promoted anew while it works: it goes on from the newest checkpoint that its orders name."""
+        """Promoted again while it works: it resumes from the newest checkpoint that its orders name."""
         if self.is_at_work and orders["role"] == "run" and self.run_epoch < orders["run_epoch"]:
             self.state, self.saved_step = AgentState.WAITING, 0
 

@@ -2,7 +2,7 @@
 
 The market of vast.ai is asked inside this process, unless a test is about HTTP. The ledger is in memory unless a test
 names a database: the store contract holds that it answers as SQL does.
-Agents are played by ``engine_agents``; whoever sleeps moves the clock, so pacing costs market time and no real time.
+``engine_agents`` plays the agents; a sleep advances the clock, so pacing costs market time and no real time.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class World:
         self._made_by_hand: list[str] = []
 
     async def start(self) -> None:
-        """A new daemon on whatever the last one left in store, blobs and market."""
+        """Starts a new daemon on what the last one left in store, blobs and market."""
         self.store = await self._open_store()
         self.provider = self.connect()
         self.others = self.connect_others()
@@ -351,7 +351,7 @@ class World:
         return f"{job.status} ({job.reason}), leases {leases}, events {await self.events()}"
 
     def creates(self) -> int:
-        """Creates that reached the market, whatever came of them."""
+        """Creates that reached the market, successful or not."""
         return sum(entry.kind == "create.requested" for entry in self.market.journal.entries)
 
     def sent(self, kind: str) -> list[dict[str, object]]:

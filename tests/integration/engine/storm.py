@@ -97,7 +97,7 @@ TEN = (
 
 
 def hosts(seed: int) -> tuple[MachineSpec, ...]:
-    """The default market without what nobody wants, and three hosts of eight GPUs more."""
+    """The default market without unwanted machines, plus three hosts of eight GPUs."""
     made = [spec for spec in default_catalogue(seed, START) if spec.verified and spec.gpu_name != "H100 SXM"]
     models = [next(spec for spec in made if spec.gpu_name == name) for name in ("RTX 4090", "RTX 4090", "RTX 3090")]
     more = (
@@ -256,7 +256,7 @@ class Lost:
 class LostBids:
     """What the market's journal says of bids that lost, entry by entry.
 
-    A machine that is outbid when its work has ended is given back for that: nobody looks at what it lost to.
+    A machine that is outbid after its work has ended is released for that: what it lost to is not examined.
     """
 
     def __init__(self, storm: Storm, ended: frozenset[str]) -> None:

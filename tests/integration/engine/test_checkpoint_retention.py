@@ -1,4 +1,4 @@
-"""What stays in the store: the newest checkpoints, and every part that one of them names, whoever sent it."""
+"""What stays in the store: the newest checkpoints, and every part that one of them names, regardless of its sender."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ async def test_too_many_failures_end_it_and_retry_begins_them_anew(world: World)
 
 
 async def test_one_budget_over_all_tasks_parks_them_and_more_lets_them_go_on(world: World) -> None:
-    """Each alone could pay with what is left; together they may not pass it, whatever they do at the same moment."""
+    """The rest covers each task alone; together they may not exceed it, even if they act at the same moment."""
     world.agents.total_steps = 10_000  # none ends by itself
     await submit(world, an_array("count = 6", "parallel = 6", total="$0.60"), least_probability=0)
     for _ in range(400):

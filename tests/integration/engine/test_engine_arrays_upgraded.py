@@ -27,7 +27,7 @@ def take_back(ledger: Path) -> None:
     with closing(sqlite3.connect(ledger)) as connection:
         views = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
         for statement in (
-            *(f"DROP VIEW {view}" for view in views),  # an upgrade makes them anew
+            *(f"DROP VIEW {view}" for view in views),  # an upgrade recreates them
             "DROP TABLE lease_uses",
             "DROP TABLE schedule_tables",
             *(f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in NEW_COLUMNS.items() for name in names),

@@ -131,7 +131,7 @@ async def ticks_without_a_machine(world: CertifyWorld, times: int = 8) -> None:
 
 
 async def given_a_certificate(world: CertifyWorld, days: int = 30) -> Certificate:
-    """That stands on no finding, in the name of the newest job."""
+    """One based on no finding, in the name of the newest job."""
     now, account = world.clock.now(), world.engine.watches["vastai"].account_digest
     certificate = Certificate(world.job_id, "vastai", account, VERSION, now, now + timedelta(days=days))
     async with world.store.transaction() as uow:

@@ -70,5 +70,5 @@ async def ticks_without_a_double(world: World, times: int) -> None:
 def test_a_step_while_the_daemon_runs_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SystemClock()
     before = clock.now()
-    monkeypatch.setattr("autopilot.ports.clock.datetime", None)  # whoever asked the wall clock again would fail
+    monkeypatch.setattr("autopilot.ports.clock.datetime", None)  # reading the wall clock again would fail
     assert timedelta(0) <= clock.now() - before < timedelta(seconds=5)

@@ -28,7 +28,7 @@ async def orders_of(world: World, lease: Lease) -> Any:
 
 
 async def asked(world: World, lease: Lease, command: str = "nvidia-smi", uid: int = ME) -> asyncio.Task[Any]:
-    """A call whose command stands in the orders."""
+    """A call whose command is in the orders."""
     call = asyncio.create_task(world.jobs.execs.call(world.job_id, command, 60, uid))
 
     async def is_ordered() -> bool:

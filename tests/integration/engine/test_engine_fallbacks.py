@@ -98,7 +98,7 @@ async def test_the_only_machine_of_ours_is_spared_for_a_while_when_the_ledger_do
 
 
 class FaultyRecorder:
-    """Stands for any defect that makes every decision on a job fail."""
+    """Simulates any defect that makes every decision on a job fail."""
 
     def record(self, scene: Scene) -> None:
         raise RuntimeError("cannot record")

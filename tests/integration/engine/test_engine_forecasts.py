@@ -1,4 +1,4 @@
-"""A job's forecast is kept with it, renewed while it goes on, and reckoned anew when its limits change."""
+"""A job's forecast is stored with it, renewed while it is open, and recalculated when its limits change."""
 
 from __future__ import annotations
 

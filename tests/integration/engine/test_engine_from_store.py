@@ -180,7 +180,7 @@ async def test_of_two_machines_the_newest_run_s_goes_on_and_the_other_is_given_b
     await parked(world)
     await world.jobs.resume_from_store("train")
     await world.tick(2)
-    await world.restart()  # the watch begins anew, and the sweep leaves both alone
+    await world.restart()  # the watch restarts, and the sweep leaves both alone
     world.clock.advance(QUARANTINE_LASTS.total_seconds() - 60)
     await world.tick(8)
     assert (other.destroyed_at, world.instance(second).destroyed_at) == (None, None)

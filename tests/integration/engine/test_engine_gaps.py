@@ -1,4 +1,4 @@
-"""Time in which nobody watched: what it is booked as, and what becomes of a job whose money it seems to have taken."""
+"""Unwatched time: how it is booked, and what happens to a job whose money it seems to have used."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_machine_that_still_runs_is_booked_for_all_of_the_sleep(world: W
 
 
 async def test_a_machine_that_woke_again_meanwhile_is_booked_for_all_of_the_sleep(world: World) -> None:
-    """It was outbid, came back, and heard nobody: its newest word is of another boot."""
+    """It was outbid, came back, and received nothing: its newest report is of another boot."""
     world.agents.total_steps = 100_000
     lease = await world.running(LONG_JOB)
     await world.until_checkpoint()
@@ -128,7 +128,7 @@ def with_budget(total: str) -> str:
 
 
 async def wake_unwatched(world: World, lease: Lease, *, destroys: bool = False) -> None:
-    """It woke once while nobody watched, so that its permit is no bound; then it ended itself."""
+    """It woke once while unwatched, so its permit is no bound; then it ended itself."""
     number = int(lease.instance_id or 0)
     world.market.stop(number)
     world.clock.advance(3000)

@@ -66,7 +66,7 @@ RETRY = Ride(a_second_attempt, instances=1, outbid=False)
 
 
 async def play(world: World, ride: Ride) -> int:
-    """Tick to the end whatever happens; a kill is followed by a new daemon. Returns how many kills there were."""
+    """Ticks to the end in any case; a new daemon follows each kill. Returns the number of kills."""
     kills, is_outbid = 0, not ride.outbid
     for _ in range(250):
         try:
@@ -160,7 +160,7 @@ async def test_a_kill_between_an_exit_and_the_next_attempt(tmp_path: Path, momen
 
 
 async def until_exit(world: World) -> None:
-    """Until the command's first end is in the mailbox, and nobody has looked."""
+    """Until the command's first end is in the mailbox, still unread."""
     while True:
         world.sandbox.synchronise()
         await world.agents.act(world.clock.now())

@@ -108,7 +108,7 @@ async def test_a_market_behind_a_lost_ledger_takes_destroys_and_no_creates(
 
 @contextmanager
 def read_only_ledger() -> Iterator[None]:
-    """As a file system that was mounted anew, for reading only, after an error of its disk."""
+    """As a file system that was remounted read-only after a disk error."""
 
     def apply(connection: Any, *_: object) -> None:
         connection.cursor().execute("PRAGMA query_only = ON")

@@ -192,7 +192,7 @@ async def test_where_going_saves_nothing_the_permit_lasts_as_long_as_the_machine
 
 
 async def test_after_an_outage_the_ledger_says_what_the_market_billed(world: MithrilWorld) -> None:
-    """What nobody saw is booked at the limit; the bill of the machine puts it right."""
+    """Unobserved time is booked at the limit; the machine's bill corrects it."""
     world.agents.total_steps = 4000
     lease = await world.running(JOB)
     await world.until_checkpoint()

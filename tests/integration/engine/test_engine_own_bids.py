@@ -1,4 +1,4 @@
-"""Several of our own jobs on one market: our bids are no competition, and nobody bids against himself."""
+"""Several of our own jobs on one market: our bids are no competition, and we never bid against ourselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT = PATIENT.replace('estimate = "10m"', 'estimate = "1h"')
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[MithrilWorld]:
-    """Nobody else bids: a rival holds what is not the one pool."""
+    """There are no other bidders: a rival holds all but the one pool."""
     async with a_world(tmp_path, kind=MithrilWorld) as made:
         assert isinstance(made, MithrilWorld)
         made.agents.total_steps = 300

@@ -1,4 +1,4 @@
-"""Getting rid of machines: destroys that do not take, cancels in every state, and what nobody asked for."""
+"""Removing machines: destroys without effect, cancels in every state, and machines that were not requested."""
 
 from __future__ import annotations
 

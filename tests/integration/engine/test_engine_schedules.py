@@ -1,4 +1,4 @@
-"""Schedules on a market, by the engine's own ticks: each due instant fires once, whatever befalls the daemon."""
+"""Schedules on a market, by the engine's own ticks: each due instant fires once, even if the daemon fails."""
 
 from __future__ import annotations
 

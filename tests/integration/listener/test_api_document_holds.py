@@ -190,7 +190,7 @@ def drive(
 def _aim(case: Case[Any], known: str | None, is_good: bool) -> None:
     """At a job and a market that there are; at a job file, and a budget, that can be read.
 
-    Nobody waits for events that do not come.
+    No call waits for events that do not come.
     """
     if known is not None and "ref" in (case.path_parameters or {}):
         case.path_parameters["ref"] = known

@@ -1,4 +1,4 @@
-"""The listener beside its daemon, both processes: whoever can connect to the one does nothing to the other."""
+"""The listener and its daemon as two processes: a client of the one cannot affect the other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def place(theatre: Theatre) -> MailboxPlace:
 
 
 def beat(theatre: Theatre) -> int:
-    """The status that a machine's heartbeat is answered with, 0 where nobody listens."""
+    """The status that answers a machine's heartbeat, 0 if no process listens."""
     return put(place(theatre), KEY, b"{}", PATIENCE_S)
 
 
@@ -229,7 +229,7 @@ def test_it_closes_its_port_once_another_daemon_leads() -> None:
 
 
 def test_doctor_tries_the_public_address(theatre: Theatre, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Through whatever leads to the listener; here straight to it, and then to nowhere."""
+    """By the route that leads to the listener: here directly to it, then to nowhere."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("AUTOPILOT_STATE_DIR", str(theatre.root / "daemon"))
 

@@ -1,4 +1,4 @@
-"""Whoever a reverse proxy has signed in: by a header that counts on its own listener, and on no other door."""
+"""Users signed in by a reverse proxy: its header counts on its own listener, and on no other."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def submit(remote: Remote, owner: int | None = None, name: str = "theirs")
 
 
 def expected(rule: Rule, scope: Scope, *, sees_all: bool, of_job: bool, own: bool) -> int | None:
-    """The status of a refusal; None: the call is let through. Said here anew, from the page's words."""
+    """The status of a refusal; None: the call is allowed. Restated here from the page's words."""
     order = ["read", "operate", "submit", "admin"]
     if order.index(scope) < order.index(rule.scope):
         return DENIED
@@ -247,7 +247,7 @@ async def test_the_header_names_nobody_on_every_other_door(over_tcp: Proxy) -> N
     assert (await remote.ask("GET", "/", headers=everything))[0] == 401
     for path in ("/", "/v1/status", "/v1/page"):
         assert (await remote.ask("GET", path, of=MAILBOX, headers=everything))[0] == 404
-    # The socket of the two: whoever could open it would need the proxy's secret, too.
+    # The socket between the two: a process that could open it would need the proxy's secret, too.
     connector = aiohttp.UnixConnector(str(remote.place.daemon_socket))
     async with aiohttp.ClientSession(connector=connector) as inner:
         url = "http://localhost/v1/page"
@@ -422,7 +422,7 @@ async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_al
     text = job_text(300, own_name(), total='total = "$2"')
     status, where = await post(proxy, maker, "/new", {"form_token": own, "toml": text, "do": "submit", "once": "a"})
     assert status == 303, where
-    # Whoever has just signed in comes from another site, by a link and no more.
+    # A user who has just signed in comes from another site, by a link only.
     visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert (await look(proxy, maker, "/", **visit))[0] == 200
     assert (await look(proxy, maker, "/", **visit | {"Sec-Fetch-Dest": "iframe"}))[0] == DENIED

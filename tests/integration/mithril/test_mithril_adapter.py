@@ -94,7 +94,7 @@ async def test_a_bid_that_wins_nothing_counts_as_outbid_after_its_patience(harne
     assert waiting.intended_running
     assert waiting.bills == 0
     assert waiting.price_to_win == D("50.01")
-    # Raised above that, it wins in the next auction: nobody made another bid.
+    # Raised above that, it wins in the next auction: there was no other bid.
     assert await harness.provider.change_bid(waiting.instance_id, D("50.01")) == Done(D("50.01"))
     await seen(harness, waiting.instance_id, InstanceStatus.RUNNING)
 

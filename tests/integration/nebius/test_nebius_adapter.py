@@ -418,7 +418,7 @@ async def test_a_policy_or_a_disk_whose_machine_exists_is_never_deleted(made: Ne
 
 
 async def test_a_renamed_machine_keeps_the_policy_and_the_disk_that_have_their_old_name(made: NebiusHarness) -> None:
-    """Its user has taken it over: it is nobody's orphan, and neither is what it uses."""
+    """Its user has taken it over: neither it nor what it uses is an orphan."""
     instance_id = await running(made)
     assert await made.provider.stop(instance_id) == Done(None)
     market = made.sandbox.nebius
@@ -511,7 +511,7 @@ async def test_what_is_updated_in_a_console_was_not_outbid(made: NebiusHarness, 
 
 
 async def test_strangers_of_any_kind_leave_the_list_readable(made: NebiusHarness) -> None:
-    """A policy without a cap, a machine in a state that nobody knows, one that is named twice."""
+    """A policy without a cap, a machine in an unknown state, one that is named twice."""
     instance_id = await running(made)
     shown = await made.provider.instances()
     assert {each.label for each in shown if each.instance_id != instance_id} == {

@@ -68,7 +68,7 @@ async def test_a_redirect_of_a_service_is_not_followed(ntfy: Ntfy) -> None:
 
 
 async def test_a_service_whose_name_leads_to_this_machine_is_not_called(ntfy: Ntfy) -> None:
-    """Whatever library connects: the address of the connection is what counts."""
+    """For every library, the address of the connection is what counts."""
     with pytest.raises(SinkFailed, match=r"127\.0\.0\.1 is an address of this machine"):
         await ServiceSink(ntfy.url.replace("ntfy://", "ntfys://")).send(message_of([NOTICE]))
     assert ntfy.paths == []

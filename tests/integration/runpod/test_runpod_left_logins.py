@@ -1,4 +1,4 @@
-"""Registry logins that RunPod keeps and nobody uses: listed beside the ledger, deleted from a host without one."""
+"""Unused registry logins that RunPod keeps: listed beside the ledger, deleted from a host without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints from a machine's disk to a real S3 server and back, through whatever goes wrong on the way."""
+"""Checkpoints from a machine's disk to a real S3 server and back, despite faults on the way."""
 
 from __future__ import annotations
 

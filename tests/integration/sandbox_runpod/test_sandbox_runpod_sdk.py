@@ -18,7 +18,7 @@ GPU = "NVIDIA GeForce RTX 3090"
 
 @pytest.fixture(scope="session")
 def runpod() -> Any:
-    """Slow to import, and it sets up the root logger, if nobody has, and that of its HTTP library."""
+    """Slow to import; it sets up its HTTP library's logger and, unless already done, the root logger."""
     root, http = logging.getLogger(), logging.getLogger("urllib3")
     handlers, levels = list(root.handlers), (root.level, http.level)
     import runpod

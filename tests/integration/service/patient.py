@@ -11,7 +11,7 @@ from importlib import import_module
 
 NEVER_S = 3600.0
 UMASK = "UMASK_OF_TEST"
-"""A variable of the environment: a forked process has the one of whoever forked it."""
+"""An environment variable: a forked process has the umask of its parent."""
 LIMITS = (
     "autopilot.engine.engine.CALLS_WAIT_REAL_S",
     "autopilot.engine.observe.READ_WAIT_REAL_S",

@@ -23,7 +23,7 @@ Call = Callable[..., asyncio.Task[int]]
 
 
 class Desk:
-    """Whoever calls stays until the door is opened."""
+    """Callers wait until the door is opened."""
 
     def __init__(self) -> None:
         self.here = 0

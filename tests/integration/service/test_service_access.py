@@ -61,7 +61,7 @@ async def submit(caller: Served | Client, toml: str = GOOD, **others: Any) -> An
 
 
 def expected(rule: Rule, scope: Scope, *, sees_all: bool, of_job: bool, own: bool) -> int | None:
-    """The status of a refusal; None: the call is let through. Said here anew, from the page's words."""
+    """The status of a refusal; None: the call is allowed. Restated here from the page's words."""
     order = ["read", "operate", "submit", "admin"]
     if order.index(scope) < order.index(rule.scope):
         return DENIED

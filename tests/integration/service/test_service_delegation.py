@@ -163,7 +163,7 @@ async def test_it_ends_when_its_maker_expires(served: Served, monkeypatch: pytes
 
 
 async def test_a_row_that_is_wider_than_its_maker_gives_no_more(served: Served) -> None:
-    """Whatever the ledger holds: rights are read along the line of makers, at each call."""
+    """Each call reads rights along the line of makers, regardless of what the row in the ledger says."""
     maker = await make(served, "maker", "admin", ask_above="$1")
     made = await make_by(maker, "made", "read")
     async with served.daemon.engine._store.transaction() as uow:

@@ -1,4 +1,4 @@
-"""Events that are followed: as a stream, in pages that wait, by whoever may see them."""
+"""Following events: as a stream, or in pages that wait, by clients that may see them."""
 
 from __future__ import annotations
 

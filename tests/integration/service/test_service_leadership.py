@@ -170,7 +170,7 @@ def a_free_port() -> int:
 def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_all_of_them(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:
-    """As under a supervisor, which starts the one that was killed anew: one death is one epoch."""
+    """As under a supervisor, which restarts the one that was killed: one death is one epoch."""
     port = a_free_port()
     same: dict[str, Any] = {
         "AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}",

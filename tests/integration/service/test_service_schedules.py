@@ -1,4 +1,4 @@
-"""Schedules over the API: made once, and nobody else's."""
+"""Schedules over the API: made once, and owned by their maker alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ticks go on whatever becomes of the wall clock, by which the scheduler goes."""
+"""Ticks continue regardless of changes to the wall clock, which the scheduler uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autopilot.service.main import _tick_until
 
 @dataclass
 class Counting:
-    """As much of a daemon as ticks need; nobody wakes it."""
+    """As much of a daemon as ticks need; nothing wakes it."""
 
     stopping: asyncio.Event
     wake: asyncio.Event = field(default_factory=asyncio.Event)

@@ -203,7 +203,7 @@ def others_directory() -> Iterator[Path]:
 
 @contextmanager
 def closed_to_writing(directory: Path) -> Iterator[None]:
-    """The directory and what is in it may only be read; root may write anything, so be nobody meanwhile."""
+    """The directory and what is in it may only be read; root may write anything, so drop its rights meanwhile."""
     files, was_root = list(directory.iterdir()), os.geteuid() == 0
     for file in files:
         file.chmod(0o444)

@@ -316,7 +316,7 @@ async def test_the_key_travels_in_its_header_only(script: Script, provider: Vast
 
 
 async def test_rows_of_strangers_are_read_for_id_and_label_alone(script: Script, provider: VastaiProvider) -> None:
-    """Without a label is whatever was rented elsewhere: ours have one."""
+    """Machines rented elsewhere have no label: ours have one."""
     odd = {"id": 7, "label": None, "is_bid": "?", "dph_base": "dear", "actual_status": 3}
     rows = [odd, ROW, odd, {"id": 8, "label": "notebook"}]
     script.answers[LIST] = [{"success": True, "instances": rows, "total_instances": len(rows), "next_token": None}]

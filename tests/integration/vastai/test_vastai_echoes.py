@@ -29,7 +29,7 @@ def host_of(bench: Bench) -> int:
 
 @pytest.fixture
 async def provider(bench: Bench) -> AsyncIterator[VastaiProvider]:
-    """One that searches anew after a minute."""
+    """One that searches again after a minute."""
     made = bench.connect(offers_max_age_s=60)
     yield made
     await made.close()

@@ -168,8 +168,8 @@ ANSWERS = [
 
 @dataclass(frozen=True)
 class Change:
-    """``place``: of the field, as the answer and its path there; ``is_among_others``: whatever stands beside it is
-    nobody's concern."""
+    """``place``: of the field, as the answer and its path there; ``is_among_others``: what is beside it
+    does not matter."""
 
     path: Path
     place: tuple[str, str]

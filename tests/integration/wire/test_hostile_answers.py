@@ -1,6 +1,6 @@
 """Recorded answers of the markets, spoilt, over real sockets to the real clients: never a fault, never a bad value.
 
-Whatever a market answers, a read gives sane values or says that the market is unknown, and a change gives one of its
+For any answer, a read gives sane values or reports that the market is unknown, and a change gives one of its
 three outcomes; an adapter that has seen any of it goes on working.
 """
 

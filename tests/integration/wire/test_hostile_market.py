@@ -96,7 +96,7 @@ def a_request(market: str) -> CreateRequest:
 
 
 async def assert_in_doubt(provider: Provider, market: str) -> None:
-    """Reads say that they know nothing, changes that nobody knows, and the loop is free meanwhile."""
+    """Reads report an unknown market, changes an unknown outcome, and the loop is free meanwhile."""
     instance_id = MARKETS[market][1]
     for change in (provider.destroy, provider.stop):
         outcome = await bounded(change(instance_id))
@@ -154,7 +154,7 @@ async def test_no_redirect_is_followed(market: str, status: int, connect: Callab
 
 
 def a_certificate(root: Path, *, until: dt.timedelta) -> ssl.SSLContext:
-    """For 127.0.0.1, signed by nobody that anyone trusts."""
+    """For 127.0.0.1, signed by an untrusted issuer."""
     key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())

@@ -93,7 +93,7 @@ class ServedDaemon(Daemon):
         self._lines.append(Line(self.ground.loop, self.life.process, runner.server))
 
     async def _rest(self, for_s: float) -> None:
-        """As the service does: whatever changes something wakes it."""
+        """As the service does: any change wakes it."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), for_s)
         self._wake.clear()

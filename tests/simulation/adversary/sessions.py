@@ -18,7 +18,7 @@ LOST, HANGS_UP = 0.05, 0.05
 
 @dataclass(slots=True)
 class Client:
-    """Whoever holds one token."""
+    """The holder of one token."""
 
     secret: str
     rng: random.Random
@@ -67,7 +67,7 @@ async def submit_for_ever(client: Client) -> None:
 
 
 async def retry_for_ever(client: Client) -> None:
-    """Whatever fails is begun anew at once, under the same key and under others."""
+    """Restarts what fails at once, under the same key and under others."""
     job = JobFile(total="$0.60", work_s=client.rng.choice((60, 1200)))
     for number in range(client.rng.randint(3, 8)):
         key = f"k{number % 3}"
@@ -89,7 +89,7 @@ async def raise_for_ever(client: Client) -> None:
 
 
 async def stop_and_go(client: Client) -> None:
-    """Machines that are given back and rented anew, over and over."""
+    """Releases machines and rents them again, repeatedly."""
     for _ in range(client.rng.randint(1, 4)):
         await client.send(calls.submit(replace(calls.draw_job(client.rng), total="$1", more="", work_s=10**6)))
     for _ in range(client.rng.randint(4, 15)):
@@ -102,7 +102,7 @@ async def stop_and_go(client: Client) -> None:
 
 
 async def leave(client: Client) -> None:
-    """Jobs that never end, and nobody comes back to them."""
+    """Jobs that never end and are abandoned."""
     for number in range(client.rng.randint(1, 4)):
         await client.send(calls.submit(JobFile(name=f"left{number}", total="$1", work_s=10**7)))
 

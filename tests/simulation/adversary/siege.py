@@ -35,7 +35,7 @@ CLIENTS = 20
 """Sequences of calls in one siege."""
 LASTS_S = 2.5 * HOUR_S
 GOES_ON_S = 20 * HOUR_S
-"""After the last call, for machines that nobody comes back to: until the dollar of the cheapest of them is spent."""
+"""After the last call, for abandoned machines: until the dollar of the cheapest of them is spent."""
 LEFT_ALONE = 0.15
 """Share of the sieges that are played to that end; in the others an admin cancels all jobs."""
 BEFORE_MONTH_END_S = 29 * HOUR_S
@@ -72,7 +72,7 @@ class Siege:
 
     @property
     def excused(self) -> Decimal:
-        """Dollars that machines cost after their market had been told to end them, or while nobody could."""
+        """Dollars that machines cost after their market was ordered to end them, or while no order was possible."""
         return Decimal(0) if self.result is None else sum(self.result.excused.values(), Decimal(0))
 
 
@@ -180,7 +180,7 @@ class _Attack:
             if heard is not None and heard.status < 500 and (heard.status < 400 or not path.endswith("/tokens")):
                 return heard
             if heard is not None and heard.status == 422:
-                said = said | {"name": f"{said['name']}b"}  # its answer was lost: nobody knows that token's secret
+                said = said | {"name": f"{said['name']}b"}  # its answer was lost, and with it that token's secret
             await asyncio.sleep(20)
 
     def _look_at_answer(self, world: World, call: Call, heard: Heard) -> None:

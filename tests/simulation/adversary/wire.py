@@ -1,6 +1,6 @@
 """HTTP without a socket: bytes to the API's own server and back, in virtual time.
 
-Whoever calls lives on when the daemon is killed or frozen, and waits for an answer that may never come.
+The caller survives when the daemon is killed or frozen, and waits for an answer that may never come.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Pipe(asyncio.Transport):
     abort = close
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """It has no socket, so nobody here is a user of this machine."""
+        """It has no socket, so no caller is a user of this machine."""
         return default
 
     def pause_reading(self) -> None:

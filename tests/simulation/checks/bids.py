@@ -1,4 +1,4 @@
-"""What must hold of bids: none that lost is made again, none stands on an echo of our own, none is raised in vain."""
+"""Invariants of bids: none that lost is repeated, none rests on an echo of our own, none is raised needlessly."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Bids:
                 self._lost[key] = now_s, max(highest, after.bid) if is_recent else after.bid
 
     def look(self) -> None:
-        """Nobody bids against himself: while nobody else is there, what is paid is the market's least and a markup."""
+        """We never bid against ourselves: without other bidders, the price paid is the market's least and a markup."""
         if not self._ground.scenario.is_alone:
             return
         for market in self._markets.values():
@@ -119,7 +119,7 @@ class Bids:
         """$/h: of the floors that the list has shown, and of bids that lost."""
         told = list(host.told_floors)
         floors = [floor for at_s, floor in told if now_s - at_s < TOLD_S] + [floor for _, floor in told[-3:]]
-        # A raise that brought no machine back has lost, whatever kept it from coming.
+        # A raise that brought no machine back has lost, regardless of the cause.
         lost = self._beaten.get((provider, host.machine_id), ())
         beaten, since_s = [], now_s - REMEMBERED_S
         for at_s, bid in sorted((*host.beaten_bids, *lost), reverse=True):

@@ -142,7 +142,7 @@ class Conduct:
             self._add_violation("S20", f"{box.key} ends itself although {lease.id} is wanted and all do their part")
 
     def _lease_of(self, box: Box) -> Lease | None:
-        """None for the second machine of a create, and for one that is nobody's."""
+        """None for the second machine of a create, and for one without a lease."""
         lease: Lease | None = self._ground.committed.get("leases", {}).get(box.lease_id)
         return lease if lease is not None and lease.instance_id == box.id and lease.label == box.label else None
 
@@ -214,7 +214,7 @@ class Conduct:
         return has_room and token.is_in_force(at(self._ground.now_s))
 
     def _is_spot_doubted(self, host: Host) -> bool:
-        """Spot that was gone, or refused time and again, is not asked for anew for long."""
+        """Spot that was gone, or refused repeatedly, is not requested again for long."""
         ground, since_s = self._ground, self._ground.now_s - PROBED_S
         was_refused = any(at_s > since_s for at_s, _ in host.beaten_bids)
         return was_refused or ground.faults.has_struck("E14", "runpod", since_s, ground.now_s)

@@ -476,7 +476,7 @@ class Invariants:
             run: self._doubled_s.get(run, 0.0) + CHECKED_EVERY_S for run, number in at_work.items() if number > 1
         }
         for (job_id, epoch), for_s in doubled.items():
-            # A ledger that was put back counts its runs anew; machines that it does not know end with their permits.
+            # A ledger that was put back counts its runs again; machines that it does not know end with their permits.
             if not self.is_ledger_old or for_s > QUARANTINE_S:
                 self.add_violation("S2", f"{at_work[job_id, epoch]} machines run epoch {epoch} of job {job_id[-1]}")
         self._doubled_s = doubled
@@ -491,7 +491,7 @@ class Invariants:
             if lease is None or lease.instance_id != box.id or not lease.is_wanted or agent is None or not agent.is_on:
                 continue
             if box.shown_otherwise_s and ground.now_s - box.shown_otherwise_s <= CHECKED_EVERY_S:
-                continue  # to whoever goes by what is told it begins anew
+                continue  # by what is shown, it starts again
             stage = box.key, agent.machine.state()
             if stage[1] in STAGES and not self.is_ledger_old:
                 passed_s = CHECKED_EVERY_S if ground.is_able(box.provider) else 0.0

@@ -13,8 +13,8 @@ from tests.simulation.markets.market import SimulatedMarket
 FOUND_BY_LOOKING = frozenset({"nebius"})
 """Markets where it is a thing of its own, which may be made without its machine, and outlive it."""
 LEFT_S = 5400.0
-"""Half an hour until it counts as left behind, half an hour until two looks agree that nobody wants it, and time to
-tell a market again and again that does not do as it says."""
+"""Half an hour until it counts as left behind, half an hour until two looks agree that it is unwanted, and time to
+order it repeatedly from a market that does not do as it says."""
 
 
 class Leftovers:

@@ -1,4 +1,4 @@
-"""The product's log within a run: silent, but for errors that nobody expected."""
+"""The product's log within a run: silent, except for unexpected errors."""
 
 from __future__ import annotations
 

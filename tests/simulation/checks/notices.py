@@ -31,9 +31,9 @@ class Notices:
         self._ground = ground
         self._add_violation = add_violation
         self._given: dict[str, _Given] = {}
-        """By machine: of the notices that stand, where it was at work when that came."""
+        """By machine: of the notices in force, where it was at work when that came."""
         self._ended_s: dict[str, float] = {}
-        """By machine: since when no notice stands."""
+        """By machine: since when no notice is in force."""
 
     def give(self, box: Box) -> None:
         if box.key in self._given or box.agent is None or not box.agent.is_at_work or box.state is not State.RUNNING:

@@ -42,7 +42,7 @@ def prepare() -> None:
 
 
 def with_fixed_hashes(arguments: list[str], program: str = "tests.simulation") -> int | None:
-    """Run ``program`` anew with the hash seed that replays need; None when it has it."""
+    """Run ``program`` again with the hash seed that replays need; None if it has it."""
     if os.environ.get("PYTHONHASHSEED") == HASH_SEED:
         return None
     environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}

@@ -39,7 +39,7 @@ def hunted(catches: Iterable[Catch]) -> str:
 
 
 def with_part(text: str, name: str, content: str) -> str:
-    """``text`` with what stands between the marks of that name replaced. Raises ``ValueError`` without the marks."""
+    """``text`` with the part between the marks of that name replaced. Raises ``ValueError`` without the marks."""
     marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
     if not marked.search(text):
         raise ValueError(f"there is no part {name}")

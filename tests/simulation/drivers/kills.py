@@ -2,7 +2,7 @@
 
 What a kill takes with it is the daemon's memory alone. Two kills between which nothing came about that outlives the
 daemon (a commit, a request on its way, an effect at a market, an object in the store) leave the same world behind, so
-one of them stands for both; ``every_step`` tries each one all the same.
+one of them covers both; ``every_step`` still tries each one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nobody else is in the market: however many of our jobs run, each price paid is within one markup of its least."""
+"""Without other bidders, for any number of our jobs, each price paid is within one markup of the market's least."""
 
 from __future__ import annotations
 

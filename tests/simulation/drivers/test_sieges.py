@@ -1,4 +1,4 @@
-"""An adversary with a token of a dollar spends a dollar; whoever takes the check away sees it spend more.
+"""An adversary with a token of a dollar spends a dollar; without the check it spends more.
 
 ``python -m tests.simulation --siege 10000`` is what is run before a release.
 """

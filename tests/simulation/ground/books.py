@@ -1,6 +1,6 @@
-"""What the markets really bill, to the nano-dollar and whatever the daemon believes.
+"""What the markets really bill, to the nano-dollar, regardless of what the daemon believes.
 
-*Excused* is what a machine costs after its market was told to destroy it and did not, or while no machine of ours
+*Excused* is what a machine costs after its market was asked to destroy it and did not, or while no machine of ours
 could act; everything else has to stay below every limit at every instant.
 """
 
@@ -28,7 +28,7 @@ class Meter:
     """One rented machine's bill. Sums are nano-dollars × microseconds / hour, so that nothing is ever rounded."""
 
     job_id: str | None
-    """None: not ours, nobody's limits are meant."""
+    """None: not ours, no limits apply."""
     compute_nano: int = 0
     """Nano-dollars an hour, now."""
     disk_nano: int = 0

@@ -1,4 +1,4 @@
-"""What is true in one run, whoever looks at it: time, faults, books, the committed ledger and the daemon's life."""
+"""What is true in one run for every observer: time, faults, books, the committed ledger and the daemon's life."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Ground:
         return any(of == provider for of, _ in self._unreadable_pages)
 
     def read_again(self, provider: str, page: str) -> None:
-        """A list is begun anew with its first page, and each page when it is asked for again."""
+        """A list restarts with its first page, and each page when it is requested again."""
         self._unreadable_pages = {
             (of, spoilt) for of, spoilt in self._unreadable_pages if of != provider or (page and spoilt != page)
         }

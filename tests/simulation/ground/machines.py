@@ -18,7 +18,7 @@ STAYING = frozenset({"mithril"})
 UNBILLED = frozenset({"nebius"})
 """Markets that have no bill."""
 REUSED_LABEL = "others-again"
-"""Of a machine that got an id of ours anew."""
+"""Of a machine that got an id of ours again."""
 
 
 class State(Enum):
@@ -154,7 +154,7 @@ class Box:
     is_not_as_asked: bool = False
     """Dearer, or of another kind."""
     is_late: bool = False
-    """It landed when nobody could reckon with it any more."""
+    """It landed when it was no longer expected."""
     relabelled_s: float | None = None
     """When its user made it his own."""
     shown_as_others_s: float | None = None

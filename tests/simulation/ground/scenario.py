@@ -43,7 +43,7 @@ IN_A_ROW = 0.25
 AGAIN_AND_AGAIN = 0.25
 """Share of the seeds with a schedule."""
 WITH_AN_AUCTION = 0.3
-"""Share of the seeds in which a market of virtual machines stands in one of the others' place."""
+"""Share of the seeds in which a market of virtual machines replaces one of the others."""
 UNDER_A_CAP = 0.25
 """Share of the seeds in which a market of virtual machines under caps is open."""
 CAPPED_NAME = "nebius 622"
@@ -179,7 +179,7 @@ class Scenario:
     """Known to the ledger from the beginning: owners of some of the jobs."""
     markets: tuple[str, ...] = TWO_MARKETS
     is_alone: bool = False
-    """Nobody else bids on any market, so each stays at its least."""
+    """No market has other bidders, so each stays at its least."""
 
     @property
     def jobs(self) -> dict[str, JobSpec]:

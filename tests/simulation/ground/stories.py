@@ -143,7 +143,7 @@ STORIES: dict[str, Scenario] = {
         faults={"E15": (0,)}, max_attempts=1, hold=timedelta(hours=5), budget=D("0.40"), length_s=1500.0
     ),
     "user destroys it": _story((500.0, "user destroys"), minutes=10, length_s=3000.0),
-    # A machine that the ledger does not know puts the ledger in doubt for half an hour, and a restart anew.
+    # A machine that the ledger does not know puts the ledger in doubt for half an hour; a restart does so again.
     "machine from nowhere": _story((340.0, "machine from nowhere"), length_s=5400.0),
     "dead for an hour": _story((500.0, "dies for an hour"), minutes=90, length_s=6000.0),
     "dead for an hour, its machine sleeps and wakes": _story(

@@ -30,7 +30,7 @@ class Request:
     box_id: str = ""
     by_agent: bool = False
     is_look: bool = False
-    """A part of a look at one machine: nobody takes its answer for the list."""
+    """A part of a look at one machine: its answer is never taken for the list."""
     part: str = ""
     """Of a list of all machines that is put together from several, the one that this is."""
 
@@ -109,7 +109,7 @@ class Needs:
     of_any: tuple[str, ...]
     of_ours: tuple[str, ...]
     texts: tuple[str, ...]
-    """Fields of which any text will do: the list is read, and shows another machine, or a state that nobody knows."""
+    """Fields that accept any text: the list is read, and shows another machine, or an unknown state."""
     nulls: tuple[str, ...] = ()
     """Fields in which null means something."""
 

@@ -22,7 +22,7 @@ CENT = Decimal("0.01")
 UNWATCHED_S = 3600.0
 """For so long a machine that cannot end its bill is paid for out of what was held back for that."""
 IS_FREE = 0.2
-"""Share of the pools in which nobody else bids."""
+"""Share of the pools without other bidders."""
 LISTED_LATE_S = 60.0
 
 
@@ -36,7 +36,7 @@ class Pool:
     lowest: Decimal | None = None
     """The lowest limit that has a machine."""
     is_free: bool = False
-    """Nobody else bids there."""
+    """There are no other bidders."""
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class AuctionMarket(SimulatedMarket):
         return min(self.pools[box.host.machine_id].price, box.rate)
 
     def free_in(self, host: Host) -> int:
-        """Machines that nobody has."""
+        """Machines that are free."""
         if not self._is_free(host):
             return 0
         held = sum(1 for bid in self.bids.values() if bid.box.host is host and bid.has_won and not bid.box.is_gone)

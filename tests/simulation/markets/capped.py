@@ -82,7 +82,7 @@ class Cap:
 
 @dataclass(slots=True)
 class Vm:
-    """What there is to a machine beside its box. ``cap_id`` empty: it pays whatever the price is."""
+    """What a machine has beside its box. ``cap_id`` empty: it pays any price."""
 
     box: Box
     cap_id: str
@@ -252,7 +252,7 @@ class CappedMarket(SimulatedMarket):
         return self.vms[box_id]
 
     def make_vm(self, key: str, host: Host, label: str, cap_id: str, *, disk_gb: int, data: str) -> Op:
-        """Its disk is there from now on, whatever becomes of the machine."""
+        """Its disk exists from now on, regardless of the machine."""
         if self.is_dry:
             raise Refused(No.RIGHTS, "the payment method was declined")
         cap = self.caps.get(cap_id)
@@ -477,7 +477,7 @@ class CappedMarket(SimulatedMarket):
             cap.number = len(self.caps)
 
     def rent_to_others(self, host: Host, label: str, *, id_: str | None = None) -> Box:
-        """Whoever follows the price has no cap."""
+        """A machine that follows the price has no cap."""
         box = self._make_box(host, label, True, host.on_demand, LEAST_DISK_GB, "", True, id_, None)
         self._add(box, "", "")
         self._place(box, LOADING_S)

@@ -72,7 +72,7 @@ class SimulatedMarket:
         return held < host.room
 
     def free_gpus(self, host: Host) -> list[int]:
-        """Those that nobody of the account holds."""
+        """Those that no machine of the account holds."""
         held = [box for box in self.boxes.values() if box.host is host and box.state is not State.STOPPED]
         taken = {box.gpu for box in held}
         return [gpu for gpu in range(host.room) if gpu not in taken][: max(host.room - len(held), 0)]
@@ -84,7 +84,7 @@ class SimulatedMarket:
         self.ground.loop.after(self.rng.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
 
     def least(self, host: Host) -> Decimal:
-        """$/h: what a machine costs there while nobody else bids."""
+        """$/h: what a machine costs there without other bidders."""
         return host.floor
 
     def pays(self, box: Box) -> Decimal:
@@ -282,7 +282,7 @@ class SimulatedMarket:
         self.boot(box, RESTART_S)
 
     def billed(self) -> Iterator[Box]:
-        """Whatever is on the account's bill; what got an id anew is on somebody else's."""
+        """All that is on the account's bill; what got an id again is on somebody else's."""
         known = (*self.past.values(), *self.boxes.values())
         return (box for box in known if box.label != REUSED_LABEL)
 
@@ -359,7 +359,7 @@ class SimulatedMarket:
         return ""
 
     def alone_until_s(self, box: Box) -> float:
-        """Until when a machine that nobody watches may bill, for it can then end its bill itself."""
+        """Until when an unwatched machine may bill, because it can then end its bill itself."""
         return box.permit_until_s + DAEMON_TAIL_S
 
     def visible(self) -> Iterator[Box]:

@@ -225,7 +225,7 @@ class Mithril:
         return raw(200, row)
 
     def _past(self, asked: Request) -> Raw:
-        """The last hours at today's price: nobody has looked before."""
+        """The last hours at today's price: this is the first look."""
         host = self.market.hosts.get(f"{asked.query['region']}/{asked.query['instance_types']}")
         if host is None:
             return raw(404, {"detail": "no current price"})

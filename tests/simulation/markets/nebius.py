@@ -211,7 +211,7 @@ class Nebius:
         return self._remembered(key, partial(self.cap_row, cap))
 
     def _remembered(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """Messages take long to make, and what lists show seldom changes. Nobody writes into a list."""
+        """Messages take long to make, and what lists show seldom changes. Lists are not modified."""
         if key not in self._made:
             if len(self._made) >= MOST_REMEMBERED:
                 self._made.clear()
@@ -264,7 +264,7 @@ class Nebius:
             self.ground.spoil(self.market.provider, asked.part)
 
     def _drifted(self, kind: str, row: Any) -> Any:
-        """With one field as nobody has described it; None: no list can be made of it."""
+        """With one field in an undocumented form; None: no list can be made of it."""
         rng = self.ground.faults.rng("B6")
         if kind == "vms" and rng.random() < 0.5:
             self._note_otherwise(self.market.vms[row.metadata.id].box)
@@ -322,7 +322,7 @@ class Nebius:
         return self._remembered(key, lambda: ListSpotPricesResponse(items=[_price_row(*each) for each in shown]))
 
     def _past(self, asked: Request) -> Any:
-        """The last hours at today's price: nobody has looked before."""
+        """The last hours at today's price: this is the first look."""
         wanted, shown = set(asked.body.message.filters.sku_ids), {}
         for host in self.market.hosts.values():
             now = _price_row(host.machine_id, _text(self.market.prices[host.machine_id]))

@@ -1,6 +1,6 @@
 """Between the daemon and the markets: a request takes time to arrive, takes effect, and its answer takes time to come.
 
-Whoever dies meanwhile, what is on its way arrives. Bursts, refusals and losses happen here, what a market itself does
+What is on its way arrives, even if either end dies. Bursts, refusals and losses happen here, what a market itself does
 wrong in ``vastai``, ``runpod``, ``mithril`` and ``nebius``.
 """
 
@@ -130,7 +130,7 @@ class Connection:
     def _arrive(self, asked: Request, answer: asyncio.Future[Raw], fate: str) -> None:
         ground, loop = self.ground, self.ground.loop
         ground.version += asked.kind in CHANGES
-        # Where nobody waits for it any more, the next one of its kind may be there before it.
+        # If its caller no longer waits, the next one of its kind may arrive before it.
         is_late = fate == "late" or answer.done()
         ground.check.receive_request(self.provider, asked, client=self, is_late=is_late)
         ground.is_landing_late = fate == "late"
@@ -208,7 +208,7 @@ def _settle(answer: asyncio.Future[Raw], found: Raw | Lost) -> None:
 def _fail(answer: asyncio.Future[Raw], why: Lost) -> None:
     if not answer.done():
         answer.set_exception(why)
-        answer.exception()  # whoever waited for it may be dead
+        answer.exception()  # its caller may be dead
 
 
 class VastaiTransport:

@@ -72,7 +72,7 @@ class SimAgent:
         # A virtual machine's container has no name of its market's.
         instance = "" if box.provider in VIRTUAL else box.id
         self.machine = Machine(ground.now_s, self.memory, instance=instance)
-        # As the daemon gave it, whatever the machine makes of it; only the first boot has one of its own.
+        # As the daemon gave it, regardless of what the machine does with it; only the first boot has one of its own.
         given_s = ground.permit_ttl_s if self.memory["boot"] == 1 else BOOT_GRACE_S
         self.box.permit_until_s = max(self.box.permit_until_s, ground.now_s + given_s)
         self.ran_from_s = 0.0

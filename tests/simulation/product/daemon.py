@@ -161,7 +161,7 @@ class Daemon:
         self.life.has_stopped = True
 
     async def _open(self, engine: Engine) -> None:
-        """Whatever is to answer beside the ticks, before the first of them."""
+        """Opens what is to answer beside the ticks, before the first of them."""
 
     async def _rest(self, for_s: float) -> None:
         """Until the next tick."""

@@ -81,14 +81,14 @@ class Liar:
                 self._agent.put(url, a_part(f"filling {self._sent}", FILLING_BYTES))
 
     def haunt(self, times: int = HAUNTS) -> None:
-        """Its machine is gone; whoever had it has kept the URLs."""
+        """Its machine is gone; its former holder has kept the URLs."""
         agent = self._agent
         if "J7" not in self._rows or not times or agent.ground.faults.is_quiet:
             return
         agent.ground.loop.after(HAUNTS_EVERY_S, self.haunt, times - 1)
         orders, lease = agent.machine.orders, agent.lease()
         if orders is None or lease is None or lease.is_wanted:
-            return  # while its lease is wanted nobody could tell its lies from the truth
+            return  # while its lease is wanted, its lies cannot be told from the truth
         beat = {"v": 1, "boot": 99, "seq": PETABYTES, "run_epoch": orders["run_epoch"], "orders_seq_seen": PETABYTES}
         exited = {"v": 1, "run_epoch": orders["run_epoch"], "exit_code": 0}
         beat |= {"state": "running", "saved": True, "step": 10**9, "bytes_sent": PETABYTES, "exit": exited}

@@ -275,7 +275,7 @@ class Events:
 
 
 def _outbid(world: World) -> None:
-    """Somebody bids more for whatever we hold on spot."""
+    """A rival bids more for all that we hold on spot."""
     for market in world.markets.values():
         for box in list(market.boxes.values()):
             if box.is_spot:
@@ -315,7 +315,7 @@ def _pay_in(world: World) -> None:
 
 
 def _stop_by_hand(world: World) -> None:
-    """Their user stops them, and nobody bids."""
+    """Their user stops them, without a rival's bid."""
     for market in world.markets.values():
         for box in list(market.boxes.values()):
             market.stop(box)

@@ -33,7 +33,7 @@ def _task_twice() -> Patches:
 
 
 class _AnyJob:
-    """Whatever is the id of a job."""
+    """Any value is the id of a job."""
 
     def __contains__(self, value: object) -> bool:
         return isinstance(value, str)

@@ -1,4 +1,4 @@
-"""Planted bugs of virtual machines under caps: the cap, the disk and the stopped machine that nobody thinks of.
+"""Planted bugs of virtual machines under caps: the cap, the disk and the stopped machine that are overlooked.
 
 What they change is loaded when one of them is planted: the vendor's SDK takes a second.
 """

@@ -167,7 +167,7 @@ class Play:
                 raise Found
 
     async def daemon_is_back(self) -> None:
-        """Whatever was done to it, somebody starts it again."""
+        """Starts it again, regardless of what was done to it."""
         world = self.world
         if world.life is not None and world.life.process.is_frozen:
             world.loop.thaw(world.life.process)
@@ -255,7 +255,7 @@ class Play:
                 if box.lease_id is None or not box.label.startswith("ap1."):
                     continue
                 if box.provider != "vastai" and (box.provider, box.id) not in posted:
-                    # RunPod's bill names no label, and the others have none: what nobody ever saw is not told of.
+                    # RunPod's bill names no label, and the others have none: what was never seen is not reported.
                     continue
                 billed = sum(world.books.bill(box.meter).values(), ZERO)
                 ours = posted.get((box.provider, box.id), ZERO)

@@ -27,7 +27,7 @@ from tests.simulation.virtual.loop import VirtualLoop
 
 
 class World(Ground):
-    """The ground with everything that stands on it."""
+    """The ground with everything on it."""
 
     check: Invariants
 
@@ -43,7 +43,7 @@ class World(Ground):
         self._answerers = self._open_markets()
         self.markets = {name: answerer.market for name, answerer in self._answerers.items()}
         self._agent_connections = {name: self._connect(name, by_agent=True) for name in self.markets}
-        # One of the daemon's own says who may write; a bucket takes whatever a valid URL allows.
+        # The daemon's own store decides who may write; a bucket accepts all that a valid URL allows.
         self.objects = Objects(loop, keeps_gate=any(faults.strength[row] for row in ("J6", "J7")))
         self._ledger = SimulatedLedger(self, self.committed, self.rng("ledger"))
         if scenario.tokens:
@@ -164,7 +164,7 @@ class World(Ground):
             self.life.is_stopping = True
 
     def _out(self) -> None:
-        """From when on nobody can act any more, machine by machine."""
+        """Sets from when on nothing can act any more, for each machine."""
         self.out_since_s = self.now_s
         for box in self.boxes():
             wait_s = self.markets[box.provider].alone_until_s(box) + 1 - self.now_s

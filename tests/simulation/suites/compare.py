@@ -18,7 +18,7 @@ NOTHING = Held("over", "", 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the engine made of one start: a line of a results file. The backtest takes seconds and is played anew."""
+    """What the engine made of one start: a line of a results file. The backtest takes seconds and is repeated."""
 
     suite: str
     run: int

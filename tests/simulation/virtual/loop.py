@@ -1,6 +1,6 @@
 """An event loop in virtual time: no threads, no sockets, no waiting; rng alone decides who runs first.
 
-Whatever is ready at one moment runs in an order drawn from the seed, and when nothing is, time jumps to the next
+What is ready at one moment runs in an order drawn from the seed, and when nothing is, time jumps to the next
 timer. Work belongs to a ``Process`` by its context: a killed process never runs again, a frozen one runs on later.
 """
 
@@ -93,7 +93,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return timer
 
     def after(self, delay_s: float, act: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """Something that happens in the world, whoever lives or dies meanwhile."""
+        """Something that happens in the world, even if processes die meanwhile."""
         return self.call_at(self._now_s + delay_s, act, *args, context=self.outside)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -223,5 +223,5 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 def _closed(coroutine: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # it waits for something even on its way out, and nobody will wake it
+    with contextlib.suppress(RuntimeError):  # it waits for something even on its way out, and will not be woken
         coroutine.close()

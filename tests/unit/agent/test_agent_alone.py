@@ -102,7 +102,7 @@ class Lonely:
             self.obey(self.machine.decide(self.now))
 
     def work(self) -> None:
-        """The job writes its file anew all the time, which is seen when it is saved; nothing of it is as it was."""
+        """The job keeps rewriting its file, which is seen when it is saved; no part of it stays the same."""
         self.files.mkdir(exist_ok=True)
         (self.files / "model").write_bytes(random.Random(self.now).randbytes(self.size))
 

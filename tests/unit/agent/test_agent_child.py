@@ -32,7 +32,7 @@ def started(directory: Path) -> Child:
     (directory / "saver.py").write_text(SAVER)
     os.mkfifo(directory / "go")
     child = Child(TOKEN, lambda _: None)
-    # As a job file says it: no exec, so that a shell stands between.
+    # As in a job file: no exec, so that a shell is in between.
     child.start("run", f'"{sys.executable}" saver.py\necho done', str(directory), dict(os.environ), None)
     until((directory / "ready").exists)
     return child

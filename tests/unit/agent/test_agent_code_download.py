@@ -1,4 +1,4 @@
-"""The way of code to the work directory, cut off at any place: it goes on, and what was harmed begins anew."""
+"""Downloads of code to the work directory, cut off at any place: they resume, and what was harmed restarts."""
 
 from __future__ import annotations
 

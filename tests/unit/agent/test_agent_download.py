@@ -1,4 +1,4 @@
-"""What comes down is what its hash says, whatever its size is: over a real connection."""
+"""A download of any size matches its hash: over a real connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's own object, on a directory that stands for a machine's disk: what it does around its state machine."""
+"""The agent's own object, on a directory in place of a machine's disk: what it does around its state machine."""
 
 from __future__ import annotations
 

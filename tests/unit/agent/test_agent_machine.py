@@ -181,7 +181,7 @@ def test_only_a_higher_seq_renews_the_permit() -> None:
 
 
 def test_without_orders_there_is_nowhere_to_save_to_and_the_disk_is_kept() -> None:
-    """Started anew where nobody can be reached: the work of the boot before is on the disk alone."""
+    """Restarted without a connection: the work of the boot before is on the disk alone."""
     m = machine(dirty=True)
     assert m.decide(899) is None
     assert m.decide(900) == "stop"

@@ -1,4 +1,4 @@
-"""How an agent gives back its own machine: one market or the other, by what stands in its environment."""
+"""How an agent releases its own machine: one market or the other, by what its environment contains."""
 
 from __future__ import annotations
 

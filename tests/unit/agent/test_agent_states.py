@@ -1,4 +1,4 @@
-"""The agent's tables: what they must keep true whatever happens in whatever order."""
+"""The agent's tables: what they must keep true for any events in any order."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ MASKING = OutputMask([OWN], [OTHER])
 
 
 def show(pieces: list[bytes]) -> list[bytes]:
-    """As they come, one by one: nobody knows the next."""
+    """As they come, one by one: the next is unknown."""
     before, shown = b"", []
     for piece in pieces:
         shown.append(MASKING.hide(before, piece))

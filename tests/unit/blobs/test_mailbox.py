@@ -84,7 +84,7 @@ def test_a_login_that_could_be_an_option_of_ssh_lets_nobody_in_and_the_machine_i
 
 
 def test_readings_of_what_could_be_read() -> None:
-    """Whatever is left out, or unknown to this version, is no reason to refuse the rest."""
+    """What is left out, or unknown to this version, is no reason to refuse the rest."""
     known = Readings((Gpu(0.97, 21 << 30, 24 << 30), Gpu()), 12 << 30, 3.1, 1800.0)
     beat = replace(HEARTBEAT, readings=known)
     assert parse_heartbeat(beat.to_json()) == beat

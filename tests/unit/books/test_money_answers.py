@@ -40,7 +40,7 @@ NOW = START + timedelta(days=3)
 
 @pytest.fixture
 async def store() -> MemoryStore:
-    """Ten hours of four RTX 4090 for $3, and one of an H100 whose price on demand nobody knows."""
+    """Ten hours of four RTX 4090 for $3, and one of an H100 whose price on demand is unknown."""
     rate = {"billed_rate": Decimal("0.30"), "storage_rate": Decimal(0)}
     many = a_lease(state=LeaseState.GONE, num_gpus=4, on_demand_price=Decimal("1.60"), instance_id="1")
     many = many.bill_as(InstanceStatus.RUNNING, at=START, **rate).stop_billing(START + 10 * HOUR)

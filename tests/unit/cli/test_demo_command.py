@@ -13,7 +13,7 @@ from autopilot.cli.main import run
 def test_the_demo_of_all_markets_names_the_extra_that_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "nebius", None)  # what stands for a package that is not installed
+    monkeypatch.setitem(sys.modules, "nebius", None)  # as if the package were not installed
     assert run(["demo", "--all-markets"]) == Exit.USAGE
     said = capsys.readouterr()
     assert said.err.splitlines() == [

@@ -1,4 +1,4 @@
-"""Whatever amounts the daemon answers with, a table of money adds up as it is shown: its rows and its columns."""
+"""For any amounts in the daemon's answers, a table of money adds up as it is shown: its rows and its columns."""
 
 from __future__ import annotations
 

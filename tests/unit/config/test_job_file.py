@@ -443,7 +443,7 @@ def test_inputs_whose_names_only_begin_alike_are_good() -> None:
 
 
 def test_keys_under_the_wrong_head_are_found_out() -> None:
-    """TOML files `run` under [env] when it stands below; the error says how that comes about."""
+    """TOML files `run` under [env] if it is below that; the error explains the cause."""
     moved = 'name = "x"\nimage = "y"\n[env]\nA = "1"\nrun = "true"\n[resources]\ngpu = "x"\n'
     assert "top-level keys belong before the first [section]" in refusal(moved)
 

@@ -1,4 +1,4 @@
-"""``[http.proxy]``: listeners on which anybody could be anybody are refused, and so is whoever cannot be let in."""
+"""``[http.proxy]``: listeners on which anybody could be anybody are refused, and so are users who cannot be let in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages about notices: every kind, key and service stands there, and the settings shown can be loaded."""
+"""The pages about notices: every kind, key and service is listed there, and the settings shown can be loaded."""
 
 from __future__ import annotations
 

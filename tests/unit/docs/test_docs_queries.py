@@ -1,4 +1,4 @@
-"""Every query of the page about SQL runs as it stands on SQLite and on PostgreSQL, and finds something there."""
+"""Every query of the page about SQL runs unchanged on SQLite and on PostgreSQL, and finds something there."""
 
 from __future__ import annotations
 

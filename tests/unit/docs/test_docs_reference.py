@@ -31,7 +31,7 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
 def first_cells(page: str, section: str = "") -> list[str]:
-    """What stands in code quotes in the first column of the page's tables, in order."""
+    """What is in code quotes in the first column of the page's tables, in order."""
     text = (REFERENCE / page).read_text()
     if section:
         text = re.split(r"^## ", text.split(f"## {section}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]

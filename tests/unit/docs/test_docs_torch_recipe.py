@@ -1,4 +1,4 @@
-"""The recipes for PyTorch and what stands on it, run and interrupted, where these are installed."""
+"""The recipes for PyTorch and what is built on it, run and interrupted, if these are installed."""
 
 from __future__ import annotations
 

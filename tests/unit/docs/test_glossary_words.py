@@ -160,11 +160,11 @@ ALIKE = (
     },
     {"cli", "client"},
 )
-"""Packages side by side, each with its own classes for the same parts. Only among them may a name stand twice."""
+"""Packages side by side, each with its own classes for the same parts. Only among them may a name occur twice."""
 NAMED_AS_THEY_ARE = "answers/models"
-"""The API calls a job a job: its document and its clients show these names. Within it each name stands once."""
+"""The API calls a job a job: its document and its clients show these names. Within it each name occurs once."""
 SELF_CONTAINED = ("agent/shipped", "host/shipped")
-"""They travel alone, without the product: within each, each name stands once."""
+"""They travel alone, without the product: within each, each name occurs once."""
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: it is the API's own, and it says when a change would break whoever relies on it."""
+"""The OpenAPI document: it is the API's own, and it shows when a change would break its clients."""
 
 from __future__ import annotations
 

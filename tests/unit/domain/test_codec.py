@@ -1,4 +1,4 @@
-"""Values as JSON and back, exactly: whatever a recorded decision may hold."""
+"""Values as JSON and back, exactly: all that a recorded decision may hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column of money that is added stands everywhere at once, and what is shown adds up with it."""
+"""A column of money that is added appears everywhere at once, and what is shown adds up with it."""
 
 from __future__ import annotations
 

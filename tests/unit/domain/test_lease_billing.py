@@ -55,7 +55,7 @@ def test_a_life_with_a_pause_a_raise_and_a_destroy_bills_each_stretch_at_its_own
     )
     disk = D("0.004")
     assert bill(lease) == [
-        (PROVISIONING, D(0), disk, 0, 30),  # from the intent on: nobody knows when the market began to bill
+        (PROVISIONING, D(0), disk, 0, 30),  # from the intent on: when the market began to bill is unknown
         (PROVISIONING, D("0.300"), disk, 30, 60),  # it may have started right after it was last seen loading
         (RUNNING, D("0.300"), disk, 60, 120),
         (STOPPED, D(0), disk, 120, 120),

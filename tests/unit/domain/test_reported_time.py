@@ -27,7 +27,7 @@ def told(*ahead: timedelta, age: timedelta = timedelta(0)) -> list[ReportedTime 
         ((-HOUR,), -HOUR),
         ((HOUR, HOUR + timedelta(seconds=2)), HOUR),
         ((HOUR, timedelta(0)), None),  # one agrees with us: the other is wrong
-        ((HOUR, 2 * HOUR), None),  # one of them is wrong, and nobody knows which
+        ((HOUR, 2 * HOUR), None),  # one of them is wrong, and it is unknown which
         ((HOUR, -HOUR), None),
         ((HOUR, HOUR, 3 * HOUR), None),
     ],

@@ -264,7 +264,7 @@ def test_hours_and_money_stand_on_the_zone_s_own_days() -> None:
 
 
 def test_of_a_period_only_what_is_within_it() -> None:
-    source = replace(two_leases(), cells=[])  # those are chosen by whoever reads them
+    source = replace(two_leases(), cells=[])  # their reader chooses those
     (row,) = report(source, "day", now=LATER, first=NEXT_DAY, after=NEXT_DAY + timedelta(days=1))
     assert (row.key, row.accrued, row.held, row.running) == ("2026-11-21", Decimal("0.25"), ZERO, HOUR)
     (row,) = report(source, "day", now=LATER, first=DAY, after=NEXT_DAY)

@@ -393,7 +393,7 @@ def test_no_bill_at_all_takes_nothing_back_from_a_machine_that_ran_for_less_than
 
 
 def test_a_machine_that_no_list_showed_running_has_run_where_an_agent_reported_from_it() -> None:
-    """Without its agent's word nobody knows whether it ever ran, and no bill says that it did not."""
+    """Without its agent's report it is unknown whether it ever ran, and no bill shows that it did not."""
     unseen = Span(InstanceStatus.PROVISIONING, D("0.36"), D("0.004"), START, at(3600), is_observed=False)
     silent = replace(change_lease(LEASE, spans=(unseen,), last_seen_at=START), agent=AgentReport())
     accrued = {(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004"}

@@ -1,4 +1,4 @@
-"""What a machine prints is kept up to a bound, whatever it claims, and who reads it is told what was cut."""
+"""A machine's output is kept up to a bound, regardless of its claims, and its readers see what was cut."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_what_an_earlier_boot_left_goes_first(blobs: LocalBlobStore, monke
 
 
 async def test_a_claim_leads_no_further_than_what_is_there(blobs: LocalBlobStore) -> None:
-    """Else a host could fill the store with chunks that nobody would find to delete."""
+    """Otherwise a host could fill the store with chunks that no deletion would find."""
     intake = LogIntake(blobs)
     await print_chunks(blobs, 1, range(3))
     assert await intake.take_in("j", "a", 1, 10**9) <= log_intake.LOOKS_AT_ONCE

@@ -1,4 +1,4 @@
-"""A job goes on with the table it has until a better one has been made; what nobody uses is dropped."""
+"""A job keeps the table it has until a better one has been made; unused tables are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By when a machine that nobody watched has ended, where the market says that it has."""
+"""By when an unwatched machine has ended, if the market reports that it has."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LOGIN = {"Authorization": f"Bearer {TOKEN}"}
 
 @dataclass
 class Inner:
-    """What stands where the daemon would."""
+    """What takes the daemon's place."""
 
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[web.Request] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A market's name stands in its own directory: no other part of the product knows it."""
+"""A market's name is in its own directory: no other part of the product contains it."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ async def test_plain_http_goes_to_a_near_sink_alone() -> None:
 async def test_an_answer_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "WAIT_REAL_S", 0.1)
 
-    async def wait(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:  # a writer that nobody holds is closed
+    async def wait(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:  # a writer without a reference is closed
         await asyncio.Event().wait()
 
     quiet = await asyncio.start_server(wait, "127.0.0.1", 0)

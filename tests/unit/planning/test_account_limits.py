@@ -109,7 +109,7 @@ def test_a_day_s_cap_that_pays_for_hours_only() -> None:
     # Twelve hours across midnight never meet the cap, although they cost more than it is.
     assert notes(an_account("50"), "60", now=MIDNIGHT + 18 * HOUR) == ""
     assert "10.0 h a day" in notes(an_account("50"), None)
-    # Nobody knows whether it runs for so long that the month's cap is met.
+    # It is unknown whether it runs for long enough to meet the month's cap.
     assert notes(an_account("500", "600"), None) == ""
 
 

@@ -1,4 +1,4 @@
-"""BidRules that were priced as an auction, as actions: within every limit of the job, whatever the table would pay."""
+"""BidRules priced as an auction, as actions: within every limit of the job, even if the table would pay more."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_promises_are_mean_availabilities(made: Clusters) -> None:
 
 
 def test_a_belief_that_is_a_cluster_s_centre_is_read_as_that_cluster() -> None:
-    """Two phases: there is but one belief for each sign, so all weights say the same whatever clusters they name."""
+    """Two phases: there is only one belief for each sign, so all weights agree, whichever clusters they name."""
     two = PhaseModel((True, False), ((0.9, 0.1), (0.3, 0.7)))
     made = clusters(two, STEP_S)
     for sign, belief in ((True, (1.0, 0.0)), (False, (0.0, 1.0))):

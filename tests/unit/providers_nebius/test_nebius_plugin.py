@@ -1,4 +1,4 @@
-"""Nebius's SDK is an extra: nobody pays for it who does not use this market, and where it is missing that is said."""
+"""Nebius's SDK is an extra: users of other markets do not pay for it, and an error reports if it is missing."""
 
 from __future__ import annotations
 

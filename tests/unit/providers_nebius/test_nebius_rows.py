@@ -1,4 +1,4 @@
-"""The SDK's messages as records: whatever a market sends is bounded, or not believed."""
+"""The SDK's messages as records: all that a market sends is bounded, or not believed."""
 
 from __future__ import annotations
 

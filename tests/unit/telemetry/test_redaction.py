@@ -1,4 +1,4 @@
-"""Tokens that nobody told us of, and secrets in any form and anywhere in a structure."""
+"""Tokens that were never announced, and secrets in any form and anywhere in a structure."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def ledger(tmp_path: Path) -> Path:
 
 def test_the_link_leads_to_the_pages_and_nothing_is_changed(ledger: Path, tmp_path: Path) -> None:
     before = hashlib.sha256(ledger.read_bytes()).hexdigest()
-    # Away from the settings of whoever runs the tests.
+    # Away from the settings of the user who runs the tests.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AUTOPILOT_")}
     environment |= {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     environment |= {"AUTOPILOT_API__SOCKET": "/run/none.sock"}

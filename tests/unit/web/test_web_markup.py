@@ -1,4 +1,4 @@
-"""Whatever a job, a market or a machine calls itself is shown as text: the page has the same elements with any name."""
+"""The name of a job, a market or a machine is shown as text: the page has the same elements with any name."""
 
 from __future__ import annotations
 

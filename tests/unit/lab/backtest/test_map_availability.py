@@ -1,4 +1,4 @@
-"""The product's policy on availability suites: never late, never below the optimum, whatever the market does."""
+"""The product's policy on availability suites: never late, never below the optimum, for any behaviour of the market."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores are of sums; what was given up stands in no ratio."""
+"""Scores are of sums; what was given up is in no ratio."""
 
 from __future__ import annotations
 
