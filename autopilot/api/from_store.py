@@ -48,7 +48,7 @@ def check_wish(wish: ResumeBody) -> None:
 
 
 def refuse_return(job: Job) -> None:
-    """Raises ``UserError`` for a job that cannot go on from the store as it stands."""
+    """Raises ``UserError`` for a job that cannot resume from the store in its present state."""
     refuse_array(job, "a store of its own")
     if job.array_id is not None:
         raise UserError("a task of an array does not go on from the store", hint="autopilot retry lets it begin anew")
