@@ -164,7 +164,7 @@ def _store(place: MailboxPlace) -> LocalBlobStore:
 
 
 class _FewLines(logging.Filter):
-    """Lets a few lines a minute through: whoever connects can cause as many as they like."""
+    """Lets a few lines a minute through: clients can cause any number of them."""
 
     def __init__(self) -> None:
         super().__init__()
