@@ -245,7 +245,7 @@ class JobService:
         if not job.code.sha256:
             raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file sends it along")
         if uid not in (job.owner, os.getuid(), 0):
-            raise UserError(f"the code of job {job.spec.name} is another user's", hint="ask whoever submitted it")
+            raise UserError(f"the code of job {job.spec.name} is another user's", hint="ask the user who submitted it")
         keys = [code_key(job.code.copy_id, i) for i in range(job.code.part_count + 1)]
         urls = [self._blobs.sign_get(key, URL_VALID_FOR) for key in keys]
         return {"name": job.spec.name, "code": render.code(job.code), "urls": urls}

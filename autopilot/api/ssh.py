@@ -37,5 +37,5 @@ class SshService:
             hint = f"try again in half a minute; {instead}"
             raise UserError(f"the machine of job {job.spec.name} has not said yet where to log in", hint=hint)
         if login.fault:
-            raise UserError(f"nobody can log in to the machine of job {job.spec.name}: {login.fault}", hint=instead)
+            raise UserError(f"no login to the machine of job {job.spec.name}: {login.fault}", hint=instead)
         return {"host": login.host, "port": login.port, "user": login.user, "lease": lease.id}

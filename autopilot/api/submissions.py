@@ -182,7 +182,7 @@ class Submissions:
         planned["notes"] += [*learnt, *_script_notes(job.spec), *tell_waits(job)]
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
-            planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
+            planned["notes"].append(f"the owner of the rented host can read the job's code, data and secrets ({given})")
         if job.spec.registry is not None:
             server = job.spec.registry.server
             planned["notes"].append(f"the market, and the host that pulls the image, get the login for {server}")

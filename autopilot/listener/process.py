@@ -125,7 +125,7 @@ def _ports(config: ListenerConfig) -> list[tuple[Port, ConnectionLimits]]:
         ports.append((page, ConnectionLimits(connections=PAGE_CONNECTIONS)))
     if (proxy := config.proxy) is not None:
         host, number = (proxy.host, 0) if isinstance(proxy.at, Path) else proxy.at
-        consequence = "nobody comes through the proxy"
+        consequence = "users of the proxy have no access"
         more: dict[str, Any] = {"socket": proxy.at} if isinstance(proxy.at, Path) else {}
         more |= {"ends_with_caller": True, "header_bytes": HEADER_BYTES}
         port = Port(PROXY, host, number, partial(_proxy_app, config, proxy, receiving), consequence, **more)

@@ -81,7 +81,7 @@ class Execs:
         if order is None or not may_run or order["id"] in self.memory["execs"]:
             return
         if self.fresh_until is None or now > self.fresh_until:
-            self.log.trouble("exec", "a command was asked for too long ago, or nobody can say when: it is not run")
+            self.log.trouble("exec", "a command was requested too long ago, or at an unknown time: it is not run")
             return
         try:  # on the disk before it runs: it runs once, even if this agent is killed
             self.memory.save(execs=[*self.memory["execs"], order["id"]][-MOST_REMEMBERED:])

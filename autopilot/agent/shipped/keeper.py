@@ -237,7 +237,7 @@ class Keeper:
                 rooms.append((room - 1, slot["n"]))
         most_parts, number = max(rooms, default=(0, 0), key=lambda pair: pair[0])  # the first of equals
         if most_parts < 1:
-            raise OSError("nobody gives new addresses, and those that are left are kept for the last save")
+            raise OSError("no new addresses come, and those that are left are kept for the last save")
         return self.snapshots.recut(record, number, most_parts)
 
     def send(self, record: Record) -> None:

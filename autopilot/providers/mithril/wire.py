@@ -218,7 +218,7 @@ def bid_row(raw: object) -> BidRow:
     if bid_id is None or not status or limit is None or not quantity:
         raise UnreadableRow(f"bid {bid_id or '?'} lacks its fid, status, limit_price or instance_quantity")
     if limit * quantity > DEAREST_BID:
-        raise UnreadableRow(f"bid {bid_id} is for {quantity} machines at ${limit}/h, which nobody pays")
+        raise UnreadableRow(f"bid {bid_id} is for {quantity} machines at ${limit}/h, which is no credible price")
     if type_id is None or region is None:
         raise UnreadableRow(f"bid {bid_id} lacks its instance_type, or its region makes no sense")
     return BidRow(
