@@ -1,7 +1,7 @@
 """Users that a reverse proxy has signed in and the settings admit: each with an owner of their own in the ledger.
 
-The ledger keeps them among the tokens, so that allowances, parked jobs and names work as for those. Such a token has
-no secret.
+The ledger keeps them among the tokens, so that allowances, parked jobs and names work as for those. The secret of such
+a token is never given out.
 """
 
 from __future__ import annotations

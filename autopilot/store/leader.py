@@ -244,7 +244,7 @@ class _Seat:
                     self._connection = await self._engine.connect()
                 result = await self._connection.execute(statement, values)
                 return list(result.all()) if result.returns_rows else []
-        except BaseException:  # cancelled, too: the connection's next answer may be that of this statement
+        except BaseException:  # cancelled, too: the state of the connection is unknown then
             await self._drop()
             raise
 
