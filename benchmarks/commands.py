@@ -48,7 +48,7 @@ def wall_s(arguments: list[str], environment: dict[str, str]) -> list[float]:
 
 
 def processor_s(arguments: list[str], environment: dict[str, str]) -> list[float]:
-    """Of the command itself, whatever else the machine does."""
+    """Of the command itself, excluding all else on the machine."""
     samples = []
     for _ in range(REPEATS + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

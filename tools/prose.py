@@ -58,7 +58,7 @@ class Measure:
 
 
 def sentences(markdown: str) -> Iterator[str]:
-    """The sentences of the prose. Code, headings, tables and comments are no prose; each list item begins anew."""
+    """The sentences of the prose. Code, headings, tables and comments are no prose; a list item starts a sentence."""
     text = _LINK.sub(r"\1", _COMMENT.sub("", _CODE.sub("\n", markdown)))
     for paragraph in _paragraphs(text):
         yield from (part for part in _END.split(paragraph) if _WORD.search(part))

@@ -56,7 +56,7 @@ def arguments(program: App, command: str) -> str:
 
 
 def with_arguments(page: str, program: App, commands: list[str]) -> str:
-    """``page`` with the commands' tables written anew. Raises ``ValueError`` where a section is missing."""
+    """``page`` with the commands' tables regenerated. Raises ``ValueError`` if a section is missing."""
     sections = {found[1]: found[0] for found in _SECTION.finditer(page)}
     for command in commands:
         if command not in sections:
@@ -67,14 +67,14 @@ def with_arguments(page: str, program: App, commands: list[str]) -> str:
 
 
 def with_claims(page: str, market: str) -> str:
-    """``page`` with the market's claims written anew. Raises ``ValueError`` where their place is missing."""
+    """``page`` with the market's claims regenerated. Raises ``ValueError`` if their place is missing."""
     if not _CLAIMS.search(page):
         raise ValueError(f"docs/providers/{market}.md has no place for its claims: <!-- claims --> … <!-- /claims -->")
     return _CLAIMS.sub(lambda _: f"<!-- claims -->\n{table(claims_of(market))}<!-- /claims -->\n", page)
 
 
 def with_keys(unit: str) -> str:
-    """``unit`` with the lines that hand over the markets' keys written anew."""
+    """``unit`` with the lines that hand over the markets' keys regenerated."""
     names = [f"{market}{KEY_SUFFIX}" for market, facts in every_market().items() if facts.key_option]
     place = paths.credential_dirs({"HOME": "/nonexistent"})[0]
     lines = [f"LoadCredential={name}:{place / name}\nSetCredential={name}:\\n\n" for name in names]

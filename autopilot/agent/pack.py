@@ -16,7 +16,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class Packed(NamedTuple):
-    """Parts are read from the files anew whenever they are opened: nothing is copied."""
+    """Opening a part reads the files again: nothing is copied."""
 
     contents: CodeIndex
     data: bytes
@@ -30,7 +30,7 @@ class Packed(NamedTuple):
 
 
 def plain(entry: Entry) -> Entry:
-    """Without what differs from one disk to the next: nobody's, of no time, and only the owner's right to run it."""
+    """Without what differs between disks: owner, time, and all rights but the owner's to run it."""
     may_run = entry.kind == "dir" or (entry.kind == "file" and entry.mode & stat.S_IXUSR)
     return entry._replace(mode=0o755 if may_run else 0o644, mtime_ns=0)
 

@@ -27,7 +27,8 @@ _TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 def unpack(parts: Sequence[Part], open_part: Callable[[int], IO[bytes]], directory: Path) -> Path:
     """Put the files beneath ``directory``, which must be empty; answers their root.
 
-    ``open_part(i)`` gives the bytes of ``parts[i]``. Their owner may read and write them, nobody else may write them.
+    ``open_part(i)`` gives the bytes of ``parts[i]``. The files are readable and writable by their owner; others cannot
+    write them.
     Raises ``Corrupt`` when they are not what ``parts`` says, when something in them would lead out of ``directory``, or
     when no disk can hold them; ``OSError`` when this one cannot.
     """

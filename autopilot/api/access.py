@@ -105,13 +105,13 @@ RULES = {
     "POST /v1/tokens": Rule(ADMIN),
     "POST /v1/tokens/{name}/revoke": Rule(ADMIN),
 }
-"""Every call of the API. One that does not stand here is answered to nobody."""
+"""Every call of the API. A call that is not listed here is never served."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCaller:
     owner: int
-    """The uid of whoever is at the other end of the socket, or a token's owner."""
+    """The uid of the process at the other end of the socket, or a token's owner."""
     token: Token | None = None
     """What bounds them; None: a user of the socket who may do everything."""
     session: PageSession | None = None

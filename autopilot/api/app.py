@@ -96,12 +96,12 @@ class Api:
     ) -> None:
         """``find_page``: where the page is, for a browser on this machine; see ``PageRoutes``.
 
-        ``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
-        elsewhere gets them without it: the listener gives the same out at its own address.
+        ``own_store``: the beginning of addresses in the store that only this machine can reach. A caller elsewhere
+        gets them without it: the listener serves the same at its own address.
 
         ``settled``: whom the settings limit: what they may do.
 
-        ``proxied``: whoever a reverse proxy has signed in; None: no proxy signs anybody in."""
+        ``proxied``: users that a reverse proxy has signed in; None: there is no such proxy."""
         self._settled = settled
         self._proxied = proxied or ProxiedUsers(ProxyRules(), store, clock)
         self._store = store
@@ -275,7 +275,7 @@ class _Routes:
         return web.json_response(answer)
 
     def _reachable(self, request: web.Request, url: str) -> str:
-        """An address in the store as whoever asks can use it."""
+        """An address in the store as the caller can use it."""
         is_own = self._own_store and url.startswith(self._own_store)
         return "/v1" + url.removeprefix(self._own_store) if is_own and is_from_elsewhere(request) else url
 
@@ -348,7 +348,7 @@ class _Routes:
         return web.json_response(await self._jobs.ssh.locate(job_ref(request), caller_of(request).owner))
 
     async def end_calls(self, _: web.Application) -> None:
-        """Nobody who waits for a machine's answer keeps the daemon from ending."""
+        """A call that waits for a machine's answer must not keep the daemon from ending."""
         self._engine.execs.close()
 
     async def offers(self, request: web.Request) -> web.Response:

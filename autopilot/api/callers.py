@@ -78,12 +78,12 @@ def check_access(
     *,
     is_listeners: bool = False,
 ) -> Middleware:
-    """A middleware that lets nobody past who may not do what they ask for.
+    """A middleware that refuses callers without the right to what they request.
 
     ``settled``: whom the settings limit, of the socket's users among others.
 
-    ``is_listeners``: of the socket on which the listener passes on what comes over TCP. Nobody there is a user of this
-    machine, so each call needs a token, or a proxy that says whose it is (``proxied``).
+    ``is_listeners``: of the socket on which the listener passes on what comes over TCP. No caller there is a user of
+    this machine, so each call needs a token, or a proxy that names its user (``proxied``).
     """
 
     @web.middleware
@@ -135,7 +135,7 @@ async def _recognise(
     proxied: ProxiedUsers,
     is_listeners: bool,
 ) -> ApiCaller:
-    """A token stands for itself alone, whoever sends it, and so does a session of the page and a proxy's user.
+    """A token alone decides, regardless of who sends it; so do a session of the page and a proxy's user.
 
     Raises ``Unauthorised``, ``UserError``.
     """

@@ -1,4 +1,4 @@
-"""Certifications over the control API: begin one, say where it stands, accept a claim that does not hold."""
+"""Certifications over the control API: start one, show its progress, accept a claim that does not hold."""
 
 from __future__ import annotations
 

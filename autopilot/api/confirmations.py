@@ -29,7 +29,7 @@ GOOD_FOR = timedelta(minutes=10)
 PLANS_OF_AN_OWNER = 20
 """At once. The oldest goes for one more."""
 RUN_SHOWN = 500
-"""Characters of its command that whoever confirms is shown; the hash stands for all of it."""
+"""Characters of its command that are shown to the person who confirms; the hash covers all of it."""
 
 
 class ConfirmFirst(UserError):
@@ -56,7 +56,7 @@ class WaitingPlan:
 
 
 def asks_above(token: Token | None, spec: JobSpec) -> Decimal | None:
-    """The dollars above which a person has to confirm it; None where nobody is asked."""
+    """The dollars above which a person has to confirm it; None if no confirmation is needed."""
     limit = None if token is None else token.ask_above
     return None if limit is None or (spec.budget is not None and spec.budget <= limit) else limit
 
@@ -69,11 +69,11 @@ class PlanBook:
 
     @contextmanager
     def asking(self, token: Token | None, what: str, spec: JobSpec, asked: object, plan_id: str) -> Iterator[None]:
-        """For the time in which it is done: the plan is used up by it, unless it is refused. Where nobody knows
-        whether it was committed, it is used up: a plan must never pay twice.
+        """For the time in which it is done: it uses the plan up, unless it is refused. If it is unknown whether it was
+        committed, the plan is used up: a plan must never pay twice.
 
-        ``asked``: all that the plan is to bind, as JSON. Raises ``ConfirmFirst`` for what nobody has confirmed, and
-        ``NotAllowed`` for a plan that is another.
+        ``asked``: all that the plan is to bind, as JSON. Raises ``ConfirmFirst`` for what is not confirmed, and
+        ``NotAllowed`` for a plan of something else.
         """
         limit = asks_above(token, spec)
         if token is None or limit is None:
@@ -90,8 +90,8 @@ class PlanBook:
             raise
 
     def confirm(self, plan_id: str, caller: ApiCaller) -> render.Json:
-        """Raises ``UserError``, and ``NotAllowed`` for whoever asked, for all that they have made, and for whoever
-        would have to ask a person about it themselves."""
+        """Raises ``UserError``, and ``NotAllowed`` for the plan's owner, for tokens that they made, and for callers
+        who would need a confirmation for it themselves."""
         plan = self._find(plan_id)
         if plan is None:
             raise UserError(f"no plan {plan_id[:60]!r} waits", hint="it may be over; autopilot confirm lists all")

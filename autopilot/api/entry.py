@@ -13,10 +13,10 @@ def machine_of(job: Job, uid: int) -> Lease:
     """The one that runs the job, if ``uid`` may enter it. Raises ``UserError``."""
     name = job.spec.name
     if uid not in (job.owner, os.getuid(), 0):
-        raise UserError(f"job {name} is another user's", hint="ask whoever submitted it")
+        raise UserError(f"job {name} is another user's", hint="ask the user who submitted it")
     main = job.main
     if main is None or main.instance_id is None or main.observed.running_since is None:
-        raise UserError(f"job {name} has no machine that runs now", hint="autopilot show says where it stands")
+        raise UserError(f"job {name} has no machine that runs now", hint="autopilot show shows its state")
     if main.orders.role is not Role.RUN:
         raise UserError(f"the machine of job {name} is to save and stop", hint="try again on its next machine")
     if not main.agent.state:

@@ -86,7 +86,7 @@ class EventFeed:
         return web.json_response({"events": asked.render(page.records), "after": page.after})
 
     async def close(self, _: web.Application) -> None:
-        """Nobody who follows keeps the daemon from ending."""
+        """A follower must not keep the daemon from ending."""
         self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
@@ -121,7 +121,7 @@ class EventFeed:
     async def _stream(self, request: web.Request, asked: _Asked, after: int) -> web.StreamResponse:
         with self._following(request, after) as follower:
             answer = await begin_stream(request)
-            with contextlib.suppress(ConnectionError, Unauthorised):  # whoever followed has gone, or may not any more
+            with contextlib.suppress(ConnectionError, Unauthorised):  # the follower has gone, or lost the right to it
                 await self._send(answer, request, asked, follower)
             return answer
 

@@ -48,12 +48,12 @@ def check_wish(wish: ResumeBody) -> None:
 
 
 def refuse_return(job: Job) -> None:
-    """Raises ``UserError`` for a job that cannot go on from the store as it stands."""
+    """Raises ``UserError`` for a job that cannot resume from the store in its present state."""
     refuse_array(job, "a store of its own")
     if job.array_id is not None:
-        raise UserError("a task of an array does not go on from the store", hint="autopilot retry lets it begin anew")
+        raise UserError("a task of an array cannot resume from the store", hint="autopilot retry restarts it")
     if job.certifies:
-        raise UserError(f"job {job.spec.name} certifies a market", hint="begin that anew: autopilot certify")
+        raise UserError(f"job {job.spec.name} certifies a market", hint="start it again: autopilot certify")
     if job.status not in MAY_RETURN or any(lease.is_wanted for lease in job.leases):
         hint = f"autopilot stop {job.spec.name} parks it; then it can"
         if job.status.is_final or job.status in (JobStatus.STOPPING, JobStatus.CANCELLING):

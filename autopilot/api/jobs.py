@@ -145,7 +145,7 @@ class JobService:
             return await read_receipt(uow, await find_job(uow, reference), self._clock.now())
 
     async def why(self, reference: str, *, limit: int) -> render.Json:
-        """Where the job stands, and its newest decisions, each with what the market answered."""
+        """The job's state, and its newest decisions, each with what the market answered."""
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
             decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
@@ -245,7 +245,7 @@ class JobService:
         if not job.code.sha256:
             raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file sends it along")
         if uid not in (job.owner, os.getuid(), 0):
-            raise UserError(f"the code of job {job.spec.name} is another user's", hint="ask whoever submitted it")
+            raise UserError(f"the code of job {job.spec.name} is another user's", hint="ask the user who submitted it")
         keys = [code_key(job.code.copy_id, i) for i in range(job.code.part_count + 1)]
         urls = [self._blobs.sign_get(key, URL_VALID_FOR) for key in keys]
         return {"name": job.spec.name, "code": render.code(job.code), "urls": urls}
@@ -363,7 +363,7 @@ class JobService:
         stands = moment.tasks.get(job.id, render.NO_TASKS)
         answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, stands)
         if self._engine.failing_since is not None:
-            # It is of a moment that may be long past: nobody looks at the market, and nothing is decided.
+            # It is of a moment that may be long past: the market is not read, and nothing is decided.
             answer |= {"slack_s": None, "verdict": None}
         if job.waits_for_jobs:
             return answer

@@ -40,7 +40,7 @@ def bound_bodies(within_s: float = BODY_WITHIN_S) -> Middleware:
         if not _is_upload(request):
             try:
                 async with asyncio.timeout(within_s):
-                    await request.read()  # kept by the request, for whoever reads it next
+                    await request.read()  # the request keeps it for its next reader
             except TimeoutError:
                 return problem(408, "too_slow", f"the body did not come within {within_s:g} s")
         return await handler(request)

@@ -39,12 +39,12 @@ class LogFeed:
             return web.json_response(page)
         with self._followers.count(caller_of(request).owner, FOLLOWERS, FOLLOWERS_OF_AN_OWNER):
             answer = await begin_stream(request)
-            with contextlib.suppress(ConnectionError, UserError):  # whoever followed has gone, or may not any more
+            with contextlib.suppress(ConnectionError, UserError):  # the follower has gone, or lost the right to it
                 await self._send(request, answer, page, after)
             return answer
 
     async def close(self, _: web.Application) -> None:
-        """Nobody who follows keeps the daemon from ending."""
+        """A follower must not keep the daemon from ending."""
         self._closing.set()
 
     async def _send(self, request: web.Request, answer: web.StreamResponse, page: render.Json, after: str) -> None:

@@ -12,7 +12,7 @@ from autopilot.planning.market_notes import tell_unwatched
 
 
 def render_markets(engine: Engine, now: datetime, *, sees_all: bool) -> list[render.Json]:
-    """The credit is the account's: told to whoever may see all of it."""
+    """The credit is the account's: only callers who may see all of it get it."""
     return [
         {
             "name": name,

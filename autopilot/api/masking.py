@@ -9,7 +9,7 @@ from autopilot.domain.job import JobSpec
 
 MASK = b"[secret]"
 SHORTEST = 6
-"""Characters. What is shorter stands in most outputs by chance."""
+"""Characters. What is shorter occurs in most outputs by chance."""
 MOST_CHUNKS_BACK = 4
 """Read before a chunk, at the most, to see what began there."""
 
@@ -19,10 +19,10 @@ ReadSecrets = Callable[[JobSpec], tuple[list[str], list[str]]]
 
 class OutputMask:
     """``own``: values that the job has. It may print a part of one at the end of a chunk, and the rest in the next, so
-    the beginning of one is masked there, whatever follows.
+    the beginning of one is always masked there.
 
-    ``others``: values that it does not have. Those are masked whole alone: who sees what the beginning of one does to
-    an output could find it out, character by character.
+    ``others``: values that it does not have. Those are masked only as a whole: if parts were masked, a job could find
+    them out character by character.
     """
 
     def __init__(self, own: Iterable[str] = (), others: Iterable[str] = ()) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 FILE, SIZE, SHA256 = "Autopilot-Upload", "Autopilot-Upload-Size", "Autopilot-Upload-Sha256"
 """Of a body that it has put on the disk."""
 PEER = "Autopilot-Peer"
-"""The address of whoever has called it, for the log."""
+"""The address of its caller, for the log."""
 PROXY_USER = "Autopilot-Proxy-User"
-"""Whoever a reverse proxy has signed in."""
+"""The user that a reverse proxy has signed in."""
 PROXY_SECRET = "Autopilot-Proxy-Secret"  # noqa: S105 - a header's name
-"""What that proxy has sent along, which nobody else knows. The proxy sends it under the same name."""
+"""The secret that only that proxy knows. The proxy sends it under the same name."""
 FROM_LISTENER = (FILE, SIZE, SHA256, PEER, PROXY_USER, PROXY_SECRET)
-"""Headers that nobody but the listener may send."""
+"""Headers that only the listener may send."""

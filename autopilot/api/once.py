@@ -28,7 +28,7 @@ class KeyReused(UserError):
 
 
 class CallerGone(Exception):
-    """Whoever asked has hung up before anything was committed: nothing is."""
+    """The caller hung up before anything was committed: nothing is."""
 
 
 @dataclass(frozen=True, slots=True)

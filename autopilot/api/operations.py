@@ -26,7 +26,7 @@ class Operation:
     is_upload: bool = False
     """Its body is bytes."""
     streams: bool = False
-    """It answers with server-sent events to whoever accepts them."""
+    """It answers with server-sent events if the client accepts them."""
     media_type: str = "application/json"
 
 

@@ -33,11 +33,11 @@ class PageRoutes:
         if caller.session is not None:
             raise UserError("the page gives no further links", hint="autopilot web gives one")
         if caller.is_proxied:
-            raise UserError("whoever comes through the proxy needs no link", hint="open the proxy's address")
+            raise UserError("users of the proxy need no link", hint="open the proxy's address")
         token = "" if caller.token is None else caller.token.sha256
         is_limited = caller.token is not None and caller.token.is_of_user
         path = f"/enter/{await self._sessions.invite(caller.owner, token, is_limited=is_limited)}"
-        # Whoever comes over the network has reached a port already.
+        # A caller from the network has reached a port already.
         url = None if is_from_elsewhere(request) else await self._find_address() + path
         return web.json_response({"path": path, "url": url}, status=201, headers=_NO_STORE)
 

@@ -1,7 +1,7 @@
-"""Who is let into the page: by a link that is good once, then by a secret that the browser keeps for some hours.
+"""Access to the page: by a single-use link, then by a secret that the browser keeps for some hours.
 
-A session gives the rights of whoever asked for its link, and no more for as long as it lasts. It outlives the daemon:
-the page of a daemon that was restarted goes on.
+A session never gives more than the rights of the caller who asked for its link. It outlives the daemon: the page keeps
+working after a restart.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class PageSessions:
         return secret
 
     def _make_room(self, new: PageSession) -> None:
-        """Links in the place of links, and sessions in that of sessions: of its owner, or of whoever has the most."""
+        """A link replaces a link, and a session a session: its owner's, or one of the owner with the most."""
         alike = [each for each in self._known.values() if each.is_link == new.is_link]
         counts = Counter(each.owner for each in alike)
         if counts[new.owner] >= MOST_OF_AN_OWNER:

@@ -29,8 +29,8 @@ async def resolve(uow: UnitOfWork, submitted: Sequence[Job], now: datetime) -> l
     """Each with ids in place of names, and either waiting or free to begin. Names mean jobs of the same submit first,
     then jobs of the same owner.
 
-    Raises ``UserError``: for a name that is nobody's, for jobs that wait for one another, and for a predecessor that
-    has ended otherwise than asked.
+    Raises ``UserError``: for an unknown name, for jobs that wait for one another, and for a predecessor that has ended
+    otherwise than asked.
     """
     with_ids = [await _with_ids(uow, job, submitted) for job in submitted]
     _refuse_cycles(with_ids)

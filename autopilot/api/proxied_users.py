@@ -1,7 +1,7 @@
-"""Whoever a reverse proxy has signed in, as the settings let them in: each with an owner of their own in the ledger.
+"""Users that a reverse proxy has signed in and the settings admit: each with an owner of their own in the ledger.
 
-The ledger keeps them among the tokens, so that allowances, parked jobs and names are what they are for those. Nobody
-has the secret of such a token.
+The ledger keeps them among the tokens, so that allowances, parked jobs and names work as for those. The secret of such
+a token is never given out.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ProxiedUsers:
         self._making = asyncio.Lock()
 
     async def open(self) -> None:
-        """Bring those whom the ledger knows to what the settings say now.
+        """Update the users in the ledger to the present settings.
 
-        Whoever the settings let in no more ends as a revoked token does, and begins again when they do.
+        A user whom the settings no longer admit ends as a revoked token does, and returns when they do again.
         """
         now = self._clock.now()
         async with self._store.transaction() as uow:
@@ -57,14 +57,14 @@ class ProxiedUsers:
                     await uow.tokens.save(kept)
 
     def of_users(self) -> tuple[Token, ...]:
-        """All whose jobs are those of a user of this machine: what they may do, and so whatever they make."""
+        """All whose jobs are those of a user of this machine: what they, and all that they make, may do."""
         named = self._rules.users.items()
         return tuple(self._of_user(name, user, user.uid) for name, user in named if user.uid is not None)
 
     async def recognise(self, headers: CIMultiDictProxy[str]) -> ApiCaller:
         """Of a call that the listener passes on.
 
-        Raises ``Unauthorised``, and ``NotAllowed`` for whoever the settings do not let in.
+        Raises ``Unauthorised``, and ``NotAllowed`` for a user whom the settings do not admit.
         """
         names, secrets = headers.getall(PROXY_USER, []), headers.getall(PROXY_SECRET, [])
         if not self._rules.is_open or len(names) != 1 or not self._is_proxy(secrets):
@@ -118,7 +118,7 @@ class ProxiedUsers:
 
 
 def proxy_unknown() -> Unauthorised:
-    """The same for whatever is wrong with it."""
+    """The same for every fault."""
     return Unauthorised(
         "the proxy has not said who you are, or is not the proxy",
         hint="it sends the header that http.proxy.user_header names once, and its secret where one is set",

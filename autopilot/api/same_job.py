@@ -28,9 +28,9 @@ class SameJobOpen(UserError):
 
 
 def hash_file(toml: str, code_sha256: str, table: str | None = None) -> str:
-    """Of what the job file says, in whatever order and spelling, and of the code and the table that come with it.
+    """Of the job file's content, regardless of order and spelling, and of the code and the table that come with it.
 
-    ``toml`` has been read before: it is whole.
+    ``toml`` has been parsed before: it is valid.
     """
     said = tomllib.loads(toml, parse_float=Decimal)
     beside = [code_sha256] if table is None else [code_sha256, table]

@@ -133,7 +133,7 @@ async def _refuse_more(uow: UnitOfWork, made: Schedule) -> None:
 
 
 async def _find(uow: UnitOfWork, reference: str, caller: ApiCaller) -> Schedule:
-    """The caller's own, or for whoever may do everything anybody's. Raises ``UserError``."""
+    """The caller's own, or anybody's for an admin. Raises ``UserError``."""
     found = await uow.schedules.find(reference, owner=caller.owner)
     if found is None and caller.scope.covers(Scope.ADMIN):
         found = await uow.schedules.find(reference)

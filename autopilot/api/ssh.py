@@ -22,9 +22,9 @@ class SshService:
         self._find = find
 
     async def locate(self, reference: str, uid: int) -> render.Json:
-        """Address, port and user by the machine's own word, and the lease, under which its host key is kept.
+        """Address, port and user as the machine reports them, and the lease, under which its host key is kept.
 
-        Raises ``UserError``: not allowed, no machine, no key in the job, or a machine that lets nobody in.
+        Raises ``UserError``: not allowed, no machine, no key in the job, or a machine without a login.
         """
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
@@ -37,5 +37,5 @@ class SshService:
             hint = f"try again in half a minute; {instead}"
             raise UserError(f"the machine of job {job.spec.name} has not said yet where to log in", hint=hint)
         if login.fault:
-            raise UserError(f"nobody can log in to the machine of job {job.spec.name}: {login.fault}", hint=instead)
+            raise UserError(f"no login to the machine of job {job.spec.name}: {login.fault}", hint=instead)
         return {"host": login.host, "port": login.port, "user": login.user, "lease": lease.id}

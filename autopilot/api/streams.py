@@ -10,7 +10,7 @@ from autopilot.answers import render
 
 STREAM = "text/event-stream"
 KEEP_ALIVE_S = 15.0
-"""A stream that has nothing to say says so this often: whoever has gone is found out by it."""
+"""A quiet stream sends a comment this often, which detects clients that have gone."""
 KEEP_ALIVE = b":\n\n"
 
 

@@ -116,8 +116,8 @@ class Submissions:
     ) -> render.Json:
         """Accept job files, all or none; with ``dry_run`` only say what would happen. They may name one another.
 
-        ``owner``: of whoever asks; ``token``: theirs, where they have one; ``again``: whether second jobs of the same
-        are meant; ``plan_id``: what a person has confirmed; ``once``: the request that is not to act twice.
+        ``owner``: the caller's; ``token``: theirs, if they have one; ``again``: whether second jobs of the same are
+        meant; ``plan_id``: what a person has confirmed; ``once``: the request that must not act twice.
 
         Raises ``UserError``; ``SameJobOpen``; ``ConfirmFirst``; ``SendAgain`` when the code is not there; ``Unlikely``
         where a job with a deadline would be done in time and within its budget with less than that probability, where
@@ -182,7 +182,7 @@ class Submissions:
         planned["notes"] += [*learnt, *_script_notes(job.spec), *tell_waits(job)]
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
-            planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
+            planned["notes"].append(f"the owner of the rented host can read the job's code, data and secrets ({given})")
         if job.spec.registry is not None:
             server = job.spec.registry.server
             planned["notes"].append(f"the market, and the host that pulls the image, get the login for {server}")
@@ -191,7 +191,7 @@ class Submissions:
     async def _accept(
         self, uow: UnitOfWork, drafts: Sequence[_Draft], now: datetime, *, again: bool
     ) -> list[render.Json]:
-        """What they wait for is looked up anew: it may have ended while they were planned."""
+        """Looks up again what they wait for: it may have ended while they were planned."""
         if not again:
             for draft in drafts:
                 await refuse_same(uow, draft.job)
@@ -216,7 +216,7 @@ class Submissions:
         ]
 
     async def plan(self, job: Job, now: datetime, least_probability: float, spent: Decimal = ZERO) -> JobPlan:
-        """A job that waits for others is planned as if they had ended now: nobody knows when they will.
+        """A job that waits for others is planned as if they had ended now: when they will is unknown.
 
         ``spent``: of the job so far, what is not posted yet included, $. Raises ``OverBudget`` and ``Unlikely``.
         """

@@ -68,9 +68,9 @@ class TaskService:
         return answer
 
     async def retry(self, reference: str, *, failed: bool, once: Once | None = None) -> render.Json:
-        """Tasks that failed or were cancelled begin anew when there is a place for them, with all their attempts.
+        """Restarts tasks that failed or were cancelled when there is room for them, with all their attempts.
 
-        ``failed``: of the array all that failed, and those that were cancelled for it. Raises ``UserError``.
+        ``failed``: all tasks of the array that failed, and those cancelled because of it. Raises ``UserError``.
         """
         now = self._clock.now()
         async with self._store.transaction() as uow:

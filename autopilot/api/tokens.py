@@ -55,7 +55,7 @@ class TokenService:
     ) -> None:
         """``announce``: tells others than the ledger, which checks for itself, which tokens there are.
 
-        ``settled``: whom the settings limit, and so whatever they make."""
+        ``settled``: whom the settings limit, and so all that they make."""
         self._store = store
         self._clock = clock
         self._wake = wake
@@ -63,7 +63,7 @@ class TokenService:
         self._settled = settled
 
     async def open(self, daemon: str = "") -> None:
-        """End for good what was made by somebody whom the settings name no more: nobody comes back with them.
+        """End for good what was made by users whom the settings no longer name: it stays ended if they return.
 
         ``daemon``: which of those that share the ledger this is. One that never named a maker itself ends nothing of
         theirs for good: the settings of the daemon before may, and its tokens are in force there again. Here they are

@@ -1,6 +1,6 @@
 """Which leases may write into a local store, and how much: a file that the daemon replaces, read at each PUT.
 
-``blobs.listener`` enforces what stands here, before a PUT is received and again before it is kept.
+``blobs.listener`` enforces it, before a PUT is received and again before it is kept.
 """
 
 from __future__ import annotations

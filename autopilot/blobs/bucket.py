@@ -55,7 +55,7 @@ class Bucket:
 
 class BucketBlobStore:
     def __init__(self, bucket: Bucket) -> None:
-        """Asks nobody anything. Raises ``UserError`` for an address that names no bucket, or without the library."""
+        """Sends no request. Raises ``UserError`` for an address that names no bucket, or without the library."""
         self._store = _connect(bucket, REQUEST_TIMEOUT_S)
         self._patient = _connect(bucket, READING_TIMEOUT_S)
         self._bucket = bucket

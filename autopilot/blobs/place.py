@@ -56,7 +56,7 @@ class MailboxPlace:
 
     @property
     def daemon_socket(self) -> Path:
-        """Where the daemon answers the listener, and nobody else."""
+        """Where the daemon answers only the listener."""
         return self.root / "listener.sock"
 
     @property

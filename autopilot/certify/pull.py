@@ -37,7 +37,7 @@ def pull(run: Run, mark: StepMark | None) -> Move:
 
 def _watch(run: Run, main: Lease) -> Move:
     if main.has_run:
-        # Whoever pulled the image did so without the login, or the registry does not look at it.
+        # The image was pulled without the login, or the registry does not check it.
         return Move(
             (Release(main.id, Reason.CERTIFYING),), findings=_of_login(run, main, ClaimVerdict.BROKEN), is_over=True
         )

@@ -4,8 +4,8 @@
         ─► resume ─► stop ─► start ─► end ─► pull
 
 A certification is a job whose machines are rented, observed, limited and destroyed as those of any other job are. Only
-what is done next comes from here and not from ``decide``. How far it is stands in the ledger (``StepMark``), so that a
-daemon that was killed goes on where it was.
+what is done next comes from here and not from ``decide``. The ledger records its progress (``StepMark``), so that a
+daemon that was killed resumes where it was.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 
 LONGEST = timedelta(hours=3)
-"""After this a certification ends, whatever it has seen."""
+"""After this a certification ends in any case."""
 SHOWN_WITHIN = timedelta(minutes=3)
 """A list that lags longer than this breaks what is assumed of it."""
 LOADS_WITHIN = timedelta(minutes=20)
@@ -176,7 +176,7 @@ def _rent(run: Run, mark: StepMark | None) -> Move:
     if chosen is None:
         if len(on_spot) < MOST_MACHINES or run.market.providers[run.job.certifies].capabilities.on_demand:
             return WAIT
-        # Where the list has not shown them as ours nobody knows what they won, unless the market said so.
+        # If the list has not shown them as ours, their outcome is unknown, unless the market refused all.
         is_known = run.has_held("list-shows-label") or all(lease.reason is Reason.REFUSED for lease in on_spot)
         none_won = run.find("spot-is-rented", ClaimVerdict.BROKEN, ("refused", len(on_spot)))
         return Move(findings=(none_won,) if is_known else (), is_over=True)
@@ -227,7 +227,7 @@ def _work(run: Run, mark: StepMark | None) -> Move:
         return Move(findings=own_id, is_over=is_late)
     last = run.last
     if main is None:
-        # Gone before it spoke a word, and nobody asked for that: so ends a machine that takes itself for another.
+        # Gone before its first report, without a request to end: a machine that takes itself for another ends so.
         ended_itself = last is not None and last.state is LeaseState.GONE and not last.ending.attempts
         broken = (run.find("own-id", ClaimVerdict.BROKEN),) if ended_itself and last and last.has_run else ()
         return Move(findings=broken, is_over=True)
@@ -455,7 +455,7 @@ def _permit_end(lease: Lease) -> datetime | None:
 
 
 def _ended_itself(lease: Lease) -> bool:
-    """Nobody destroyed it, and it was there until its permit was over: no loss of its host is taken for that."""
+    """It was not destroyed, and was there until its permit was over, so that a loss of its host does not count."""
     ends_at, gone_at = _permit_end(lease), lease.ending.gone_at
     is_gone = lease.state is LeaseState.GONE and not lease.ending.attempts
     return is_gone and ends_at is not None and gone_at is not None and gone_at >= ends_at

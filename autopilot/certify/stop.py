@@ -1,4 +1,4 @@
-"""The steps that stop a machine and start it again by a bid, on markets where a running machine's bid stands."""
+"""The steps that stop a machine and start it again by a bid, on markets where a running machine's bid is fixed."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _git_files(root: Path) -> Iterator[str]:
 
 
 def _walk(root: Path, skipped: Sequence[str]) -> Iterator[str]:
-    """Files and links; whatever else there is, sockets and devices, has no content to send."""
+    """Files and links; all else, like sockets and devices, has no content to send."""
     todo = [""]
     count = 0
     while todo:

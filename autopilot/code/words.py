@@ -9,12 +9,12 @@ NAMES_SHOWN = 10
 
 
 def show(name: str) -> str:
-    """Harmless on a terminal, whatever a file is called."""
+    """Harmless on a terminal, for any name."""
     return name if name.isprintable() else ascii(name)
 
 
 def quote(name: str) -> str:
-    """As it stands in a job file."""
+    """As written in a job file."""
     return json.dumps(show(name), ensure_ascii=False)
 
 

@@ -15,7 +15,7 @@ URL_VARIABLE = "AUTOPILOT_URL"
 """The address of a daemon elsewhere; it goes before a login."""
 CA_VARIABLE = "AUTOPILOT_CA_FILE"
 TOKEN_VARIABLE = "AUTOPILOT_TOKEN"  # noqa: S105 - its name
-"""Whoever sets it asks as that token, not as the user at the socket, nor as the token of the login."""
+"""If set, calls use that token, not the user at the socket, nor the token of the login."""
 SOCKET_VARIABLE = "AUTOPILOT_API__SOCKET"
 
 
@@ -27,11 +27,11 @@ class DaemonAddress:
     ca_file: str = ""
     """Of the authority that has signed its certificate; empty: those that this machine trusts."""
     token: str = ""
-    """Empty: whoever asks is the user at the socket."""
+    """Empty: the caller is the user at the socket."""
 
 
 def find_daemon_address(environ: Mapping[str, str] = os.environ) -> DaemonAddress:
-    """A variable goes before the login, and the login before a socket that nobody has named. Raises ``UserError``."""
+    """A variable goes before the login, and the login before the default socket. Raises ``UserError``."""
     token = read_token(environ.get(TOKEN_VARIABLE, ""))
     if url := environ.get(URL_VARIABLE, ""):
         return DaemonAddress(None, check_daemon_url(url), environ.get(CA_VARIABLE, ""), token)

@@ -260,7 +260,7 @@ def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], 
 
 
 def _refuse_whole_workdir(document: TomlDocument, spec: JobSpec) -> None:
-    """To restore a checkpoint is to replace what stands at its path: that must not be all that the job stands on."""
+    """A restore replaces what is at the checkpoint's path: that must not be the whole work directory."""
     if spec.checkpoint_path is None:
         return
     if _beneath_root(spec.workdir).is_relative_to(_beneath_root(spec.workdir, spec.checkpoint_path)):

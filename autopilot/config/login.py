@@ -30,7 +30,7 @@ def login_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_login(environ: Mapping[str, str] = os.environ) -> DaemonLogin | None:
-    """None where nobody has logged in. Raises ``UserError`` for a file that others can read or that is none."""
+    """None if there is no login. Raises ``UserError`` for a file that others can read or that is none."""
     path = login_path(environ)
     if not path.is_file():
         return None

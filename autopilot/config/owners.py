@@ -27,7 +27,7 @@ class OwnerSettings(BaseModel):
 
 
 def read_owners(owners: Mapping[str, OwnerSettings], now: datetime, own_uid: int) -> dict[int, Token]:
-    """By uid. ``own_uid``: the daemon's. Raises ``UserError`` for whoever is no user here, or cannot be limited."""
+    """By uid. ``own_uid``: the daemon's. Raises ``UserError`` for users that are unknown here or cannot be limited."""
     if len(owners) > MOST:
         raise UserError(f"[owners] has {len(owners)} users, and {MOST} are the most")
     return {token.owner: token for token in (_read(name, said, now, own_uid) for name, said in owners.items())}

@@ -92,7 +92,7 @@ def client_socket(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _may_exist(path: Path) -> bool:
-    """True also where we may not look: whoever opens it is told so then, and nothing is silently left out."""
+    """True also if we may not look: opening it raises an error then, and nothing is silently left out."""
     try:
         path.stat()
     except PermissionError:

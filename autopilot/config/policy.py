@@ -31,7 +31,7 @@ def _between(least: str, most: str) -> AfterValidator:
 
 
 class PolicySettings(BaseModel):
-    """The bounds keep out what can only be a mistake. Caps and the deadline's guard hold whatever is set."""
+    """The bounds refuse what can only be a mistake. Caps and the deadline's guard hold with any values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

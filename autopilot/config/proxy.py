@@ -76,7 +76,7 @@ class ProxySettings(BaseModel):
         return Path(self.listen.removeprefix(UNIX))
 
     def check(self) -> None:
-        """Raises ``UserError`` for a listener on which anybody could be anybody, or that lets nobody in."""
+        """Raises ``UserError`` for a listener on which callers could claim any name, or that admits no user."""
         if self.listen is None:
             return
         if self.address is not None and not is_loopback(self.address[0]):
@@ -109,7 +109,7 @@ class ProxySettings(BaseModel):
 
 
 def read_proxy(settings: ProxySettings) -> ProxyRules:
-    """Raises ``UserError`` for whoever cannot be let in like that."""
+    """Raises ``UserError`` for users who cannot be admitted like that."""
     if len(settings.users) > MOST:
         raise UserError(f"[http.proxy.users] has {len(settings.users)} users, and {MOST} are the most")
     users = {name: _read(name, said) for name, said in settings.users.items()}

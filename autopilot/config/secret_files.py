@@ -97,7 +97,7 @@ def _how_to_set(file: str, command: str) -> str:
 
 
 def readable_values() -> list[str]:
-    """Of every secret that is stored well; what is wrong with another is told to whoever names it."""
+    """Of every secret that is stored well; the others are left out, and raise errors when a job names them."""
     found = []
     for name in names():
         with contextlib.suppress(UserError, ValueError):

@@ -34,7 +34,7 @@ _TAG_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
 
 
 def _show(raw: object) -> str:
-    """As it stands in the file: an unquoted decimal is kept as a ``Decimal`` in here."""
+    """As written in the file: an unquoted decimal is kept as a ``Decimal`` in here."""
     return str(raw) if isinstance(raw, Decimal) else repr(raw)
 
 

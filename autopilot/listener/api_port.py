@@ -1,4 +1,4 @@
-"""The API for a port: one table of addresses. What stands in the API's own table is passed on, of known logins."""
+"""The API for a port: one table of addresses. Calls in the API's own table are passed on, from known logins."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class ConnectionLimits:
 
 
 class Guest(Protocol):
-    """Whoever stands in the door: a connection, or one that is being made."""
+    """A connection, or one that is being made."""
 
     address: str
 
@@ -138,7 +138,7 @@ class Connection(web.RequestHandler):
         self._door.set_busy(self, is_busy)
 
     def abort(self) -> None:
-        """Close at once, whatever is still to be written."""
+        """Close at once, dropping what is still to be written."""
         if isinstance(self.transport, asyncio.Transport):
             self.transport.abort()
 

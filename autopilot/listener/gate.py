@@ -1,4 +1,4 @@
-"""Who may pass to the daemon: whoever the listener knows, a few calls at a time. The others are slowed."""
+"""Passes callers that the listener knows to the daemon, a few calls at a time. The others are slowed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KnownLogin:
     """Whose a request is."""
 
     key: str
-    """The same for the same login, and for no other. Of a session its secret, which is shown to nobody."""
+    """Unique for each login. Of a session its secret, which is never shown."""
     kind: str
     """``token``, ``session`` of the page, or ``user`` of a proxy."""
     headers: Mapping[str, str]

@@ -15,12 +15,12 @@ HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def check_hosts(names: Collection[str], listens_on: str, *, may_be_linked: bool = False) -> Middleware:
-    """A middleware that answers nobody who calls this machine by another name, or from another site's page.
+    """A middleware that refuses calls to this machine by another name, or from another site's page.
 
     A name that leads here and is somebody else's would let that page read the answers.
 
-    ``may_be_linked``: other sites may lead a browser here, in a window of its own. Whoever has signed in with a proxy
-    comes from such a site. Nothing is done by a request of that kind, and that site does not see the answer.
+    ``may_be_linked``: other sites may lead a browser here, in a window of its own. A user who has signed in with a
+    proxy comes from such a site. Such a request changes nothing, and that site does not see the answer.
     """
     known = {name.lower() for name in (*names, *HERE, *_own_address(listens_on))}
 

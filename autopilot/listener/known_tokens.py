@@ -1,7 +1,7 @@
-"""Which tokens there are, told by the daemon to the listener in a file of hashes.
+"""Which tokens there are, passed by the daemon to the listener in a file of hashes.
 
-So the listener turns away whoever has none without a word to the daemon. Expiry and scope are the daemon's to judge,
-by its ledger, with each call.
+So the listener refuses callers without one by itself. The daemon checks expiry and scope with each call, by its
+ledger.
 """
 
 from __future__ import annotations

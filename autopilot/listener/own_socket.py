@@ -1,4 +1,4 @@
-"""A unix socket that nobody but its owner can open."""
+"""A unix socket that only its owner can open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bind_own(path: Path) -> socket.socket:
         bound.setblocking(False)
         bound.bind(str(scratch))
         scratch.chmod(0o600)
-        scratch.replace(path)  # nobody has it to open before it is closed to others: it listens later
+        scratch.replace(path)  # it has its mode before others could connect: it listens later
     except BaseException:
         bound.close()
         raise

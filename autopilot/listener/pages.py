@@ -18,7 +18,7 @@ SERVED_BY = "autopilot.web.served:DaemonPages"
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 256 * 1024
 OF_SESSION = "/s/{session}"
-"""What stands before every address of the pages of one session: see ``web.session_path``."""
+"""The prefix of every address of the pages of one session: see ``web.session_path``."""
 
 ADDRESSES = {
     "GET /": "now",

@@ -42,7 +42,7 @@ class Port:
     certificate: Callable[[], ServerCertificate] | None = None
     """Read when the port is taken; None: no TLS."""
     ends_with_caller: bool = False
-    """A call ends when whoever made it hangs up."""
+    """A call ends when its caller hangs up."""
     is_wanted: Callable[[], bool] = lambda: True
     """It is open only so long."""
     may_move: bool = False

@@ -125,7 +125,7 @@ def _ports(config: ListenerConfig) -> list[tuple[Port, ConnectionLimits]]:
         ports.append((page, ConnectionLimits(connections=PAGE_CONNECTIONS)))
     if (proxy := config.proxy) is not None:
         host, number = (proxy.host, 0) if isinstance(proxy.at, Path) else proxy.at
-        consequence = "nobody comes through the proxy"
+        consequence = "users of the proxy have no access"
         more: dict[str, Any] = {"socket": proxy.at} if isinstance(proxy.at, Path) else {}
         more |= {"ends_with_caller": True, "header_bytes": HEADER_BYTES}
         port = Port(PROXY, host, number, partial(_proxy_app, config, proxy, receiving), consequence, **more)
@@ -164,7 +164,7 @@ def _store(place: MailboxPlace) -> LocalBlobStore:
 
 
 class _FewLines(logging.Filter):
-    """Lets a few lines a minute through: whoever connects can cause as many as they like."""
+    """Lets a few lines a minute through: clients can cause any number of them."""
 
     def __init__(self) -> None:
         super().__init__()

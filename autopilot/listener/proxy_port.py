@@ -45,7 +45,7 @@ def by_proxy(config: ProxyConfig, secret: KnownTokens) -> Identify:
     """The user whom the proxy names. ``secret``: of the proxy, by its hash.
 
     A header that comes twice, or in another spelling, could be the user's own beside the proxy's: such a request is
-    nobody's.
+    refused.
     """
     spelt = config.user_header.lower()
 
@@ -67,7 +67,7 @@ def by_proxy(config: ProxyConfig, secret: KnownTokens) -> Identify:
 
 
 def guard_pages(pages: Sequence[web.RouteDef], gate: Gate) -> list[web.RouteDef]:
-    """The page's addresses for whoever the proxy names, without those of links."""
+    """The page's addresses for users that the proxy names, without those of links."""
     return [
         web.route(each.method, each.path, gate.guard(each.handler))
         for each in pages

@@ -78,7 +78,7 @@ class Relay:
             return problem(507, "disk_full", "the daemon's disk has no room for this", "free some space there")
 
     async def _ask(self, request: web.Request, body: bytes, more: dict[str, str]) -> web.StreamResponse:
-        """The daemon's answer. Whoever hangs up cancels this, and so hangs up on the daemon."""
+        """The daemon's answer. A caller that hangs up cancels this, and so the call to the daemon."""
         assert self._daemon is not None, "it was opened"
         headers = {name: request.headers[name] for name in _ASKED if name in request.headers}
         headers |= {**more, **request[LOGIN].headers, PEER: request.remote or "proxy"}

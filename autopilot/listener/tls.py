@@ -39,7 +39,7 @@ class ServerCertificate:
 
 
 def _refuse_password() -> str:
-    raise OSError("the key is locked by a password, and nobody is there to type it")
+    raise OSError("the key is locked by a password, and there is no prompt to type it")
 
 
 class Handshake(asyncio.Protocol):

@@ -29,7 +29,7 @@ class MarketFacts:
     """Whether ``autopilot init`` asks if a card tops the account up by itself."""
     certify: CertifyFacts = UNCERTIFIED
     order: int = UNORDERED
-    """Where it stands when people are asked or told of each market: the lowest first, then by name."""
+    """Its place in lists and questions about all markets: the lowest first, then by name."""
 
     def __post_init__(self) -> None:
         if self.key_option and _OPTION.fullmatch(self.key_option) is None:

@@ -233,7 +233,7 @@ def _say_clock(facts: Facts) -> Words:
     return (
         f"The clock here is {_span(abs(ahead_s))} {way}",
         "Every market that tells the time says so. Nothing new is rented until they agree with it; machines that are "
-        "rented go on. The daemon keeps the time of its start, whatever the markets say.\n"
+        "rented keep running. The daemon keeps the time of its start, regardless of the markets.\n"
         "Next: set the clock here (timedatectl shows it), then restart the daemon.",
     )
 

@@ -1,8 +1,8 @@
 """``requests`` under a limit of time and size, for vendors' SDKs: their own timeouts bound each wait, not the whole.
 
-A server that sends a byte now and then satisfies any timeout between bytes and would hold its caller for ever. Here
-the connection itself is cut when the time is over, whatever it is at: shaking hands, headers or body. Imported by
-adapters' SDK modules alone, for ``requests`` comes with the SDKs.
+A server that sends a byte now and then satisfies any timeout between bytes and would block its caller forever. Here
+the connection itself is cut when the time is over, be it during the handshake, the headers or the body. Only adapters'
+SDK modules import this, because ``requests`` comes with the SDKs.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _guard(seconds: float) -> Iterator[_Guard]:
 def send(session: requests.Session, request: requests.PreparedRequest, seconds: float) -> requests.Response:
     """One attempt, its body read, within ``seconds`` of real time. Redirects are answers like any other.
 
-    Raises ``requests.RequestException``: nobody knows then whether the request took effect.
+    Raises ``requests.RequestException``; the request may have taken effect then.
     """
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter())

@@ -73,7 +73,7 @@ class Quiet(Generic[F]):
             each.refuse(self._clock.monotonic(), asked_s or 0.0)
 
     def succeed(self, family: F) -> None:
-        """The market has answered, whatever it said beside that it is asked too much."""
+        """The market has answered anything but "too many requests"."""
         for each in self._of(family):
             each.succeed()
 
@@ -88,9 +88,9 @@ class Quiet(Generic[F]):
 class Lane:
     """One request at a time, with a pause between the end of one and the start of the next.
 
-    Counting from the end, the distance holds at the market's side too, whatever the network does in between.
-    ``quiet_s``: for how long the market is to be left alone. Up to ``patience_s`` of it are waited for; whoever would
-    wait for longer gets his turn at once and sends nothing.
+    Counted from the end, the pause holds on the market's side too, however slow the network is in between.
+    ``quiet_s``: for how long the market is to be left alone. Up to ``patience_s`` of it are waited for; a caller that
+    would wait longer gets its turn at once and sends nothing.
     """
 
     def __init__(

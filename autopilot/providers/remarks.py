@@ -21,7 +21,7 @@ class RemarkLog:
         self._kept.append(Remark(kind, self._clock.now(), scrub(words)))
 
     def add_refusal(self, code: RefusalCode | None, words: str) -> None:
-        """Of codes that nobody weighs nothing is kept."""
+        """Codes that a certification does not weigh are dropped."""
         if code in _KINDS:
             self.add(_KINDS[code], words)
 

@@ -22,7 +22,7 @@ class ReportedTimes:
         self.newest: ReportedTime | None = None
 
     def note(self, reply: Reply, asked_at: datetime) -> Reply:
-        """``reply`` as it came. Its date may be any instant since the question: nobody knows how long its way was."""
+        """Returns ``reply`` unchanged. Its date may be any instant since the question: its latency is unknown."""
         now, told = self._clock.now(), _read(reply.date)
         if told is not None:
             ahead = max(told - now, timedelta(0)) or min(told + _STEP - asked_at, timedelta(0))

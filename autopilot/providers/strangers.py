@@ -1,5 +1,5 @@
-"""Rows of other programs and colleagues, which stand in the lists of the same account. Whatever they hold, ours are to
-be seen: of a stranger's row the id and the name are enough."""
+"""Rows of other programs and colleagues in the lists of the same account. Nothing in them may hide ours: a stranger's
+row needs only its id and name."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def is_ours(name: str) -> bool:
 
 
 def says_whose(row: Mapping[str, Any], field: str, *, may_be_null: bool = False) -> bool:
-    """Whether the row says a name in ``field``. One that says none may be ours.
+    """Whether the row has a name in ``field``. One without may be ours.
 
-    ``may_be_null``: of this market null is what stands for none, and ours have one.
+    ``may_be_null``: this market writes null for no name, and ours have one.
     """
     name = row.get(field, 0)
     return isinstance(name, str) or (may_be_null and name is None)

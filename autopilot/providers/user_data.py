@@ -7,7 +7,7 @@ from shlex import quote
 
 
 def startup_script(onstart: str, env: Mapping[str, str]) -> str:
-    """Markets show it to whoever may see the machine: no secret belongs here."""
+    """Markets show it to everyone who may see the machine: no secret belongs here."""
     exports = "".join(f"export {name}={quote(value)}\n" for name, value in sorted(env.items()))
     first, _, rest = onstart.partition("\n")
     if first.startswith("#!"):

@@ -240,7 +240,7 @@ async def check_quotas(name: str, provider: Provider) -> Check | None:
 
 
 async def check_card(name: str, provider: Provider, settings: Settings) -> Check:
-    """Whether the account's credit is a last fuse. Said of every real market, whatever is found."""
+    """Whether the account's credit is a last fuse. Every real market gets this check, with any result."""
     what, market = f"card of {name}", name.removeprefix(PAPER_PREFIX)
     word, limits = settings.markets[name].tops_up, settings.limits
     try:

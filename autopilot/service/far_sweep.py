@@ -1,8 +1,8 @@
 """``autopilot sweep --from-elsewhere``: the fuse on a second host, which has the market's key and nothing else of us.
 
-Without the ledger nothing here knows what a job wants. What can be known is in the label: whose machine it is, and
-since when. No lease lives longer than ``LONGEST_LIFE``, so a machine older than that is wanted by nobody. A registry
-login's name says whose it is, not since when: it is taken to be wanted while its installation has a younger machine.
+Without the ledger it is unknown which machines a job needs. The label shows whose machine it is, and since when. No
+lease lives longer than ``LONGEST_LIFE``, so no job needs a machine older than that. A registry login's name shows
+whose it is, not since when: it counts as needed while its installation has a younger machine.
 """
 
 from __future__ import annotations

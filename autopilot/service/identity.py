@@ -95,7 +95,7 @@ def registry_key(state_dir: Path) -> bytes:
 
 
 def known_install_id(state_dir: Path) -> str | None:
-    """The id that was made here, for whoever only looks; None where no daemon ever ran."""
+    """The id that was made here, read without making one; None if no daemon ever ran."""
     try:
         return (state_dir / "install-id").read_text().strip() or None
     except OSError:

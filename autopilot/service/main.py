@@ -53,7 +53,7 @@ def serve(
     ``paper``: with simulated instances, which need no certificate and no address that machines can reach. ``record``: a
     new file for every decision with all that it saw. ``new_ledger``: begin one where the old one is missing or empty.
     """
-    os.umask(0o077)  # whatever is made from here on holds secrets, or could
+    os.umask(0o077)  # files made from here on may hold secrets
     settings = load_settings(config)
     if paper:
         settings = settings.on_paper()

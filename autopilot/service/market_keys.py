@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Delegate:
-    """A market that does what another one does. Who stands before a market overrides what he changes."""
+    """A market that passes every call to another one. A subclass overrides what it changes."""
 
     def __init__(self, inner: Provider) -> None:
         self.name = inner.name

@@ -1,4 +1,4 @@
-"""Which values are masked in a job's output: read anew each time, as they are replaced while the daemon runs."""
+"""Which values are masked in a job's output: read each time, as they may be replaced while the daemon runs."""
 
 from __future__ import annotations
 

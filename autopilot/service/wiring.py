@@ -235,7 +235,7 @@ async def _note_life(store: Store, clock: Clock, stack: AsyncExitStack) -> None:
 
 
 async def _check_markets_held(store: Store, settings: Settings) -> None:
-    """A market on which we still rent cannot be left out: nobody would see, or end, what bills there."""
+    """A market on which we still rent cannot be left out: its machines would bill unseen and without end."""
     async with store.snapshot() as uow:
         leases = [lease for job in await uow.jobs.list_open() for lease in job.leases] + list(
             await uow.leases.list_orphans()

@@ -1,6 +1,6 @@
 """Columns made from a dataclass's own fields: a new field is a new column, and only its migration is left to write.
 
-In the database the unit stands last in the name (``rate_nano``, ``work_done_us``); in Python the column's key is the
+In the database the unit comes last in the name (``rate_nano``, ``work_done_us``); in Python the column's key is the
 field's name, so that rows and records map one to one.
 """
 

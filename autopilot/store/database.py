@@ -33,8 +33,8 @@ class SqlStore:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[SqlUnitOfWork]:
-        """Raises ``StoreUnavailable``; also when the commit fails: then nothing was written, or, where it raises
-        ``CommitUnknown``, nobody can tell.
+        """Raises ``StoreUnavailable``; also when the commit fails: then nothing was written, or, if it raises
+        ``CommitUnknown``, the outcome is unknown.
         """
         with report_as_unavailable(), report_at_commit() as commit:
             async with self._alone(), self._writer.begin() as connection:

@@ -1,7 +1,7 @@
 """Fencing: a transaction of a daemon that no longer leads must not write, however late it wakes up.
 
-The row of ``leader`` holds the epoch of whoever leads; taking the ledger over raises it. A write transaction reads the
-row and keeps it from being raised until it has ended, so that either it commits before the takeover or not at all.
+The row of ``leader`` holds the leader's epoch; taking the ledger over raises it. A write transaction reads the row and
+keeps it from being raised until it has ended, so that either it commits before the takeover or not at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Fence:
         self._compare(await connection.scalar(select(leader.c.epoch)))
 
     async def check_and_hold(self, connection: AsyncConnection) -> None:
-        """And nobody else takes the ledger before this transaction has ended."""
+        """The same, and no other daemon takes the ledger before this transaction has ended."""
         self._compare(await connection.scalar(select(leader.c.epoch).with_for_update(read=True)))
 
     def _compare(self, epoch: int | None) -> None:

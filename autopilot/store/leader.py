@@ -3,8 +3,8 @@
 A file is held by locks that a second daemon meets and gives up at; the row of ``leader`` tells it whom it met. On a
 PostgreSQL server the leader holds an advisory lock on a connection of its own, which is free the moment that it dies,
 and says every few seconds that it is alive in the row of ``leader``; a standby ends the sessions of one that has been
-silent for too long (stopped, swapped out, cut off). Whoever takes over raises the row's epoch, and ``Fence`` keeps all
-that the one before may still try out.
+silent for too long (stopped, swapped out, cut off). The new leader raises the row's epoch, and ``Fence`` refuses later
+writes of the old one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Lead:
 
     store: SqlStore
     shared: SharedLead | None = None
-    """None: a file, whose lock nobody can lose."""
+    """None: a file, whose lock cannot be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Seat:
         await self._engine.dispose()
 
     async def _renew(self, fence: Fence, ending: asyncio.Event) -> None:
-        """While the server cannot be reached, nobody is known to have taken over; only its row can tell."""
+        """While the server is unreachable, a takeover is unknown: only its row shows one."""
         while not fence.lost.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ending.wait(), RENEW_EVERY_S)
@@ -244,7 +244,7 @@ class _Seat:
                     self._connection = await self._engine.connect()
                 result = await self._connection.execute(statement, values)
                 return list(result.all()) if result.returns_rows else []
-        except BaseException:  # cancelled, too: nobody knows what the connection would answer next
+        except BaseException:  # cancelled, too: the state of the connection is unknown then
             await self._drop()
             raise
 
@@ -260,7 +260,7 @@ async def _name_leader(store: SqlStore, *, is_over: bool = False) -> None:
     """In a ledger in a file, for people and for daemons that meet its lock; in the file itself, not beside it."""
     now = SystemClock().now()
     values = {"holder": _name(), "taken_at": now, "renewed_at": now}
-    with contextlib.suppress(StoreUnavailable):  # whoever leads does so by the lock
+    with contextlib.suppress(StoreUnavailable):  # the lock alone decides who leads
         async with store.connection() as connection:
             if is_over:
                 await connection.execute(update(leader).values(renewed_at=None))

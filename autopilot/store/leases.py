@@ -31,7 +31,7 @@ UNSETTLED = and_(
         ),
     ),
 )
-"""Over, and its bill not yet believed: of a machine that is gone, or of one that nobody knows to have been."""
+"""Over, and its bill not yet final: of a machine that is gone, or of one that may have existed."""
 
 
 SHARED = select(lease_uses.c.lease_id).where(lease_uses.c.seq > 0)

@@ -63,7 +63,7 @@ def _holding_file(database: Path) -> Iterator[None]:
 
 
 def _lock_byte(descriptor: int, database: Path) -> None:
-    """Of this opening, so that neither SQLite nor whoever else of this process closes the file takes it away."""
+    """Of this opening: no other close of the file in this process, by SQLite or others, releases it."""
     if not hasattr(fcntl, "F_OFD_SETLK"):
         return
     wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _OURS, 1, 0)
@@ -90,7 +90,7 @@ def _held(database: Path, by: str) -> UserError:
 
 
 def _read_holder(database: Path) -> str:
-    """Who leads, as the ledger says; without a word to whatever is beside it under this name."""
+    """Who leads, as the ledger says; ignores files beside it under this name."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             row = connection.execute("SELECT holder FROM leader WHERE id = 1 AND renewed_at IS NOT NULL").fetchone()

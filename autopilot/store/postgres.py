@@ -10,8 +10,8 @@ from sqlalchemy.pool import NullPool, Pool
 
 from autopilot.domain.errors import UserError, install_hint
 
-# Whatever the server's own defaults are: a commit is on disk before it is acknowledged, and a daemon that was stopped
-# in the middle of a transaction gives its locks back, so that another one can take the ledger over.
+# Regardless of the server's defaults: a commit is on disk before it is acknowledged, and a daemon that was stopped in
+# the middle of a transaction releases its locks, so that another one can take the ledger over.
 _SESSION = {
     "synchronous_commit": "on",
     "timezone": "UTC",

@@ -18,8 +18,8 @@ Values = dict[str, Any]
 class Statements:
     """Runs statements on the connection of one open transaction. Every method may raise ``StoreUnavailable``.
 
-    The first failure ends it for good: SQLite may have rolled back already, or have kept half of the rows, so that
-    whatever a caller did after it would be half of what was meant.
+    The first failure ends it for good: SQLite may have rolled back already, or have kept half of the rows, so that a
+    later statement would write half of what was meant.
     """
 
     __slots__ = ("_connection", "_failure")

@@ -50,7 +50,7 @@ class _Sum:
 
 
 def plain_row(table: Table) -> Callable[[Sequence[Any]], list[Any]]:
-    """From a row of ``select(table)`` to numbers, texts and JSON, the same whatever database it came from."""
+    """From a row of ``select(table)`` to numbers, texts and JSON, the same from every database."""
     kinds = [getattr(column.type, "impl_instance", column.type) for column in table.c]
     writers = [
         (column.type.dialect_impl(_PLAIN).bind_processor(_PLAIN), isinstance(kind, JSON))

@@ -12,7 +12,7 @@ Views give dollars; reserves are not spend and appear nowhere here. Months and d
 - ``reconciliation(month, provider, instance_id, lease_id, estimate_usd, posted_usd, invoiced_usd)``: our own clock, all
   that is posted, and the newest figures that the market billed (NULL: it has billed nothing)
 
-where … stands for ``compute_usd, storage_usd, bandwidth_usd, fees_usd, total_usd``.
+where … means ``compute_usd, storage_usd, bandwidth_usd, fees_usd, total_usd``.
 """
 
 from __future__ import annotations

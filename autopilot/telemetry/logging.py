@@ -24,7 +24,7 @@ QUIET = ("aiohttp.access", "alembic", "apscheduler", "asyncio", "urllib3", "sqla
 def configure_logging(format: Format = "auto", level: str = "info", secrets: Collection[str] = ()) -> None:
     """Set up logging for the process; call it before any vendor SDK is imported.
 
-    ``secrets``: values that must never be written, whatever message, field or traceback they turn up in.
+    ``secrets``: values that must never be written, in any message, field or traceback.
     """
     as_json = format == "json" or (format == "auto" and not sys.stderr.isatty())
     scrub = scrubber(secrets)

@@ -1,4 +1,4 @@
-"""Secrets out of log events: by value wherever they stand, and by the name of the key that holds them."""
+"""Removes secrets from log events: by value anywhere, and by the name of the key that holds them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _TOKENS = re.compile(
     r"""[^\s&"'<>]{6,}""",
     re.IGNORECASE,
 )
-"""What lets its bearer in, whoever made it: credentials in headers, signatures of addresses, tokens of our API. An
-address of a machine's orders would show the secrets that a job was given."""
+"""All that lets its bearer in: credentials in headers, signatures of addresses, tokens of our API. An address of a
+machine's orders would show the secrets that a job was given."""
 
 _DEEPEST = 12
 """Structures nested deeper than this are not walked but dropped: nothing unseen may pass."""
@@ -48,8 +48,8 @@ Scrub = Callable[[Any], Any]
 def scrubber(secrets: Collection[str]) -> Scrub:
     """A function that returns its argument with every secret replaced, in nested containers too.
 
-    Each secret is found as it is, percent-encoded, and in base64 at any alignment (as in ``Basic`` credentials). Tokens
-    that nobody told us of are found by what stands before them.
+    Each secret is found as it is, percent-encoded, and in base64 at any alignment (as in ``Basic`` credentials).
+    Unlisted tokens are found by the text before them.
     Values other than text, numbers and containers become their ``str``, scrubbed.
     """
     forms = {form for secret in secrets if secret for form in _forms(secret)}

@@ -54,13 +54,13 @@ def forget_secret(answer: web.Response, request: web.Request) -> None:
 
 
 def read_base(request: web.Request) -> str:
-    """What stands before every address of these pages; empty for whoever needs no session."""
+    """The prefix of every address of these pages; empty for users who need no session."""
     key = _read_key(request)
     return f"{_PREFIX}{key}" if key else ""
 
 
 def read_page_path(request: web.Request) -> str:
-    """Of the page: ``/jobs/research``, whatever session it is shown to."""
+    """Of the page: ``/jobs/research``, the same in every session."""
     return request.rel_url.raw_path.removeprefix(read_base(request))
 
 

@@ -33,14 +33,14 @@ class PageSource(Protocol):
     async def read_now(self) -> Json:
         """``jobs``: all that are open and the newest that are over; ``tasks`` of arrays that have machines;
         ``schedules`` that have not ended; ``burns``, $/h by id; ``account`` and ``month`` as in ``GET /v1/budget`` and
-        ``GET /v1/spend``, null for whoever does not see all; ``markets`` as in ``GET /v1/status``, none where nobody
-        reads markets.
+        ``GET /v1/spend``, null for users who do not see all; ``markets`` as in ``GET /v1/status``, none if markets are
+        not read.
         """
         ...
 
     async def read_money(self, by: str, month: str) -> Json:
         """``spend`` of a month, grouped; ``days``: dollars by market and day; ``account``; ``bills`` as in
-        ``GET /v1/reconcile``. Raises ``UserError`` for whoever does not see all."""
+        ``GET /v1/reconcile``. Raises ``UserError`` for users who do not see all."""
         ...
 
     async def read_job(self, reference: str) -> Json: ...

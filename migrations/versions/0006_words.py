@@ -24,7 +24,7 @@ NAMES = {
     "standing": "current_bid",
     "unseen_s": "unobserved_s",
 }
-"""Of numbers in events and in decisions, whatever their topic …"""
+"""Of numbers in events and in decisions, for every topic …"""
 VETO_NAMES = {"over_rate_limit": {"rate": "burn"}}
 """… but for those of a veto, by its reason: there it is what all machines burn."""
 OPTIONS = {"lower": "reduce_bid"}

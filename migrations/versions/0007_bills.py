@@ -1,4 +1,4 @@
-"""What a bill lacks, how long a disk is set aside for, and which stretches of a machine's life nobody observed."""
+"""What a bill lacks, how long money for a disk is reserved, and which spans of a machine's life were not observed."""
 
 import sqlalchemy as sa
 from alembic import op

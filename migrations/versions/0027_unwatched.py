@@ -1,4 +1,4 @@
-"""How long a machine that cannot end its own bill is provided for should nobody watch it."""
+"""How long money is reserved for an unwatched machine that cannot end its own bill."""
 
 import sqlalchemy as sa
 from alembic import op

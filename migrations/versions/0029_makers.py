@@ -1,4 +1,4 @@
-"""Who made a token. Of those that are there nobody knows: whoever made them could do everything."""
+"""Who made a token. Unknown for existing ones: their makers could do everything."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,6 +1,6 @@
 """Why a machine was stopped, by each stretch of its time: what is no loss must not count in the odds.
 
-Of stops that were recorded before nobody asked: they count as they did.
+The cause of stops recorded before is unknown: they count as they did.
 """
 
 import sqlalchemy as sa

@@ -46,7 +46,7 @@ class Case:
 
 
 def cases(traces: Path | None, live: Live, clearing: bool, chosen_on: bool, share: tuple[int, int]) -> Iterator[Case]:
-    """Spread over all columns from the first on: whatever is cut off has something of each.
+    """Spread over all columns from the first on, so that a run that is cut short has some of each.
 
     ``chosen_on``: the starts that numbers may be chosen on, in place of those that are scored. ``share``: (K, N).
     """

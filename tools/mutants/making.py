@@ -40,7 +40,7 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """The same as long as its own place reads the same, whatever is edited elsewhere."""
+        """The same as long as its own place reads the same, despite edits elsewhere."""
         return _digest(self.path, self.scope, self.operator, self.was, self.becomes, str(self.nth))[:10]
 
     @property

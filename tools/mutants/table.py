@@ -118,4 +118,4 @@ ROOMS = {
         ("tests/integration/store", "tests/migration"),
     ),
 }
-"""For ``--listed``: what stands for each file of a room, first what is quick."""
+"""For ``--listed``: the tests of each file of a room, the quick ones first."""

@@ -117,7 +117,7 @@ class Agent:
         while command != "quit":
             try:
                 command = self.step()
-            except Exception as error:  # whatever it was, the permit must go on being counted
+            except Exception as error:  # the permit must still be counted
                 self.log.trouble("step", repr(error))
                 time.sleep(1)
             if self.machine.state() != state:
@@ -447,7 +447,7 @@ class Agent:
         ask_market("stop", os.environ, self.web, self.log)
 
     def say_last_word(self) -> None:
-        """Which checkpoint was the last, for whoever comes back."""
+        """Reports the last checkpoint, for a daemon that comes back."""
 
         def tell() -> None:
             with contextlib.suppress(Exception):

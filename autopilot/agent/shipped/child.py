@@ -86,8 +86,7 @@ class Child:
                 os.killpg(self.process.pid, number)
 
     def end(self, look: Callable[[], None]) -> None:
-        """Ask it to end. ``look`` is called while it stands still: what it does from then on it does because it was
-        asked."""
+        """Ask it to end. ``look`` is called while it is paused: all that it does later is a response to the request."""
         self.send(signal.SIGSTOP)
         try:
             look()
@@ -162,7 +161,7 @@ class Child:
         return beside | {each for pid in known for each in (pid, *list_beneath(pid, processes))}
 
     def read_kind(self, pid: int) -> str:
-        """By its mark. Empty where it has none, or nobody may see: not even root, in most containers."""
+        """By its mark. Empty if it has none or cannot be read: in most containers not even root may."""
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 told = [

@@ -152,7 +152,7 @@ def parse_index(data: bytes, sizes: list[int]) -> tuple[list[Entry], list[list[A
 
 
 def load_index(data: bytes) -> Any:
-    """A stranger's index as JSON, of whatever shape. Raises ``Corrupt``."""
+    """An untrusted index as JSON of any shape. Raises ``Corrupt``."""
     if len(data) > MAX_INDEX_BYTES:
         raise Corrupt("its index is too large")
     if data.count(b"[") + data.count(b"{") > LISTS_FREE + len(data) // LEAST_BYTES_PER_LIST:

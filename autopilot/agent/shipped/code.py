@@ -1,7 +1,6 @@
 """A copy of the user's code: packed as a checkpoint is, named by its index, brought into the work directory.
 
-Its index names every part and every file by SHA-256. So the index's own hash stands for all of it: whoever has that
-can check the rest.
+Its index names every part and every file by SHA-256. So the index's own hash is enough to check all the rest.
 """
 
 from __future__ import annotations

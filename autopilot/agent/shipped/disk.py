@@ -40,9 +40,9 @@ def read_json(path: str) -> Any:
 
 
 def read_start(path: str, most: int) -> str:
-    """Of a file that the job keeps, so many bytes. It may be a pipe that nobody writes to: that is not waited for.
+    """The first ``most`` bytes of a file of the job's. It may be a pipe without a writer: this does not wait for one.
 
-    Raises ``OSError``, or ``ValueError`` where it is no text.
+    Raises ``OSError``, or ``ValueError`` if it is no text.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -52,7 +52,7 @@ def read_start(path: str, most: int) -> str:
 
 
 def clear(path: str) -> None:
-    """Nothing is there any more, whatever the job has put there. Raises ``OSError``."""
+    """Removes anything that the job has put there. Raises ``OSError``."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):

@@ -179,7 +179,7 @@ def read_manifest(data: bytes, lease: str, key: re.Pattern[str] = KEY) -> tuple[
 
 
 def check_parts(parts: list[Record]) -> None:
-    """Raises ``Corrupt`` for parts that ``Download`` would refuse whatever is stored."""
+    """Raises ``Corrupt`` for parts that ``Download`` would always refuse."""
     for i, part in enumerate(parts):
         stored = part["stored"]
         is_plain = stored.sha256 == part["sha256"]

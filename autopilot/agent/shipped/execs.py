@@ -21,7 +21,7 @@ from .offspring import forget_process, start_process
 from .web import Web
 
 LASTS_S = 120.0
-"""An order that is older by the clock of whoever brought it is not carried out: its machine was paused meanwhile."""
+"""An order that is older by its sender's clock is not carried out: the machine was paused meanwhile."""
 LONGEST_S = 600
 MAX_OUTPUT_BYTES = 1000000
 MOST_REMEMBERED = 50
@@ -81,9 +81,9 @@ class Execs:
         if order is None or not may_run or order["id"] in self.memory["execs"]:
             return
         if self.fresh_until is None or now > self.fresh_until:
-            self.log.trouble("exec", "a command was asked for too long ago, or nobody can say when: it is not run")
+            self.log.trouble("exec", "a command was requested too long ago, or at an unknown time: it is not run")
             return
-        try:  # on the disk before it runs: whatever becomes of this agent, it runs once
+        try:  # on the disk before it runs: it runs once, even if this agent is killed
             self.memory.save(execs=[*self.memory["execs"], order["id"]][-MOST_REMEMBERED:])
             self.is_unwanted.clear()
             self.thread = threading.Thread(target=self.carry_out, args=(order,), daemon=True)

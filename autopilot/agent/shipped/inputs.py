@@ -30,7 +30,7 @@ def fetch_input(url: str, path: str) -> None:
                 file.write(block)
                 received += len(block)
             file.flush()
-            os.fsync(file.fileno())  # its name stands for all of it, also after a crash of the host
+            os.fsync(file.fileno())  # its name means that it is complete, also after a crash of the host
     if coming is not None and received < int(coming):
         raise OSError(f"{url.partition('?')[0]} was cut off after {received} bytes")
     os.replace(scratch, path)
@@ -41,5 +41,5 @@ def open_answer(request: urllib.request.Request, scratch: str) -> Any:
         return urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
     except urllib.error.HTTPError as error:
         if error.code == RANGE_NOT_SATISFIABLE:
-            os.remove(scratch)  # all of it was here, or what is there now is shorter: the next try begins anew
+            os.remove(scratch)  # all of it was here, or the source is shorter now: the next try starts over
         raise

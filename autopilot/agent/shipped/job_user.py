@@ -99,5 +99,5 @@ def first_closed(uid: int, directories: list[str], env: dict[str, str]) -> str:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TRY_TIMEOUT_S, check=False
     )
     if tried.returncode:
-        return "this machine, where root may become nobody else"
+        return "this machine, where root may not switch users"
     return tried.stdout.strip()

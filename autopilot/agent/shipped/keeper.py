@@ -103,8 +103,8 @@ class Keeper:
     ) -> None:
         """Copy what is whole of what is at ``path`` if it is new, then send the newest copy unless that is done.
 
-        ``whole_at``: the job has said then (ns) that its files are whole, 0 if it never does; files that are newer are
-        on their way to the next checkpoint. ``ended_well``: whoever wrote them says that nothing is missing.
+        ``whole_at``: when (ns) the job reported its files whole, 0 if it never does; newer files belong to the next
+        checkpoint. ``ended_well``: their writer reported that nothing is missing.
         """
         if not path:
             return
@@ -219,7 +219,7 @@ class Keeper:
         return self.stored.list_objects(*((restore["lease"], restore["n"]) if restore else ("", -1)))
 
     def fit(self, record: Record) -> Record:
-        """The same checkpoint, under a number and in parts for which there are addresses, where nobody gives others.
+        """The same checkpoint, with a number and parts that the addresses at hand allow, if no new ones come.
 
         Raises ``OSError`` when those that it may use are used up.
         """
@@ -237,7 +237,7 @@ class Keeper:
                 rooms.append((room - 1, slot["n"]))
         most_parts, number = max(rooms, default=(0, 0), key=lambda pair: pair[0])  # the first of equals
         if most_parts < 1:
-            raise OSError("nobody gives new addresses, and those that are left are kept for the last save")
+            raise OSError("no new addresses come, and those that are left are kept for the last save")
         return self.snapshots.recut(record, number, most_parts)
 
     def send(self, record: Record) -> None:

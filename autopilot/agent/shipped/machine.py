@@ -58,12 +58,12 @@ class Machine:
 
     ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``renew code prefetch
     restore checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon`` cuts
-    short the checkpoint that is under way, for a newer one is there to be saved; ``quit`` ends the agent. Whatever
-    happened, asking again leads to what the newest orders want.
+    short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any state,
+    asking again leads to what the newest orders demand.
     """
 
     def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "") -> None:
-        """``now`` goes on while the machine sleeps, and begins anew with its host."""
+        """``now`` keeps counting while the machine sleeps, and restarts with its host."""
         self.second = second  # one real second, in market seconds: what processes and networks need at the least
         self.instance = instance  # what its market calls this machine; empty: it does not say
         self.orders: dict[str, Any] | None = None
@@ -86,7 +86,7 @@ class Machine:
         self.prepared = frozenset(step for step, done in is_done.items() if done)
         self.prefetched = ""
         self.checkpoint_at = self.heard_at = now
-        self.next_number = 0  # of a checkpoint: whoever sends them says it
+        self.next_number = 0  # of a checkpoint, set by their sender
         self.mark = self.mark_taken = 0  # when the job last said that its checkpoint is whole; the one last sent
         self.claim = Claim(None, now)
         self.tasks: dict[str, str] = {}  # under way: what was to be restored when it began
@@ -108,9 +108,9 @@ class Machine:
         }
 
     def _left_of_permit(self, memory: dict[str, Any], now: float) -> float:
-        """A permit runs on while its machine sleeps: one that wakes without newer orders must not have it anew.
+        """A permit keeps counting while its machine sleeps: waking without newer orders must not renew it.
 
-        Where the host was started anew nobody knows how long that took, and it may last as long as a whole one.
+        A restart of the host takes an unknown time, after which the permit may last for its whole length.
         """
         ttl_s, ends_at = float(memory["permit_ttl_s"]), memory.get("permit_ends_at")
         if ends_at is None:
@@ -140,7 +140,7 @@ class Machine:
         return True
 
     def _hear(self, orders: dict[str, Any], now: float) -> None:
-        """Somebody has written anew: what was spread over the permit is as often again as it is ordered."""
+        """New orders came: what was spread over the permit happens as often as ordered again."""
         self.heard_at = now
         self.checkpoint_at = min(self.checkpoint_at, now + self._interval(orders))
 
@@ -262,7 +262,7 @@ class Machine:
         return bool(named) and named != self.job
 
     def is_surplus(self) -> bool:
-        """Whether the orders are for another machine: one create has made both, and this one is wanted by nobody."""
+        """Whether the orders are for another machine: one create has made both, and this one is not needed."""
         return bool(self.instance and self.orders and self.orders["instance"] not in ("", self.instance))
 
     def is_saved(self) -> bool:
@@ -292,7 +292,7 @@ class Machine:
         return bool(bearable) and self.process.kind == "run" and now >= self.claim.at + bearable
 
     def is_alone(self, now: float) -> bool:
-        """Whether what is done now must do with the addresses that are there: nobody is heard, or the end has come."""
+        """Whether only the addresses at hand may be used: no newer orders come, or the end has come."""
         return self.life.state != SERVING or now >= self.heard_at + HEARD_S
 
     def may_exec(self, now: float) -> bool:
@@ -361,7 +361,7 @@ class Machine:
     def _watch(self, epoch: int, now: float) -> str | None:
         """The command runs: it goes on, saves, or is ended."""
         assert self.orders is not None
-        if self.epoch != epoch:  # promoted anew, perhaps after others ran: start over from the newest checkpoint
+        if self.epoch != epoch:  # promoted again, perhaps after others ran: start over from the newest checkpoint
             return self._stop_process(now)
         if self.has_stalled(now) and self.orders["work"]["stall_fails"]:
             return self._stop_process(now, has_hung=True)

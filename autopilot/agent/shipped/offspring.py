@@ -1,7 +1,7 @@
-"""All processes that came of the agent's: found by who made them, not by what they say of themselves.
+"""All descendants of the agent: found by who made them, not by what they say of themselves.
 
-Whoever loses its parent becomes the agent's child, also after two forks, in a session of its own and with an empty
-environment. So all of them lie beneath the agent in the tree of processes. What the agent runs for itself, like
+A process that loses its parent becomes the agent's child, also after two forks, in a session of its own and with an
+empty environment. So all of them are below the agent in the process tree. What the agent runs for itself, like
 nvidia-smi, stays in the agent's own session and is none of them.
 """
 
@@ -31,7 +31,7 @@ _starting = threading.Lock()
 
 
 def adopt_orphans() -> bool:
-    """Whether whoever loses its parent is ours from now on; else it is the first process's, as a rule."""
+    """Whether a process that loses its parent is ours from now on; else it usually is the first process's."""
     try:
         import ctypes
 
@@ -55,7 +55,7 @@ def forget_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def reap() -> None:
-    """Take note of the ends of those that were adopted. Each keeps its pid until then, and nobody else waits for it."""
+    """Take note of the ends of adopted processes. Each keeps its pid until then: nothing else waits for it."""
     with _starting, contextlib.suppress(OSError):
         while True:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

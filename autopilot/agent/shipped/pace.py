@@ -21,7 +21,7 @@ ROUTINE = frozenset(
 )
 """What is new in each heartbeat: it waits for the next one that goes."""
 ANSWERLESS = frozenset(("last_ckpt_n", "next_ckpt_n", "next_part", "parts_wanted", "whole_parts", "error", "logs"))
-"""What is told at once, but nobody need answer soon: whoever lacks addresses asks for orders by itself."""
+"""Reported at once, but needs no prompt answer: an agent that lacks addresses asks for orders by itself."""
 LOGS_APART = 4
 """New chunks of output after which addresses for more are asked for."""
 EARLY_S = 5.0

@@ -22,7 +22,7 @@ class Readings:
         self.newest: tuple[float, dict[str, Any]] = (0.0, NOTHING)
 
     def take(self, workdir: str, runs: bool, now: Callable[[], float]) -> None:
-        """``runs``: whether the command does; else its GPUs are nobody's concern."""
+        """``runs``: whether the command does; else the GPUs are not read."""
         found = {"gpus": read_gpus() if runs else None, "disk_free": disk_free(workdir), "load": load()}
         self.newest = (now(), found)
 
@@ -34,7 +34,7 @@ class Readings:
 class Stillness:
     """Counts the seconds in which nothing was new of the command: neither output nor progress, and idle GPUs.
 
-    Seconds in which nobody knows whether the GPUs were idle do not count, and do not begin the count anew.
+    Seconds in which it is unknown whether the GPUs were idle neither count nor reset the count.
     """
 
     def __init__(self, now: float) -> None:

@@ -1,6 +1,6 @@
 """A login for the user on this machine: an SSH server of its own, for one key, for as long as the job is to run here.
 
-The image brings ``sshd`` and the market a port of its own; without either nobody can log in, and the reason is said.
+The image brings ``sshd`` and the market a port of its own; without either no login is possible, and it says why.
 Who logs in is the agent's user, root in most images, in the job's work directory and with its environment.
 """
 
@@ -82,7 +82,7 @@ class Ssh:
         self.is_wanted = False
 
     def mind(self, may_run: bool) -> None:
-        """Open the door, keep it open, or shut it and whoever is in out."""
+        """Start the server, keep it running, or stop it and end its sessions."""
         self.is_wanted = may_run and bool(self.key)
         if self.thread is not None and self.thread.is_alive():
             return
@@ -94,7 +94,7 @@ class Ssh:
             self.thread.start()
 
     def report(self) -> dict[str, Any] | None:
-        """For the heartbeat: where to log in, or why that cannot be; None where nobody wants to."""
+        """For the heartbeat: where to log in, or why that is impossible; None if no login is wanted."""
         address = public_address(self.env)
         if not self.key or not (self.fault or self.server):
             return None

@@ -65,7 +65,7 @@ class Notice:
 
     @property
     def grace_s(self) -> float:
-        """Market seconds to save and end when told to; 0: nobody says."""
+        """Market seconds to save and end on a notice; 0: unknown."""
         return self.told["grace_s"] if self.told is not None and self.is_hard else self.default_grace_s
 
     def report(self) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: what stands at its path (a file, a directory, or a pattern), named and described."""
+"""The files of a checkpoint: what is at its path (a file, a directory, or a pattern), named and described."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def base_of(pattern: str) -> str:
 
 
 def roots(path: Any) -> list[tuple[str, str]]:
-    """(name, path) of what stands there now; of several paths or patterns when it is ``[directory, *patterns]``."""
+    """(name, path) of what is there now; of several paths or patterns when it is ``[directory, *patterns]``."""
     if isinstance(path, list):
         base, *patterns = path
         matches = {match for pattern in patterns for match in glob.glob(os.path.join(base, pattern), recursive=True)}
@@ -74,7 +74,7 @@ def roots(path: Any) -> list[tuple[str, str]]:
 
 def beneath(base: str, matches: Iterable[str]) -> list[tuple[str, str]]:
     """(name, path) of each; ``**`` matches the base itself as well, of which only what is in it counts. What it sees
-    through a link to another directory of the base is saved where it stands."""
+    through a link to another directory of the base is saved in its own place."""
     top = os.path.realpath(base)
     named = {os.path.relpath(match, base): match for match in sorted(matches)}
     links = {
@@ -137,7 +137,7 @@ def walk(name: str, path: str) -> Iterator[Scanned]:
 
 
 def portable(link: str, name: str, path: str) -> str:
-    """An absolute link to something in the checkpoint, as seen from where it stands; any other as it is."""
+    """An absolute link into the checkpoint, relative to its own place; any other as it is."""
     depth = name.count("/")
     if not os.path.isabs(link) or not depth:
         return link
@@ -150,7 +150,7 @@ def portable(link: str, name: str, path: str) -> str:
 
 
 def real_paths(paths: Iterable[str]) -> dict[str, str]:
-    """Each path by what it is called without links on the way. What stands at the path is no link itself."""
+    """Each path with the links on the way resolved. The file at the path is no link itself."""
     found, real = {}, {}
     for path in paths:
         directory, name = os.path.split(path)
@@ -166,9 +166,9 @@ def fingerprint(path: Any) -> list[Any] | None:
 
 
 def check_entries(entries: list[Entry]) -> list[Entry]:
-    """The entries of a stranger's index, if none of them leads out of the checkpoint. Raises ``Corrupt``.
+    """The entries of an untrusted index, if none of them leads out of the checkpoint. Raises ``Corrupt``.
 
-    Takes time in proportion to their length, whatever they say.
+    Takes time in proportion to their length, even for hostile ones.
     """
     if not 1 <= len(entries) <= MAX_ENTRIES:
         raise Corrupt("there is nothing in it, or there are too many files")
@@ -267,7 +267,7 @@ class Paths:
         return self.goals[link] is not None
 
     def begin(self, link: int) -> tuple[int, int, int, list[str]]:
-        """(the link, where it stands, links followed, steps to go in reverse)."""
+        """(the link, its directory, links followed, steps to go in reverse)."""
         self.goals[link] = None
         return link, self.above[link], 1, self.links[link].split("/")[::-1]
 
@@ -282,7 +282,7 @@ def links_inside(entries: Iterable[Entry], paths: Paths | None = None) -> set[st
 
 @contextlib.contextmanager
 def unpacking() -> Iterator[None]:
-    """Whatever a checkpoint's own fault is, it is ``Corrupt``: it would be the same on any other disk."""
+    """A fault of the checkpoint's own is ``Corrupt``: it would be the same on any other disk."""
     try:
         yield
     except OSError as error:
@@ -327,7 +327,7 @@ def scratch_beside(path: str) -> str:
 
 
 def swap_in(directory: str, path: str) -> None:
-    """Put what was laid out in ``directory`` where the job looks for it, in the place of what stands there."""
+    """Move what was laid out in ``directory`` to where the job looks for it, replacing what is there."""
     source = os.path.join(directory, ROOT)
     if not is_pattern(path):
         remove(path)

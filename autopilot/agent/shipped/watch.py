@@ -268,7 +268,7 @@ class Watch:
                 piece.restless_since = piece.grown_at = self.now
 
     def note_successor(self, name: str) -> None:
-        """Nobody begins the next one before the last one has all its files."""
+        """A writer starts the next one only when the last one has all its files."""
         before = [
             (piece.since, other)
             for other, piece in self.pieces.items()

@@ -14,7 +14,7 @@ from typing import Any
 
 HTTP_TIMEOUT_S = 20
 WHOLE_TIMEOUT_S = 60
-"""For all of a small exchange: whoever sends a byte now and then would keep within any timeout between two."""
+"""For all of a small exchange: a server that sends a byte now and then satisfies any timeout between two."""
 MAX_OBJECT_BYTES = 1000000
 BLOCK_BYTES = 256 << 10
 STALE = (http.client.BadStatusLine, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
@@ -54,7 +54,7 @@ class Web:
         self.send(url, lambda: data, len(data), WHOLE_TIMEOUT_S)
 
     def send(self, url: str, body: Callable[[], Any], size: int, within_s: float | None = None) -> None:
-        """PUT ``size`` bytes; ``body`` makes them anew (bytes or something to read) for each try."""
+        """PUT ``size`` bytes; ``body`` makes them (bytes or something to read) for each try."""
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size), **self.put_headers}
         with self.answer("PUT", url, body, headers, within_s) as response:
             response.read(MAX_OBJECT_BYTES)

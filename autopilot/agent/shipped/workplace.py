@@ -1,4 +1,4 @@
-"""The work directory between two tasks: made anew of what was there before anything had run, and of the inputs."""
+"""The work directory between two tasks: reset to what was there before anything had run, and the inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Workplace:
     def survey(self, workdir: str) -> bool:
         """Note what is there before anything runs: of the image, the code, the inputs and the setup.
 
-        Answers whether it can be made anew. Raises ``OSError``.
+        Returns whether it can be reset. Raises ``OSError``.
         """
         found: list[str] = []
         for at, directories, files in self.walk(workdir):

@@ -77,7 +77,7 @@ class Docker:
         return [each["Names"][0].lstrip("/") for each in self.ask("GET", "/containers/json?all=1")]
 
     def create(self, name: str, body: dict[str, Any]) -> None:
-        """Fine when it is there already: whoever was first has made it."""
+        """Succeeds if it exists already."""
         try:
             self.ask("POST", f"/containers/create?name={name}", body)
         except DockerError as error:
@@ -198,7 +198,7 @@ def split_image(image: str) -> tuple[str, str]:
 
 
 def pull_fault(said: str, image: str) -> Fault:
-    """A registry may hide that an image is there from whoever may not have it, so its word on rights comes first."""
+    """A registry may report an image as missing to those without rights to it, so "denied" comes first."""
     said = " ".join(said.split())
     if _DENIED.search(said):
         return Fault("registry_denied", said)

@@ -1,6 +1,6 @@
-"""The host program at work: it brings the container up, hands it notices, and switches off what nobody wants.
+"""The host program at work: it brings the container up, hands it notices, and switches an unneeded machine off.
 
-Where a machine that is off is billed on, it stays on: it works, or says what is wrong, until the daemon deletes it.
+If a machine is billed even when off, it stays on: it works, or reports what is wrong, until the daemon deletes it.
 
 Two threads. One corresponds: orders in, reports out, and when no new orders come for a permit's time, power off. The
 other boots and then watches the container, the agent's wish and the market's notice.
@@ -30,7 +30,7 @@ from .runtime import check_gpus, prepare_docker, run
 
 POLL_S, LOOK_S = 15.0, 2.0
 FIRST_PERMIT_S, WAKE_PERMIT_S = 900.0, 120.0
-"""What a machine has to hear of orders at its first boot, and at a later one: nobody knows how long it slept."""
+"""Time to receive orders after the first boot, and after a later one, before which it slept for an unknown time."""
 AGENT_SAVES_S = 240.0
 """The agent counts the same permit, saves, and wishes to go. This program goes so much later, wish or none."""
 REPORT_S = 600.0

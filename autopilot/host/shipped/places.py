@@ -1,4 +1,4 @@
-"""Where things lie on a virtual machine. Where the machine is a directory, ``AUTOPILOT_ROOT`` stands before each."""
+"""Where things lie on a virtual machine. If the machine is a directory, ``AUTOPILOT_ROOT`` goes before each."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class DriftCounter:
         self._counted_at: datetime | None = None
 
     def look(self, shape: AnswerShape, body: object) -> None:
-        """Compare an answer, and take note. Never raises: an answer that can be read counts, whatever this makes of it.
+        """Compare an answer, and take note. Never raises: a drifted answer that can be read is still used.
 
         Lists in it are compared as far as ``comparison.MOST_ROWS``.
         """

@@ -26,7 +26,7 @@ def field_name(name: str) -> str:
 def sample(value: object, *, is_word: bool = False) -> str:
     """The kind of the value, ``object of 3`` or ``list of text``: names inside an object may be labels, too.
 
-    ``is_word``: it stands where only words of the market's own do, so that a short one may be shown.
+    ``is_word``: only the market's own words occur in its place, so a short one may be shown.
     """
     if is_word and isinstance(value, str) and _WORD.fullmatch(value):
         return value

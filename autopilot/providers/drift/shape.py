@@ -39,7 +39,7 @@ KINDS: Mapping[type, JsonKind] = {
 class Field:
     """``words``: all texts that are known, empty where any may come; ``form``: what every text matches as a whole.
 
-    ``inside``: the shape of an object, or of each element of a list; None: whatever is inside is nobody's concern.
+    ``inside``: the shape of an object, or of each element of a list; None: not compared.
     """
 
     kinds: frozenset[JsonKind]

@@ -84,7 +84,7 @@ class MithrilProvider:
         """Machines of our bids that are over for good."""
         self._open_since: dict[str, float] = {}
         """When a bid that has won nothing yet was first seen so, by the market's clock that does not go back."""
-        # What is asked for names no account: the key stands for it, so that another one is another account.
+        # No answer names the account, so the key identifies it: another key is another account.
         self._account_id = hashlib.sha256(settings.api_key.get_secret_value().encode()).hexdigest()
         self._regions: dict[str, str] = {}
         """By bid, of those that are open."""
@@ -168,8 +168,8 @@ class MithrilProvider:
         return await self._place(row)
 
     async def _machines(self) -> list[wire.InstanceRow]:
-        """As far as a few pages show them: those that are over may stay listed without end, and nobody knows of a list
-        of machines what it may be asked for. Raises ``MarketUnknown``."""
+        """As far as a few pages show them: ended ones may stay listed forever, and the filters of this list are
+        unknown. Raises ``MarketUnknown``."""
         rows, _ = await self._client.first_rows(
             Family.LIST, INSTANCES, shapes.INSTANCES, await self._of_project(), most_pages=SHORT_PAGES
         )
@@ -217,7 +217,7 @@ class MithrilProvider:
         if machine is not None and not machine.status and is_ours(bid.name):
             raise MarketUnknown(f"instance {machine.instance_id} of {bid.bid_id} has no status")
         kind = await self._search.kind(bid.type_id) if bid.type_id else None
-        # What others' cost is nobody's concern here, and each pool takes a request.
+        # The prices of others' machines are not needed, and each pool takes a request.
         prices = await self._search.prices(bid.region, bid.type_id) if is_ours(bid.name) and bid.region else None
         others = self._own.beside(bid)
         return mapping.instance(bid, machine, kind, prices, others, is_waiting=self._is_waiting(bid, machine))

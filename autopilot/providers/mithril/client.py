@@ -25,7 +25,7 @@ from autopilot.providers.reported_time import ReportedTimes
 PAGE_ROWS = 100
 """Asked for; more than that may come."""
 MOST_PAGES = 50
-"""A list that goes on beyond is not believed. Bids that have ended stay listed, for nobody knows how long."""
+"""A longer list is not believed. Bids that have ended stay listed, for an unknown time."""
 SHORT_PAGES = 5
 """So much of a list is read whole; of a longer one only what is live is asked for."""
 LONG_FOR_S = 3600.0

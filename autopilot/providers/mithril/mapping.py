@@ -1,7 +1,7 @@
 """Records of the wire → the domain's values. Pure.
 
-Mithril sells no single machines: a kind of machine in a region is a *pool*, and a bid stands for the machine that it
-wins, loses and wins again. So a pool is our machine, and a bid our instance.
+Mithril sells no single machines: a kind of machine in a region is a *pool*, and a bid wins a machine, loses it and
+wins one again. So a pool is our machine, and a bid our instance.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def current(bid: BidRow, rows: Iterable[InstanceRow]) -> InstanceRow | None:
 
 
 def is_on(machine: InstanceRow) -> bool:
-    """Whether it computes, or is about to. One in a word that nobody knows may."""
+    """Whether it computes, or is about to. In an unknown state it may."""
     return machine.status in _ON | _STARTING or machine.status not in INSTANCE_STATUSES
 
 
@@ -171,7 +171,7 @@ def is_over(bid: BidRow, machine: InstanceRow | None) -> bool:
 
 def status(bid: BidRow, machine: InstanceRow | None, *, is_waiting: bool) -> InstanceStatus:
     """``is_waiting``: a new bid may still win its first machine soon."""
-    # In a word that nobody knows it may be billed, and there is no bill to mend the books by: it counts as running.
+    # In an unknown state it may be billed, and no bill corrects the books later: it counts as running.
     if bid.status not in BID_STATUSES or (machine is not None and machine.status not in INSTANCE_STATUSES):
         return InstanceStatus.RUNNING
     if machine is not None and machine.status in _ON:
@@ -235,7 +235,7 @@ def instance(
 
 
 def _stopped_by(bid: BidRow, machine: InstanceRow | None) -> Stopper | None:
-    """A bid is paused by whoever has the account: nothing here pauses one. A bid that waits has lost."""
+    """Only the account's user pauses a bid: nothing here does. A bid that waits has lost."""
     if machine is not None and machine.status == "ERROR":
         return Stopper.HOST
     return {"Paused": Stopper.USER, "Open": Stopper.BIDDER, "Preempting": Stopper.BIDDER}.get(bid.status)

@@ -1,4 +1,4 @@
-"""Answers → outcomes. Every known "no" has its row here; whatever is not known for sure is ``Unknown``."""
+"""Answers → outcomes. Every known "no" has its row here; all that is uncertain is ``Unknown``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ CODES = {
     Fault.RATE_LIMITED: RefusalCode.RATE_LIMITED,
     Fault.INVALID: RefusalCode.INVALID,
 }
-"""TRANSIENT is missing: after it nobody knows what the market did. What a quota does not let through is not to be had
-here, as if it were rented out."""
+"""TRANSIENT is missing: after it, the market may have acted or not. What a quota refuses counts as rented out."""
 
 
 def read(answer: Answer) -> Answer:

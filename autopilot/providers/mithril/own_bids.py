@@ -1,7 +1,7 @@
 """Our own bids in each pool: they are no competition, though the market's prices show them as such.
 
 When we hold the last machine of a pool, its lowest winning limit is our own; when a bid of ours loses, the price that
-all pay may be its limit. Whoever takes these for rivals bids against himself.
+all pay may be its limit. A policy that takes these for rivals bids against itself.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class OwnBids:
         return self._own(_pool(bid), others, [each for each in others if each.status != "Open" or each.name < bid.name])
 
     def _in(self, pool: Pool) -> list[BidRow]:
-        """Also a bid of which nobody knows in which region it is: it may be there."""
+        """Includes bids whose region is unknown: they may be there."""
         region, type_id = pool
         return [bid for bid in self._bids.values() if bid.type_id == type_id and bid.region in ("", region)]
 

@@ -33,7 +33,7 @@ class Fault(StrEnum):
 
 
 _BY_STATUS = {401: Fault.NO_RIGHTS, 429: Fault.RATE_LIMITED}
-"""Whatever the body."""
+"""Regardless of the body."""
 _BY_STATUS_WITH_WORDS = {402: Fault.NO_CREDIT, 403: Fault.NO_RIGHTS, 404: Fault.NOT_FOUND}
 """A gateway answers these too, and then they mean nothing."""
 _BY_TEXT = {

@@ -1,5 +1,5 @@
-"""Finds offers: which kinds of machine a name stands for, where they are auctioned, and their prices, remembered for
-as long as the settings say."""
+"""Finds offers: which kinds of machine a name means, where they are auctioned, and their prices, cached for as long as
+the settings say."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ INSTANCE_STATUSES = frozenset(
     }
 )  # fmt: skip
 LIVE_BIDS = ("Paused", "Open", "Preempting", "Allocated")
-"""To ask for, in the order in which a bid mostly goes from one to the next: it is in a later list then. Words of which
-nobody knows that a list may be asked for them would have the whole list refused."""
+"""To ask for, in the order in which a bid mostly passes through them, so that one that moves on is in a later list. A
+state that the market's filter does not accept would have the whole list refused."""
 DEAREST_BID = Decimal(10_000)
 """$/h of all machines of one bid."""
 MOST_SAMPLES = 50_000
@@ -83,8 +83,8 @@ class PriceRecord:
 
 @dataclass(frozen=True, slots=True)
 class BidRow:
-    """``status``: a word outside ``BID_STATUSES`` is one that nobody knows. ``region`` empty: not stated, for a bid
-    needs none. Of a stranger's bid that cannot be read in full no more is known than its id, name and status."""
+    """``status``: a word outside ``BID_STATUSES`` is unknown. ``region`` empty: not stated, because a bid needs none.
+    A stranger's bid that cannot be read in full has only its id, name and status."""
 
     bid_id: str
     name: str
@@ -99,7 +99,7 @@ class BidRow:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """Of a bid. ``status``: a word outside ``INSTANCE_STATUSES`` is one that nobody knows."""
+    """Of a bid. ``status``: a word outside ``INSTANCE_STATUSES`` is unknown."""
 
     instance_id: str
     bid_id: str
@@ -218,7 +218,7 @@ def bid_row(raw: object) -> BidRow:
     if bid_id is None or not status or limit is None or not quantity:
         raise UnreadableRow(f"bid {bid_id or '?'} lacks its fid, status, limit_price or instance_quantity")
     if limit * quantity > DEAREST_BID:
-        raise UnreadableRow(f"bid {bid_id} is for {quantity} machines at ${limit}/h, which nobody pays")
+        raise UnreadableRow(f"bid {bid_id} is for {quantity} machines at ${limit}/h, which is no credible price")
     if type_id is None or region is None:
         raise UnreadableRow(f"bid {bid_id} lacks its instance_type, or its region makes no sense")
     return BidRow(
@@ -257,7 +257,7 @@ def _instance_ids(bid_id: str, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def instance_row(raw: object) -> InstanceRow | None:
-    """None for one that is of no bid, and so none of ours, whatever it says of itself. Raises ``UnreadableRow`` when
+    """None if it belongs to no bid: then it is not ours, regardless of its other fields. Raises ``UnreadableRow`` when
     the id, the status or whose it is cannot be read."""
     row = values.mapping(raw)
     if "bid" in row and row["bid"] is None:

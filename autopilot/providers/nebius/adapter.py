@@ -88,7 +88,7 @@ class NebiusProvider:
         """Machines for which no hardware was found when they were made."""
         self._account_id = hashlib.sha256(settings.api_key.get_secret_value().encode()).hexdigest()
         self._untold_states: set[str] = set()
-        """Words for a state that nobody knows, once remarked."""
+        """Unknown states that were remarked already."""
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
     # -- reading
@@ -331,7 +331,7 @@ class NebiusProvider:
         return [*listed, own] if own is not None and names.is_of(own.name, vm.name) else listed
 
     async def _swap_policy(self, message: VmMessage, policy_id: str) -> Outcome:
-        """An update asks for whatever it leaves out to be cleared: the whole machine goes back, as it was read."""
+        """An update clears all that it leaves out, so it sends the whole machine back as it was read."""
         message.spec.spot_pricing_policy = SpotPricingPolicySpec(id=policy_id)
         request = UpdateInstanceRequest(metadata=message.metadata, spec=message.spec)
         outcome = await self._machines.change("update", request, STOP_WAIT_S)

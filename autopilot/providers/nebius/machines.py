@@ -39,7 +39,7 @@ class ProjectRows:
     disks: tuple[wire.DiskRow, ...]
 
     def uses(self, row: wire.DiskRow | wire.PolicyRow) -> bool:
-        """Whether a machine has that disk or is under that policy, whatever it is called: users may rename it."""
+        """Whether a machine has that disk or is under that policy. Names do not count: users may change them."""
         if isinstance(row, wire.DiskRow):
             return bool(row.attached_to)
         return any(vm.policy_id == row.policy_id for vm in self.vms)

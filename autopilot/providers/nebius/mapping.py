@@ -111,7 +111,7 @@ def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Deci
 
 def status(vm: VmRow) -> InstanceStatus:
     """A new machine is listed as stopped before it starts: while something is being done to it, it is not at rest."""
-    # One that nobody knows may be billed. There is no bill to mend the books by, so it counts as running.
+    # In an unknown state it may be billed. No bill corrects the books later, so it counts as running.
     state = STATES.get(vm.state, InstanceStatus.RUNNING)
     return InstanceStatus.PROVISIONING if vm.state == "STOPPED" and vm.is_settling else state
 
@@ -139,7 +139,7 @@ def instance(
     state = status(vm)
     num_gpus = preset.num_gpus if preset is not None else 0
     price = None if spot is None else spot * num_gpus
-    # Whose policy is gone cannot start; who never had one, or has one without a cap, pays whatever the price is.
+    # Without its policy a machine cannot start; one that never had any, or has one without a cap, pays any price.
     is_gone = bool(vm.policy_id) and policy is None
     accepted = ZERO if is_gone or price is None else price
     bid = accepted if policy is None or policy.max_price is None else policy.max_price * num_gpus

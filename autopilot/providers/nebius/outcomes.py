@@ -1,4 +1,4 @@
-"""Refusals → outcomes. Every known "no" has its row here; whatever is not known for sure is ``Unknown``."""
+"""Refusals → outcomes. Every known "no" has its row here; all that is uncertain is ``Unknown``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODES = {
     Fault.RATE_LIMITED: RefusalCode.RATE_LIMITED,
     Fault.INVALID: RefusalCode.INVALID,
 }
-"""TRANSIENT is missing: after it nobody knows what the market did."""
+"""TRANSIENT is missing: after it, the market may have acted or not."""
 
 
 def judge_refusal(refusal: Refusal, instance_id: str | None = None) -> Refused | Unknown:

@@ -1,7 +1,7 @@
 """The caps of our machines: each has a policy of its own, which lives as long as the machine does.
 
-A cap cannot be changed while a machine runs under it, and nobody has seen the market take a change at all: so a new
-cap is a new policy. It costs nothing, but there may be only so many of them.
+A cap cannot be changed while a machine runs under it, and the market has never been seen to accept a change: so a new
+cap is a new policy. A policy costs nothing, but their number is limited.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from autopilot.providers.reading import NoReply
 USER_AGENT = f"gpu-autopilot/{__version__}"
 KEY_HEADER = "x-idempotency-key"
 AUTH_OPTIONS = {OPTION_REPORT_ERROR: "true", OPTION_MAX_RETRIES: "1"}
-"""A key that is refused is refused at once. Otherwise the SDK tries it until nobody waits any more."""
+"""A rejected key fails at once. Otherwise the SDK retries it past its caller's timeout."""
 OVERTIME_S = 5.0
 """Real seconds that the SDK gets to end by itself what its own limit has ended."""
 

@@ -1,5 +1,5 @@
-"""Finds offers: which presets a name stands for, what they cost, and where hardware is free, remembered for as long as
-the settings say."""
+"""Finds offers: which presets a name means, what they cost, and where hardware is free, cached for as long as the
+settings say."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class OfferSearch:
         return self._spot[1]
 
     async def _free_machines(self) -> Free | None:
-        """None: nobody asks, for no tenant is set."""
+        """None: not asked, because no tenant is set."""
         if not self._settings.tenant:
             return None
         now = self._clock.monotonic()

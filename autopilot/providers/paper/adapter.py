@@ -220,7 +220,7 @@ class PaperProvider:
         return held if held is not None and held.is_alive else None
 
     def _is_taken(self, offer: Offer) -> bool:
-        """A pool has no host: it stands for more machines than one."""
+        """A pool has no host: it is more than one machine."""
         return bool(offer.host_id) and any(held.machine_id == offer.machine_id for held in self._alive())
 
     def _new(self, request: CreateRequest, seen: _Sighting, bid: Decimal) -> PaperInstance:

@@ -224,7 +224,7 @@ class _Turn:
 
 
 def _index(done_s: float) -> bytes:
-    """Of a checkpoint of one empty file: whoever verifies it reads it as that of a real machine."""
+    """Of a checkpoint of one empty file: it is verified like that of a real machine."""
     entries = [["checkpoint", "file", 0o644, 0, 0, ""]]
     body = {"v": 1, "root": "checkpoint", "entries": entries, "slices": [], "paper": f"{done_s:.0f} s of work"}
     return json.dumps(body).encode()

@@ -28,7 +28,7 @@ def load(path: Path) -> dict[str, PaperInstance]:
 
 
 def save(path: Path, instances: dict[str, PaperInstance]) -> None:
-    """Raises ``OSError``, and then the old file stands."""
+    """Raises ``OSError``, and then keeps the old file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     scratch = path.with_suffix(".new")
     with open(scratch, "wb") as file:

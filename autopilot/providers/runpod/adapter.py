@@ -79,7 +79,7 @@ class RunpodProvider:
         self.kept_logins = RunpodLogins(client)
         self._pull_words: dict[str, str] = {}
         """Of pods that did not come up: what their host said; empty where it said nothing of a registry."""
-        # What is asked for names no account: the key stands for it, so that another one is another account.
+        # No answer names the account, so the key identifies it: another key is another account.
         key = f"{settings.team_id}:{settings.api_key.get_secret_value()}"
         self._account_id = hashlib.sha256(key.encode()).hexdigest()
         self._credit: tuple[float, Decimal] | None = None
@@ -253,7 +253,7 @@ class RunpodProvider:
         """The answer to a create does not say what was rented. What cannot be read now is seen in the next list."""
         instance_id = created.value.instance_id
         try:
-            # It is ours, whatever its name says: nothing is concluded from a part of its row.
+            # It is ours by its id, not its name: nothing is concluded from a part of its row.
             rented = await self._pod(instance_id)
         except MarketUnknown:
             return created

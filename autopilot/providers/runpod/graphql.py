@@ -1,6 +1,6 @@
 """The market through GraphQL: all that REST does, and spot and the balance besides, until it is withdrawn.
 
-Every method raises ``Withdrawn`` once the market answers 410; whatever was asked for was not done then.
+Every method raises ``Withdrawn`` once the market answers 410; the request was not carried out then.
 """
 
 from __future__ import annotations

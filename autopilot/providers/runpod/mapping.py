@@ -1,6 +1,6 @@
 """Records of the wire → the domain's values, and prices of a whole pod ⇄ prices per GPU. Pure.
 
-RunPod does not sell machines but *pools*: a GPU type in one of two clouds. Here a pool stands for a machine.
+RunPod does not sell machines but *pools*: a GPU type in one of two clouds. Here a pool is a machine.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def offer(row: PriceRow, gpu: str, disk_gb: Decimal, *, spot: bool) -> Offer | N
 def status(row: PodRow, silence: timedelta | None) -> InstanceStatus:
     """``desiredStatus`` is what is meant to be; only a runtime tells that it is. ``silence``: see ``Runtimes``."""
     if row.state == UNTOLD:
-        # It may be billed: it counts as running, whatever is told of its runtime.
+        # It may be billed: it counts as running, regardless of its runtime.
         return InstanceStatus.RUNNING
     if row.state == "EXITED":
         return InstanceStatus.STOPPED

@@ -1,4 +1,4 @@
-"""Answers → outcomes. Every known "no" has its row here; whatever is not known for sure is ``Unknown``."""
+"""Answers → outcomes. Every known "no" has its row here; all that is uncertain is ``Unknown``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODES = {
     Fault.RATE_LIMITED: RefusalCode.RATE_LIMITED,
     Fault.INVALID: RefusalCode.INVALID,
 }
-"""TRANSIENT and OTHER are missing: after them nobody knows what the market did. WITHDRAWN is ``Withdrawn``."""
+"""TRANSIENT and OTHER are missing: after them, the market may have acted or not. WITHDRAWN is ``Withdrawn``."""
 
 
 NO_POD = "the market gave no pod and no reason"
@@ -51,7 +51,7 @@ def _no(answer: Answer, fault: Fault) -> Refused | Unknown:
 
 
 def judge_rental(answer: Answer, operation: str) -> Done[Created] | Refused | Unknown:
-    """Of GraphQL. A pod in the answer was rented whatever else it says; none at all means that there is no capacity.
+    """Of GraphQL. A pod in the answer was rented, even beside errors; no pod at all means that there is no capacity.
 
     Raises ``Withdrawn``.
     """

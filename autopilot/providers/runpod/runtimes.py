@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from autopilot.providers.runpod.wire import PodRow
 
 BOOT_ALLOWANCE = timedelta(hours=1)
-"""A pod that was started longer ago than this has surely had a runtime, also if nobody looked then."""
+"""A pod that was started longer ago than this has had a runtime, even if none was observed."""
 UP = timedelta(0)
 
 Start = tuple[str, datetime | None]

@@ -1,4 +1,4 @@
-"""The one module that imports the vendor's SDK, at its first use and in whatever thread that is.
+"""The one module that imports the vendor's SDK, at its first use and in the thread that uses it.
 
 The SDK takes its base URL from an environment variable and its key from a module variable, so both are process-wide:
 they are set around each call, one call at a time. Its values go into GraphQL unescaped: only ids that were checked may.
@@ -22,7 +22,7 @@ from autopilot.providers.runpod.reply import Fault, fault_in_text
 
 BASE_URL_VARIABLE = "RUNPOD_API_BASE_URL"
 LONGEST_WAIT_S = 30.0
-"""Shorter than anybody waits for a call: none begins that nobody waits for any more."""
+"""Shorter than any caller waits: no call starts after its caller has given up."""
 
 TIMEOUTS = ("TimeIsOver", "ReadTimeout", "ConnectTimeout", "Timeout")
 
@@ -99,7 +99,7 @@ class Sdk:
 
 
 def _words(error: Exception) -> str:
-    """The SDK passes on as its message whatever the market put there; one that is no text cannot be shown."""
+    """The SDK passes on the market's message unchecked; one that is no text cannot be shown."""
     try:
         return str(error)
     except TypeError:
@@ -107,7 +107,7 @@ def _words(error: Exception) -> str:
 
 
 def _import() -> Any:
-    """The SDK, whose import sets up the root logger when nobody has done so, and turns others down: that is undone."""
+    """The SDK, whose import sets up an unconfigured root logger and turns others down: that is undone."""
     root = logging.getLogger()
     handlers = list(root.handlers)
     levels = {name: logging.getLogger(name).level for name in _TURNED_DOWN}

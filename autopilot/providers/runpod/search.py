@@ -1,4 +1,4 @@
-"""Finds offers: which GPU types a name stands for, and their prices, remembered for as long as the settings say."""
+"""Finds offers: which GPU types a name means, and their prices, cached for as long as the settings say."""
 
 from __future__ import annotations
 

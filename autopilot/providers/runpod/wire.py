@@ -42,7 +42,7 @@ _REST_STATES = {
 }
 """An ERROR can be started or terminated like an EXITED one."""
 UNTOLD = "UNTOLD"
-"""Of a pod whose state is in a word that nobody knows."""
+"""Of a pod whose state is unknown."""
 
 
 class UnreadableRow(ValueError):
@@ -301,7 +301,7 @@ def _size(value: object) -> Decimal:
 
 
 def bill_row(raw: object) -> BillRow:
-    """What is billed beside the disk counts as compute, whatever it is for: it was paid. Raises ``UnreadableRow``."""
+    """All that is billed beside the disk counts as compute: it was paid. Raises ``UnreadableRow``."""
     row = values.mapping(raw)
     found, start = check_pod_id(row.get("podId")), values.timestamp(row.get("startTime"))
     total, disk = values.dollars(row.get("totalAmount")), values.dollars(row.get("diskAmount"))

@@ -192,7 +192,7 @@ class VastaiProvider:
         """The answer to a create does not say what was rented. What cannot be read now is seen in the next list."""
         instance_id = created.value.instance_id
         try:
-            # It is ours, whatever its label says: nothing is concluded from a part of its row.
+            # It is ours by its id, not its label: nothing is concluded from a part of its row.
             rented = await self._instance(instance_id, wire.instance_row, tries=1)
         except MarketUnknown:
             return created

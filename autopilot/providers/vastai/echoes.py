@@ -19,7 +19,7 @@ from autopilot.providers.vastai.wire import InstanceRow, OfferRow
 ECHO_LASTS_S = 20 * 60.0
 """Market seconds after we were last seen to hold a machine. Lists were seen to lag by 15 minutes and more."""
 FLOOR_LASTS_S = 24 * 3600.0
-"""A floor that was seen before ours stands in for an echo no longer than this."""
+"""A floor that was seen before ours replaces an echo no longer than this."""
 ROUNDING = Decimal("0.0006")
 """$/h: the market shows three decimals of a bid that it stores with four."""
 
@@ -70,7 +70,7 @@ class Echoes:
             self._note_bid(offer.machine_id, bid / offer.num_gpus, self._clock.monotonic())
 
     def floor_shown(self, machine_id: str) -> Decimal | None:
-        """$/h for each GPU that we hold there, as the newest search shows it; for whoever asks what it echoes."""
+        """$/h for each GPU that we hold there, as the newest search shows it; ``certify`` checks what it echoes."""
         shown = self._shown.get(machine_id)
         return None if shown is None else shown.value
 
@@ -84,7 +84,7 @@ class Echoes:
     def remove(self, rows: Iterable[OfferRow], searched_s: float = -inf) -> tuple[OfferRow, ...]:
         """The rows without those of GPUs that we hold; a floor that echoes a bid of ours is what it was before it.
 
-        ``searched_s``: when the market showed them, in monotonic seconds; by default nobody knows.
+        ``searched_s``: when the market showed them, in monotonic seconds; by default unknown.
         """
         now_s = self._clock.monotonic()
         ours: dict[str, list[frozenset[str]]] = defaultdict(list)

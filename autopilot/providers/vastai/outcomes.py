@@ -1,4 +1,4 @@
-"""Answers → outcomes. Every known "no" has its row here; whatever is not known for sure is ``Unknown``.
+"""Answers → outcomes. Every known "no" has its row here; all that is uncertain is ``Unknown``.
 
 Status 200 is no success by itself: the body decides.
 """

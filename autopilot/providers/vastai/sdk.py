@@ -41,7 +41,7 @@ class Sdk:
     def send(
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
     ) -> Reply:
-        """One attempt. Raises ``NoReply`` when no complete answer came, for whatever reason."""
+        """One attempt. Raises ``NoReply`` when no complete answer came."""
         call = getattr(self._client, method.lower())
         try:
             response = call(path, query_args=dict(query or {}), json_data=None if body is None else dict(body))
@@ -65,7 +65,7 @@ def create_body(**fields: Any) -> dict[str, Any]:
 
 
 def _quieten_logger() -> None:
-    """The SDK writes to stderr by itself; its records belong to whoever set up logging."""
+    """The SDK writes to stderr by itself; its records belong to the configured logging."""
     logger = logging.getLogger("vastai")
     logger.handlers.clear()
     logger.propagate = True

@@ -25,7 +25,7 @@ from autopilot.providers.vastai.watched import WatchedFloors
 SearchType = Literal["on-demand", "bid"]
 
 FORGET_AFTER_S = 3600.0
-"""A query that nobody asked for in this time no longer counts in the row budget."""
+"""A query that was not asked for in this time no longer counts in the row budget."""
 
 NAMES_MAX_AGE_S = 86_400.0
 

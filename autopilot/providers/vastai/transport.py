@@ -21,7 +21,7 @@ class Transport(Protocol):
     async def send(
         self, method: str, path: str, *, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None
     ) -> Reply:
-        """Raises ``NoReply`` when no complete answer came, for whatever reason."""
+        """Raises ``NoReply`` when no complete answer came."""
         ...
 
     def close(self) -> None: ...

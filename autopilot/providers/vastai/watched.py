@@ -16,9 +16,9 @@ from autopilot.providers.vastai.wire import OfferRow
 ROWS = 8
 """Of one search, the cheapest."""
 FRESH_S = 300.0
-"""Market seconds for which a floor is told, and the least between two searches for one GPU."""
+"""Market seconds for which a floor is shown, and the least between two searches for one GPU."""
 FORGET_AFTER_S = 3600.0
-"""What nobody asked for in this time takes no share any more."""
+"""A query that was not asked for in this time takes no share any more."""
 
 Ask = Callable[[OfferQuery], Awaitable[tuple[OfferRow, ...]]]
 """One search of ``ROWS`` rows. Raises ``MarketUnknown``."""

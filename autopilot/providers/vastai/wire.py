@@ -17,7 +17,7 @@ ITEM_TYPES = frozenset({"gpu", "disk", "bwd", "bwu"})
 
 
 UNTOLD = "untold"
-"""Stands for a state that cannot be read."""
+"""A state that cannot be read."""
 
 
 class UnreadableRow(ValueError):
