@@ -255,7 +255,7 @@ def serve_on_a_disk_of(size: int, directory: str) -> list[str]:
     """The command that mounts a disk at ``directory``, in a mount namespace that only it sees, and serves there."""
     private = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
     if shutil.which("unshare") is None or subprocess.run([*private, "true"], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody mount a disk of his own")
+        pytest.skip("no private disk can be mounted on this machine")
     mount_and_serve = 'mount -t tmpfs -o size="$0" tmpfs "$1" && exec "$2" -m autopilot.cli.main serve'
     return [*private, "sh", "-c", mount_and_serve, str(size), directory, sys.executable]
 

@@ -90,7 +90,7 @@ class ProviderContract:
             await past.close()
             async with store.snapshot() as uow:
                 known = await uow.prices.list_by_gpu(last.gpu, now - FINE_SPAN, now)
-            assert ours in known, "what we saw ourselves stands"
+            assert ours in known, "what we saw ourselves is kept"
             counts.append(len(known))
         assert counts == [len([each for each in seen if each.gpu == last.gpu])] * 2
 
@@ -170,7 +170,7 @@ class ProviderContract:
         assert isinstance(taken, Done), taken
         outcome = await harness.provider.create(request(harness, offer))
         if isinstance(outcome, Done):
-            pytest.skip("the offer stands for more than one machine")
+            pytest.skip("the offer is for more than one machine")
         assert isinstance(outcome, Refused), outcome
         assert outcome.instance_id is None
 

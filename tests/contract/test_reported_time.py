@@ -29,7 +29,7 @@ async def test_the_time_of_a_markets_answers_is_compared_with_ours(tmp_path: Pat
         settings: dict[str, Any] = {"base_url": sandbox.url, "api_key": key, "timeout_s": PATIENCE_S}
         provider = plugin.connect(settings, clock)
         try:
-            assert provider.reported_time() is None, "nobody was asked"
+            assert provider.reported_time() is None, "no market was asked"
             for ahead in (timedelta(0), timedelta(hours=2), timedelta(hours=-2)):
                 sandbox.time_ahead = ahead
                 await provider.instances()

@@ -98,7 +98,7 @@ async def test_under_a_limit_the_market_is_asked_less_and_not_more(market: Limit
     await market.limit()
     under_a_limit = await market.half_an_hour()
     assert under_a_limit < usual / 4
-    assert under_a_limit > 0, "whoever never asks never learns that the limit is over"
+    assert under_a_limit > 0, "without requests the end of the limit stays unknown"
 
 
 async def test_a_read_that_is_limited_is_not_sent_again_and_its_neighbours_wait(market: Limited) -> None:

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--planted", metavar="BUG", help="look for planted bugs instead, and keep where each is found: BUG,BUG or all"
     )
-    parser.add_argument("--document", type=Path, help="with --planted: the page whose tables are to be written anew")
+    parser.add_argument("--document", type=Path, help="with --planted: the page whose tables to rewrite")
     parser.add_argument("--hours", type=float, default=28.0, help="with --planted: length of a seed (default: 28)")
     parser.add_argument("--bug", help="plant this one for --story and --shrink")
     parser.add_argument("--coverage", action="store_true", help="fail when a fault or a change of state never happened")

@@ -106,7 +106,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "small-disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody mount a disk")
+        pytest.skip("no disk can be mounted on this machine")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 

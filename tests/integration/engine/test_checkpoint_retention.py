@@ -116,7 +116,7 @@ async def test_a_checkpoint_harmed_after_it_was_verified_gives_way_to_the_one_be
         await reconsider(retention, Doubt(newest, by, "machine-1"), now)
         return (await world.job()).checkpoint
 
-    assert await reconsidered(by=lease.id) == newest, "what is well stays, whatever a machine says"
+    assert await reconsidered(by=lease.id) == newest, "what is well stays, regardless of a machine's report"
     await world.blobs.put(part_key(newest.job_id, lease.id, newest.number, 0), b"harmed")
     assert await reconsidered(by=lease.id) == newest, "nor is it read again for one that goes on saying so"
     assert await reconsidered(by="another") == first
@@ -191,7 +191,7 @@ async def test_what_a_ledger_put_back_from_a_copy_does_not_know_stays(world: Wor
     assert job is not None
     await CheckpointRetention(world.store, world.blobs, AgentUnpacker()).delete_surplus([job])
     assert part_key(JOB, "lease-0", 7, 0) in await parts_in_store(world, JOB)
-    assert part_key(JOB, "lease-0", 8, 0) not in await parts_in_store(world, JOB), "nobody has verified it"
+    assert part_key(JOB, "lease-0", 8, 0) not in await parts_in_store(world, JOB), "it is not verified"
     async with world.store.transaction() as uow:
         await uow.events.add([checkpoint_set_aside(replace(checkpoints[-1], number=7), "user", world.clock.now())])
     await CheckpointRetention(world.store, world.blobs, AgentUnpacker()).delete_surplus([job])

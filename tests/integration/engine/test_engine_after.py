@@ -79,7 +79,7 @@ async def test_nothing_is_searched_nor_rented_before_the_other_has_ended(world: 
     (note,) = waits["job"]["waiting"]["notes"]
     assert (note["numbers"]["name"], note["numbers"]["status"]) == ("first", "running")
     async with world.store.snapshot() as uow:
-        assert ids["then"] not in await uow.forecasts.of_jobs(list(ids.values())), "nobody knows when it begins"
+        assert ids["then"] not in await uow.forecasts.of_jobs(list(ids.values())), "its start is unknown"
     await world.tick(10)
     assert await leases_of(world, ids["then"]) == 0
     ended = await world.until(lambda job: job.status.is_final, "the first has ended")

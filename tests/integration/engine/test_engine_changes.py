@@ -30,7 +30,7 @@ async def test_stop_saves_gives_the_machine_back_and_resume_goes_on(world: World
     assert job.checkpoint is not None
     assert job.checkpoint.step == agent.step, "the last work was not saved"
     await world.tick(40)
-    assert world.creates() == 1, "it stays parked, whatever the day"
+    assert world.creates() == 1, "it stays parked on any day"
     world.agents.total_steps = job.checkpoint.step + 60
     await world.jobs.resume("train")
     again = await world.until_running()
@@ -128,7 +128,7 @@ async def parked(world: World, budget: str) -> None:
 async def test_a_raised_budget_lets_a_parked_job_go_on_by_itself_and_each_raise_once(world: World) -> None:
     await parked(world, "0.45")
     await world.tick(4, apart_s=600)
-    assert (await world.job()).status is JobStatus.PARKED, "its reserve is free, and nobody has raised anything"
+    assert (await world.job()).status is JobStatus.PARKED, "its reserve is free, and no limit was raised"
     await world.jobs.change("train", {"budget": "0.46"})
     await world.tick(4)
     assert (await world.job()).status is JobStatus.PARKED, "a cent pays for no start"

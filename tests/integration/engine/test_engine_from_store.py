@@ -113,7 +113,7 @@ async def test_the_job_goes_on_from_the_newest_checkpoint_of_the_store_and_not_f
     assert world.engine.from_store.behind == {}
     job = await at_work_again(world)
     assert job.main is not None
-    assert job.main.orders.run_epoch > before.run_epoch, "whatever ran before is fenced"
+    assert job.main.orders.run_epoch > before.run_epoch, "what ran before is fenced"
     assert world.agents.of(job.main.instance_id).step >= before.checkpoint.step
     assert "store.read" in await world.events()
     world.agents.total_steps = 10

@@ -151,7 +151,7 @@ async def test_a_kill_between_an_exit_and_the_next_attempt(tmp_path: Path, momen
         assert job.main is not None
         orders = json.loads(await world.blobs.get(orders_key(job.id, job.main.id)) or b"")
         assert (job.failures, job.run_epoch) == ((0, 1) if moment == "before" else (1, 2))
-        assert orders["run_epoch"] == 1, "nobody can know of the second run"
+        assert orders["run_epoch"] == 1, "the second run is unknown yet"
         await world.restart()
         assert await play(world, RETRY) == 0
         job, events = await world.job(), await world.events()

@@ -52,7 +52,7 @@ async def play(world: MithrilWorld, pool: AuctionPool, texts: list[str], most: i
     ids = [(await world.submit(text, accept_any=True)).id for text in texts]
     for _ in range(most):
         await world.tick()
-        assert pool.cleared.price <= MINIMUM * MARKUP, f"we pay ${pool.cleared.price}/h, and nobody else bids"
+        assert pool.cleared.price <= MINIMUM * MARKUP, f"we pay ${pool.cleared.price}/h without other bidders"
         async with world.store.snapshot() as uow:
             jobs = [job for job_id in ids if (job := await uow.jobs.find(job_id)) is not None]
         if all(job.status.is_final for job in jobs):

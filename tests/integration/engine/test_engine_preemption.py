@@ -122,7 +122,7 @@ async def test_an_empty_account_is_not_read_as_outbid(world: World) -> None:
     world.market.set_credit(D(50))
     back = await world.until_running()
     assert (back.observed.pause_cause, back.bid) == (None, lease.bid)
-    assert world.sent("bid.changed") == [], "nobody bid against it"
+    assert world.sent("bid.changed") == [], "no rival bid against it"
     await world.until_over()
     assert (await world.lease(lease.id)).state is LeaseState.GONE
 

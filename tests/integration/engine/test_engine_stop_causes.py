@@ -146,7 +146,7 @@ async def test_a_rival_of_whom_no_notice_tells_is_not_bid_against(world: World) 
     assert world.sent("bid.changed") == []
     left = await world.lease(lease.id)
     assert left.reason is Reason.UNKNOWN
-    assert not world.engine._lost_bids._lost, "nobody has shown that the bid lost"
+    assert not world.engine._lost_bids._lost, "nothing shows that the bid lost"
     assert losses(await world.leases(), world) == 0
 
 

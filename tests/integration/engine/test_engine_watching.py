@@ -37,7 +37,7 @@ async def told(world: World) -> list[str]:
 
 async def test_floors_are_recorded_at_all_times_and_no_job_is_needed(world: World) -> None:
     await world.tick(30)
-    assert await recorded(world) == (), "nobody watches"
+    assert await recorded(world) == (), "no watch is set"
     await watching(world)
     await world.tick(81)
     seen = await recorded(world)

@@ -115,7 +115,7 @@ async def test_a_suspect_one_never_goes_before_a_whole_one_and_gives_way_to_noth
         await uow.checkpoints.remove(whole)
     job = await begin(world, [suspect], 3, SECOND)
     assert job.checkpoint == suspect, "without a whole one it is better than nothing"
-    assert (await fail(world, job)).checkpoint is None, "once it has failed the job begins anew"
+    assert (await fail(world, job)).checkpoint is None, "once it has failed the job restarts"
     assert await in_ledger(world) == [7]
 
 

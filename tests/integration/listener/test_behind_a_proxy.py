@@ -126,7 +126,7 @@ async def test_the_recipe_lets_in_whoever_has_signed_in_and_nobody_by_a_header_o
                 assert (status, "Your scope is submit, as maker@example.org" in page) == (200, True)
                 assert (await get("/", "mallory"))[0] == 403
                 for headers in ({}, {"Remote-User": "chief"}):
-                    assert (await get("/", "", **headers))[0] == 401, "whoever signs people in named nobody"
+                    assert (await get("/", "", **headers))[0] == 401, "the proxy named no user"
                 assert (await get("/", "reader", Origin="https://evil.example"))[0] == 403
                 sent = PUBLIC | {"Cookie": "who=reader"}
                 async with http.get(f"http://{NAME}/stream/now", headers=sent) as answer:

@@ -172,7 +172,7 @@ async def test_another_program_of_this_machine_is_sent_nothing_that_lets_in(remo
         assert (secret_path in text, cookie.value in text) == (False, False), "what is saved or shown of a page"
         assert referrer == "same-origin", "another port is another origin: it is not told the address"
         async with http.get(page) as answer:
-            assert answer.status == 200, "whoever was let in still is"
+            assert answer.status == 200, "a user who was let in still is"
         async with http.get(page, headers={"Sec-Fetch-Site": "same-site"}) as answer:
             assert answer.status == 403, "no page of that program leads there"
         async with http.post(f"{page}leave", headers={"Origin": evil}) as answer:
@@ -361,7 +361,7 @@ async def test_what_moves_is_sent_when_it_has_changed_and_once(fresh: Remote) ->
             assert answer.content_type == "text/event-stream"
             assert (await read_until(answer, '{"silent": ""}'))[0] == "state"
             known, html = await read_until(answer, "No open jobs.")
-            assert 'name="form_token"' not in html, "what is shared holds nobody's token"
+            assert 'name="form_token"' not in html, "what is shared holds no user's token"
             await submit(fresh, "moving")
             await fresh.daemon.engine.tick()
             await read_until(answer, "moving")

@@ -314,7 +314,7 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
                 assert [each["name"] for each in (await answer.json())["tokens"]] == ["proxy:anna", "proxy:ben"]
             status, said = await proxy.ask("carol", "GET", "/v1/jobs")
             assert (status, "more are not kept" in said["detail"]) == (DENIED, True)
-            assert (await proxy.ask("named", "GET", "/v1/jobs"))[0] == 200, "nobody takes their room"
+            assert (await proxy.ask("named", "GET", "/v1/jobs"))[0] == 200, "their room stays reserved"
         async with a_proxy(root, users={"anna": {"scope": "read"}}) as proxy:
             jobs = (await proxy.ask("anna", "GET", "/v1/jobs"))[1]["jobs"]
             assert {job["id"] for job in jobs} == {first["id"], again["id"]}

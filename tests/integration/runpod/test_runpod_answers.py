@@ -254,7 +254,7 @@ async def test_what_cannot_be_read_back_now_was_rented(script: Script, market: R
 async def test_an_answer_that_never_comes_is_unknown_and_nothing_is_sent_twice(script: Script) -> None:
     async def hang(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(2 * PATIENCE_S)
-        raise AssertionError("nobody waits that long")
+        raise AssertionError("no call waits that long")
 
     script.answers["podRentInterruptable"] = [hang]
     script.answers["POST /v2/pods"] = [hang]

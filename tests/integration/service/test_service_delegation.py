@@ -178,7 +178,7 @@ async def test_a_row_that_is_wider_than_its_maker_gives_no_more(served: Served) 
     assert (told["scope"], told["secrets"], told["sees_all"], told["ask_above"]) == ("submit", [], False, "1")
     async with served.daemon.engine._store.transaction() as uow:
         await uow.tokens.save(replace(of_made, made_by=-99))
-    assert (await made.call("GET", "/v1/status"))[0] == UNKNOWN, "nobody knows its maker"
+    assert (await made.call("GET", "/v1/status"))[0] == UNKNOWN, "its maker is unknown"
 
 
 async def test_a_token_of_a_ledger_of_before_is_bound_by_itself(served: Served) -> None:

@@ -13,7 +13,7 @@ from tests.integration.vastai.vastai_bench import Bench, eventually
 async def outbid(bench: Bench) -> str:
     instance_id = await bench.rent()
     (rented,) = await bench.provider.instances()
-    assert await bench.requests("inbox") == 0, "nobody is out"
+    assert await bench.requests("inbox") == 0, "no machine is out"
     await bench.control("POST", "rival", instance_id=int(instance_id), bid=rented.bid + Decimal("0.05"))
     return instance_id
 

@@ -39,7 +39,7 @@ def test_a_line_for_so_many_seeds_and_none_twice(ran: list[int], tmp_path: Path)
     assert [json.loads(line)["seeds"] for line in file.read_text().splitlines()] == [2, 1]
 
     whole = campaign(1, 4, 1, file)
-    assert ran == [1, 2, 3, 3, 4], "the line that is not whole is run anew"
+    assert ran == [1, 2, 3, 3, 4], "the line that is not whole is run again"
     assert (whole.seeds, whole.failed.total()) == (4, 0)
     assert whole.faults.total() > first.faults.total()
 

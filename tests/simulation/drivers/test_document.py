@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "research" / "simulator-catalogue.md
 def test_the_page_names_every_fault_invariant_and_story() -> None:
     text = PAGE.read_text()
     for part in (catalogue(), checkers(), stories()):
-        assert part in text, "write it anew: python -m tests.simulation --planted all --document " + str(PAGE)
+        assert part in text, "rewrite it: python -m tests.simulation --planted all --document " + str(PAGE)
 
 
 def test_the_page_names_every_planted_bug_and_what_found_it() -> None:

@@ -42,4 +42,4 @@ def test_every_bug_still_fits_the_code_that_it_changes(bug: str) -> None:
 def test_every_bug_is_found_where_it_was_found_before(bug: str) -> None:
     kept = read_kept()
     assert bug in kept, f"look for it: python -m tests.simulation --planted {bug} --seeds 200"
-    assert caught_at(bug, kept[bug]), f"look for it anew: python -m tests.simulation --planted {bug} --seeds 200"
+    assert caught_at(bug, kept[bug]), f"look for it again: python -m tests.simulation --planted {bug} --seeds 200"

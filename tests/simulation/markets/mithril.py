@@ -55,7 +55,7 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
     if machine is not None:
         return Request("machine", method, path, query or {}, body, machine[1])
     box_id = path.removeprefix(f"{BIDS_PATH}/")
-    assert re.fullmatch(r"[A-Za-z0-9_-]+", box_id), f"nobody asks for {method} {path}"
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", box_id), f"unexpected {method} {path}"
     kind = {"GET": "show", "DELETE": "destroy"}.get(method, "")
     if not kind:
         asked = dict(body or {})

@@ -53,7 +53,7 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
     found = _POD_PATH.match(path)
     if method == "POST" and path == "/v2/pods":
         return Request("create", method, path, {}, body)
-    assert found is not None, f"nobody asks for {method} {path} while GraphQL answers"
+    assert found is not None, f"unexpected {method} {path} while GraphQL answers"
     return Request("destroy" if method == "DELETE" else "show", method, path, {}, body, found[1])
 
 

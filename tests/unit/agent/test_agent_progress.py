@@ -130,7 +130,7 @@ def test_at_its_end_such_a_job_is_read_again_only_if_it_ended_well(code: int, is
 
 def test_of_a_job_that_says_nothing_of_its_progress_the_gpus_tell() -> None:
     m = running()
-    assert not m.is_judged_by_gpus(), "nobody asked"
+    assert not m.is_judged_by_gpus(), "it was not asked for"
     order = orders(seq=2)
     order["work"]["stall_s"] = 100
     m.take_orders(order, 1)

@@ -133,7 +133,7 @@ async def test_a_secret_that_is_printed_is_masked_however_it_is_read(blobs: Coun
     assert [chunk["text"] for chunk in chunks] == ["token [secret]", "[secret]\n", "again [secret]"]
     for number, expected in ((0, "[secret]\n"), (1, "again [secret]")):
         known = log_key(a_job().id, "lease-1", 1, number)
-        assert (await logs.read(a_job().id, known))["chunks"][0]["text"] == expected, "whoever follows asks like this"
+        assert (await logs.read(a_job().id, known))["chunks"][0]["text"] == expected, "followers ask like this"
 
 
 async def test_a_secret_whose_beginning_was_deleted_is_masked(blobs: Counting) -> None:

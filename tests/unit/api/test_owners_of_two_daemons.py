@@ -51,7 +51,7 @@ async def made(pair: Pair, daemon: str = "one") -> str:
 async def test_a_takeover_by_a_daemon_that_never_named_a_maker_ends_nothing_for_good(pair: Pair) -> None:
     secret = await made(pair)
     await pair.lead("two", NOBODY)
-    assert not await pair.is_in_force(secret, NOBODY), "nobody here bounds it"
+    assert not await pair.is_in_force(secret, NOBODY), "no user here bounds it"
     await pair.lead("one", WITH_ALICE)
     assert await pair.is_in_force(secret, WITH_ALICE)
 

@@ -117,7 +117,7 @@ def test_what_is_told_about_spot_is_what_the_probe_says() -> None:
 @pytest.mark.parametrize("market", MARKETS)
 def test_a_market_s_page_shows_its_claims_as_the_code_lists_them(market: str) -> None:
     page = (PAGES / f"{market}.md").read_text()
-    assert with_claims(page, market) == page, "python -m tools.references writes them anew"
+    assert with_claims(page, market) == page, "python -m tools.references rewrites them"
     ids = [claim.id for claim in claims_of(market)]
     assert len(ids) == len(set(ids))
 

@@ -24,7 +24,7 @@ def test_nothing_breaks_for_clients_of_the_document() -> None:
 
 
 def test_the_document_in_the_docs_is_the_api_s() -> None:
-    assert PAGE.read_text() == as_text(openapi()), "make docs writes it anew"
+    assert PAGE.read_text() == as_text(openapi()), "make docs rewrites it"
 
 
 def test_every_call_is_described_and_names_what_it_takes() -> None:

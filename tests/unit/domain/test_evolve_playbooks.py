@@ -116,7 +116,7 @@ def test_what_is_known_of_a_stop_only_later_is_its_cause_from_the_beginning() ->
     assert (job.reason, paused.observed.paused_at) == (Reason.OUTBID, at(60))
     assert [span.cause for span in paused.spans if span.status is STOPPED] == [Reason.OUTBID]
     job = play(job, seen(paused, STOPPED, at(90)))
-    assert job.reason is Reason.OUTBID, "it was, whatever wins now"
+    assert job.reason is Reason.OUTBID, "it was, regardless of what wins now"
 
 
 def test_a_permit_that_had_run_out_is_the_cause_where_the_market_has_no_word_of_a_bid() -> None:

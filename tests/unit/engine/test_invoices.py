@@ -405,7 +405,7 @@ def test_a_machine_that_no_list_showed_running_has_run_where_an_agent_reported_f
     assert book.look([charge(DISK, "0.004")]).waits_for is BillWait.LINES_MISSING
     assert book.spent() == D("0.364")
     book.look_twice([charge(COMPUTE, "0.12"), charge(DISK, "0.004")], 3 * HOUR)
-    assert book.spent() == D("0.124"), "it is not billed for the hours in which nobody saw it"
+    assert book.spent() == D("0.124"), "it is not billed for unobserved hours"
 
 
 def test_a_machine_that_lists_showed_running_has_run_although_each_saw_a_moment_of_it() -> None:

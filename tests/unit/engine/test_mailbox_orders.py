@@ -134,7 +134,7 @@ async def test_it_goes_on_from_the_daemon_s_own_manifest_or_not_at_all(mailbox: 
     lease = a_lease()
     checkpoint = a_checkpoint(lease, 3)
     job = a_job(lease, checkpoint=checkpoint)
-    assert await orders(mailbox, blobs, job) is None, "to begin anew would throw the work away"
+    assert await orders(mailbox, blobs, job) is None, "a restart would throw the work away"
     parts = (Part("part-0", 1, "a" * 64), Part("older/ckpt/1/part-5", 1, "b" * 64))
     await keep_verified(blobs, job.id, lease.id, Manifest(1, 3, parts))
     body = await orders(mailbox, blobs, job, replace(BEAT, state=AgentState.RESTORING))

@@ -161,7 +161,7 @@ async def test_what_is_over_is_forgotten(outlooks: Outlooks) -> None:
     kept = outlooks.of(job_due(18, id="job-2"), OFF, at(600))
     assert kept.belief == next_belief(MODEL, first_belief(MODEL, True), 600, False)
     fresh = outlooks.of(job_due(), OFF, at(600))
-    assert fresh.belief == first_belief(MODEL, False), "a job of that name begins anew"
+    assert fresh.belief == first_belief(MODEL, False), "a new job of that name starts afresh"
     outlooks.forget([])
     assert outlooks.of(job_due(18, id="job-2"), OFF, at(1200)).shape is None, "its table went with it"
 

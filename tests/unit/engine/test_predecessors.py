@@ -96,7 +96,7 @@ def test_one_that_is_open_holds_it_up_and_one_that_went_wrong_ends_it_at_once() 
 def test_a_job_begins_once_the_store_is_known_to_have_what_it_takes() -> None:
     job = a_job("train", After("prepare"), spec={"inputs": (("data", "job:prepare/out"), ("x", "https://h/x"))})
     known = {"prepare": title(JobStatus.SUCCEEDED)}
-    assert judge(job, known, NOW) is None, "nobody has looked"
+    assert judge(job, known, NOW) is None, "not looked up yet"
     assert isinstance(judge(job, known, NOW, {"prepare": True}), e.PredecessorsEnded)
     failed = judge(job, known, NOW, {"prepare": False})
     assert isinstance(failed, e.StatusSet)

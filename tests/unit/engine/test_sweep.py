@@ -45,7 +45,7 @@ def test_a_mark_does_not_outlive_its_instance() -> None:
     sweep = Sweep()
     sweep.look(10, [orphan(1)], at(0))
     sweep.look(10, [], at(15))
-    assert sweep.look(10, [orphan(1)], at(60)) == [], "seen anew, marked anew"
+    assert sweep.look(10, [orphan(1)], at(60)) == [], "seen again, marked again"
     assert sweep.look(10, [orphan(1)], at(60 + AGE_S)) == [orphan(1)]
 
 

@@ -84,7 +84,7 @@ def test_what_only_explains_is_passed_over() -> None:
 def test_the_unit_hands_over_the_key_of_each_market() -> None:
     """The service manager knows no plug-ins: these lines are written of the markets' facts."""
     unit = SERVICE.read_text()
-    assert with_keys(unit) == unit, "python -m tools.references writes them anew"
+    assert with_keys(unit) == unit, "python -m tools.references rewrites them"
     assert with_keys(re.sub(r"^(Load|Set)Credential=vastai.*\n", "", unit, flags=re.MULTILINE)) == unit
 
 

@@ -186,7 +186,7 @@ def test_a_machine_that_never_gets_to_begin_the_command_is_given_up(state: str) 
     begun = play(job, heartbeat(job.leases[0], at(then), "running"))
     assert acts(begun, a_market(), then) == ()
     again = play(begun, heartbeat(begun.leases[0], at(then + 60), "restoring", boot=2))
-    assert acts(again, a_market(), then + 61) == (), "a new boot gets its time anew"
+    assert acts(again, a_market(), then + 61) == (), "a new boot gets its full time again"
 
 
 @pytest.mark.parametrize(("state", "after"), [("running", P.loading.silence_s), ("left", 1), ("expired", 1)])

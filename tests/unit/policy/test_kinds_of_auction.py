@@ -121,7 +121,7 @@ def test_a_limit_that_lost_goes_to_the_top_at_once() -> None:
     lease = paused(D("0.310"))
     assert raised_bid(a_spec(), lease, P) == D("0.341")
     assert raised_bid(a_spec(), lease, P, pays_bid=False) == D("0.899")
-    assert raised_bid(a_spec(), paused(D("0.950")), P, pays_bid=False) is None, "nobody would pay that"
+    assert raised_bid(a_spec(), paused(D("0.950")), P, pays_bid=False) is None, "that is above any price"
     assert raised_bid(a_spec(), paused(None, D("0.899")), P, pays_bid=False) is None
     assert raised_bid(a_spec(budget=D(5)), lease, P, pays_bid=False) == D("0.341"), "what is bid is held back"
     (raise_,) = decide(a_job(lease), seen_by(UNIFORM, a_market()), at(30), P).actions

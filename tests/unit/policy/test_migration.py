@@ -222,7 +222,7 @@ def test_a_move_survives_a_loss_between_any_two_steps(step: int, lost: str, loss
         assert main.orders.run_epoch == job.run_epoch
     assert job.next is None
     for lease in job.leases:
-        assert lease is main or not lease.is_wanted, "a machine that nobody needs is kept"
+        assert lease is main or not lease.is_wanted, "an unneeded machine is kept"
 
 
 def test_a_whole_move_keeps_the_work_of_its_last_checkpoint() -> None:

@@ -109,7 +109,7 @@ def test_a_budget_pays_whole_tasks_beside_those_that_run() -> None:
     chosen = width(ArraySpec(100, parallel=8), offered=cheap, budget="0.39")
     assert (chosen.tasks, chosen.bound, chosen.payable) == (0, Bound.BUDGET, 0)
     assert width(ArraySpec(100, parallel=8), measure=UNKNOWN, offered=cheap, budget="0.01").tasks == 8, (
-        "nobody knows what a task costs: the guard bounds the whole"
+        "the cost of a task is unknown: the guard bounds the whole"
     )
 
 

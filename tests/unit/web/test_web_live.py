@@ -84,7 +84,7 @@ async def test_what_is_the_same_is_not_sent_again(live: LiveFragments) -> None:
         daemon.tick = "2"
         while daemon.made < 2:
             assert await anext(reader) is None
-        assert await anext(reader) is None, "made anew, and the same"
+        assert await anext(reader) is None, "made again, and the same"
         assert daemon.made == 2
     async with aclosing(follow(live, daemon, known=first.id, within_s=0.2)) as again:
         assert await anext(again) is None, "who has it by Last-Event-ID is not sent it"

@@ -64,7 +64,7 @@ def test_whose_cap_is_passed_has_a_minute_then_lies_stopped_and_pays_for_the_dis
     before = vm.meter.total(market.now)
     wait(market, 3600)
     assert vm.meter.total(market.now) - before == D(40) * DISK_PER_GB_H
-    assert vm.state is VmState.STOPPED, "nobody starts it"
+    assert vm.state is VmState.STOPPED, "nothing starts it"
     with pytest.raises(NebiusRefused, match="policy"):
         market.start_vm("", vm)
 
