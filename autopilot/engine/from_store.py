@@ -238,7 +238,7 @@ class FromStore:
                 job=job.id,
                 markets=sorted(markets),
                 consequence="it waits: a machine of it may still be there",
-                remedy="put the market back into the settings, and start the daemon anew",
+                remedy="put the market back into the settings, and restart the daemon",
             )
 
     async def _watch(self, job: Job, lease: Lease, now: datetime) -> datetime | None:
