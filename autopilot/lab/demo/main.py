@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autopilot.cli import money_views
-from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
 from autopilot.cli.picture import write_picture
+from autopilot.client.answer import Json
+from autopilot.client.paths import job_path
 from autopilot.config.paths import packaged_config
 from autopilot.domain.errors import UserError, install_hint
 from autopilot.lab.demo.script import DemoCheck, DemoEnd, Script, Story, Struck
@@ -198,6 +199,6 @@ def _draw(picture: Path, ending: RenderableType) -> None:
 
 def _say_how_to_go_on(out: Console, theatre: Theatre, job: str) -> None:
     out.print(f"left running in {theatre.root}; to look around:")
-    out.print(f"  export AUTOPILOT_API__SOCKET={theatre.client.socket_path}")
+    out.print(f"  export AUTOPILOT_API__SOCKET={theatre.client.address.socket}")
     out.print(f"  autopilot ps -a; autopilot show {job}; autopilot why {job}; autopilot spend")
     out.print(f"to end it: kill {' '.join(map(str, theatre.pids))}; rm -r {theatre.root}")
