@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from autopilot.client.errors import AnswerLost, NotAllowed, NotRunning, Unreachable
+from autopilot.client.errors import AnswerLost, NotAllowed, NotRunning, TimedOut, Unreachable
 from autopilot.config.daemon_address import CA_VARIABLE, DaemonAddress
 from autopilot.domain.errors import UserError
 
@@ -49,7 +49,7 @@ def explain(address: DaemonAddress, problem: Exception, timeout_s: float) -> Unr
     """What kept a request from being answered."""
     if isinstance(problem, TimeoutError):
         hint = "look at its log: journalctl -u autopilot"
-        return AnswerLost(f"the daemon did not answer within {timeout_s:g} s", hint=hint)
+        return TimedOut(f"the daemon did not answer within {timeout_s:g} s", hint=hint)
     if address.socket is not None:
         return _explain_socket(address.name, problem)
     return _explain_tcp(address.name, problem)

@@ -37,6 +37,10 @@ class AnswerLost(Unreachable):
     """The daemon may have done what it was asked to, or not."""
 
 
+class TimedOut(AnswerLost):
+    """It did not answer in time."""
+
+
 class NotRunning(Unreachable):
     """Nothing listens there: what was asked was not done."""
 
