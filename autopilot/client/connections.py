@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,8 +80,10 @@ def _explain_tcp(name: str, problem: Exception) -> Unreachable:
             reason = f"{name} has a TLS problem: {problem.reason or problem}"
             return Unreachable(reason, hint="is the port that of http.listen?")
         case ConnectionRefusedError() | socket.gaierror():
-            reason = f"no daemon answers at {name}: {problem.strerror}"
-            return NotRunning(reason, hint="is the address that of http.listen there?")
+            # asyncio puts words of its own in the place of the system's
+            why = problem.strerror if isinstance(problem, socket.gaierror) else os.strerror(errno.ECONNREFUSED)
+            hint = "is the address that of http.listen there?"
+            return NotRunning(f"no daemon answers at {name}: {why}", hint=hint)
     return _tell_broken_off(name, problem)
 
 
