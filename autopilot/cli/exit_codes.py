@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.client.errors import ApiError, NotAllowed, Unreachable, UnreadableAnswer
+from autopilot.client.errors import ApiError, NoAccess, Unreachable, UnreadableAnswer
 from autopilot.domain.errors import UserError
 
 _OF_REASON = {"same_job_open": Exit.USAGE, "confirm_first": Exit.REFUSED}
@@ -29,7 +29,7 @@ def exit_code_of(error: UserError) -> Exit:
     match error:
         case CommandError():
             return error.exit_code
-        case NotAllowed():
+        case NoAccess():
             return Exit.REFUSED
         case Unreachable():
             return Exit.UNREACHABLE

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from autopilot.client.errors import AnswerLost, NotAllowed, NotRunning, TimedOut, Unreachable
+from autopilot.client.errors import AnswerLost, NoAccess, NotRunning, TimedOut, Unreachable
 from autopilot.config.daemon_address import CA_VARIABLE, DaemonAddress
 from autopilot.domain.errors import UserError
 
@@ -64,7 +64,7 @@ def _explain_socket(name: str, problem: Exception) -> Unreachable:
             return NotRunning(f"the daemon is not running at {name}", hint=hint)
         case PermissionError():
             hint = "join its group: sudo usermod -aG autopilot $USER, then log in again"
-            return NotAllowed(f"you may not use the daemon at {name}", hint=hint)
+            return NoAccess(f"you may not use the daemon at {name}", hint=hint)
     return _tell_broken_off(name, problem)
 
 
@@ -75,7 +75,7 @@ def _explain_tcp(name: str, problem: Exception) -> Unreachable:
         case ssl.SSLCertVerificationError():
             reason = f"the certificate of {name} is not trusted: {problem.verify_message}"
             hint = f"name its authority: autopilot login {name} --ca-file FILE, or {CA_VARIABLE}"
-            return NotAllowed(reason, hint=hint)
+            return NoAccess(reason, hint=hint)
         case ssl.SSLError():
             reason = f"{name} has a TLS problem: {problem.reason or problem}"
             return Unreachable(reason, hint="is the port that of http.listen?")

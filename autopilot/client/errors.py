@@ -45,7 +45,7 @@ class NotRunning(Unreachable):
     """Nothing listens there: what was asked was not done."""
 
 
-class NotAllowed(Unreachable):
+class NoAccess(Unreachable):
     """The user may not open the socket, or the certificate is not one that this machine trusts."""
 
 

@@ -16,7 +16,7 @@ _LINE_BYTES = 4 << 20
 """Of a stream: a chunk of output is on one line."""
 
 
-class Exchange:
+class DaemonExchange:
     """Connections to one daemon; they are kept open between requests."""
 
     def __init__(self, address: DaemonAddress, within: aiohttp.ClientTimeout, *, calls_at_once: int = 100) -> None:

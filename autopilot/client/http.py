@@ -11,7 +11,7 @@ import aiohttp
 from autopilot.answers.models.base import Answer, Asked, Query
 from autopilot.client.answer import read_answer
 from autopilot.client.errors import Unreachable
-from autopilot.client.exchange import Exchange
+from autopilot.client.exchange import DaemonExchange
 from autopilot.client.paths import fill_path
 from autopilot.client.sent_part import SentPart
 from autopilot.client.tries import Tries, make_key_header
@@ -24,7 +24,7 @@ _WITHIN = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
 
 class Http:
     def __init__(self, address: DaemonAddress) -> None:
-        self._exchange = Exchange(address, _WITHIN)
+        self._exchange = DaemonExchange(address, _WITHIN)
 
     async def close(self) -> None:
         await self._exchange.close()

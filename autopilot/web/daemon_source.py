@@ -13,8 +13,8 @@ from autopilot.api.of_listener import PEER
 from autopilot.blobs.place import MailboxPlace
 from autopilot.books.finding import JobNotFound
 from autopilot.client.answer import read_answer
-from autopilot.client.errors import ApiError, NotAllowed, NotRunning, TimedOut, Unreachable, UnreadableAnswer
-from autopilot.client.exchange import Exchange
+from autopilot.client.errors import ApiError, NoAccess, NotRunning, TimedOut, Unreachable, UnreadableAnswer
+from autopilot.client.exchange import DaemonExchange
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot.domain.token import Scope
 from autopilot.listener.gate import KnownLogin
@@ -39,7 +39,7 @@ class DaemonLink:
 
     def __init__(self, place: MailboxPlace) -> None:
         address = DaemonAddress(place.daemon_socket)
-        self._exchange = Exchange(address, _WITHIN, calls_at_once=CALLS_AT_ONCE)
+        self._exchange = DaemonExchange(address, _WITHIN, calls_at_once=CALLS_AT_ONCE)
 
     async def close(self) -> None:
         await self._exchange.close()
@@ -92,7 +92,7 @@ def _tell(problem: Unreachable | UnreadableAnswer) -> str:
     match problem:
         case TimedOut():
             return "it timed out"
-        case NotRunning() | NotAllowed():
+        case NotRunning() | NoAccess():
             return "it is not running"
     return "it closed the connection"
 

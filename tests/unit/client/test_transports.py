@@ -19,7 +19,7 @@ from autopilot.client.errors import (
     AnswerLost,
     ApiError,
     DaemonError,
-    NotAllowed,
+    NoAccess,
     NotRunning,
     Unreachable,
     UnreadableAnswer,
@@ -129,7 +129,7 @@ async def test_both_speak_tls_and_send_their_token(tmp_path: Path) -> None:
         refusal = await ask_both(DaemonAddress(None, url, str(certificate), "aptk_x"))
         assert (type(refusal), asked) == (ApiError, ["Bearer aptk_x"] * 2)
         strange = await ask_both(DaemonAddress(None, url))
-    assert type(strange) is NotAllowed
+    assert type(strange) is NoAccess
     assert exit_code_of(strange) is Exit.REFUSED
     assert "is not trusted" in strange.message
 
@@ -156,7 +156,7 @@ async def test_whoever_follows_output_waits_for_a_daemon_behind_its_listener() -
         (True, False, [GONE], GONE),
         (True, False, [LOST, GONE, GONE, GONE], LOST),
         (True, True, [GONE, LOST, GONE, GONE], GONE),
-        (True, False, [LOST, NotAllowed("no")], None),
+        (True, False, [LOST, NoAccess("no")], None),
     ],
 )
 def test_when_a_request_is_sent_again(
