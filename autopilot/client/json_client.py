@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -27,6 +28,12 @@ class JsonClient:
         """``address``: by default the one that the user means. Raises ``UserError``."""
         self.address = find_daemon_address() if address is None else address
         self._timeout_s = timeout_s
+
+    @property
+    def socket_path(self) -> Path:
+        """Of a daemon of this machine."""
+        assert self.address.socket is not None, "it is not elsewhere"
+        return self.address.socket
 
     @property
     def base_url(self) -> str:

@@ -30,7 +30,7 @@ total = "$1"
 
 
 def test_a_job_from_python_to_its_end() -> None:
-    with a_theatre() as theatre, Client(socket=theatre.client.address.name) as client:
+    with a_theatre() as theatre, Client(socket=theatre.client.socket_path) as client:
         theatre.start_market()
         theatre.start_daemon()
         job = client.submit(JOB.format(name="one", run="echo first; echo last", more=""))
@@ -51,7 +51,7 @@ def test_optuna_asks_jobs_answer() -> None:
     assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    with a_theatre() as theatre, Client(socket=theatre.client.address.name) as client:
+    with a_theatre() as theatre, Client(socket=theatre.client.socket_path) as client:
         theatre.start_market()
         theatre.start_daemon()
         study = example.tune(client, trials=3, at_once=2)

@@ -199,6 +199,6 @@ def _draw(picture: Path, ending: RenderableType) -> None:
 
 def _say_how_to_go_on(out: Console, theatre: Theatre, job: str) -> None:
     out.print(f"left running in {theatre.root}; to look around:")
-    out.print(f"  export AUTOPILOT_API__SOCKET={theatre.client.address.socket}")
+    out.print(f"  export AUTOPILOT_API__SOCKET={theatre.client.socket_path}")
     out.print(f"  autopilot ps -a; autopilot show {job}; autopilot why {job}; autopilot spend")
     out.print(f"to end it: kill {' '.join(map(str, theatre.pids))}; rm -r {theatre.root}")

@@ -75,7 +75,7 @@ async def ask_both(address: DaemonAddress) -> DaemonError:
     with pytest.raises(DaemonError) as plain:
         await asyncio.to_thread(JsonClient(address).status)
     own = {"socket": address.socket} if address.socket else {"url": address.url, "ca_file": address.ca_file}
-    async with AsyncClient(**own, token=address.token) as client:  # type: ignore[arg-type]
+    async with AsyncClient(**own, token=address.token) as client:
         with pytest.raises(DaemonError) as typed:
             await client.status()
     assert type(plain.value) is type(typed.value)
