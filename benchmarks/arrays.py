@@ -11,7 +11,7 @@ from pathlib import Path
 import commands
 from figures import Figure
 
-from autopilot.cli.client import Json
+from autopilot.client.answer import Json
 from autopilot.domain.array import MOST_TASKS
 from autopilot.lab.demo.theatre import Theatre
 

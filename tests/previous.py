@@ -25,8 +25,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.cli.client import Json
-from autopilot.cli.exits import CommandError
+from autopilot.client.answer import Json
+from autopilot.client.errors import DaemonError
 from autopilot.lab.demo.theatre import Theatre
 from tests import wheels
 from tests.acceptance.stage import a_theatre, is_settled, show, submit, until, without_settings
@@ -123,7 +123,7 @@ class Previous:
 def _has_ticked(theatre: Theatre) -> bool:
     try:
         return theatre.client.get("/v1/status")["last_tick_at"] is not None
-    except CommandError:
+    except DaemonError:
         return False
 
 

@@ -9,8 +9,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from autopilot.cli import outcomes, plan, store_return
-from autopilot.cli.client import Client, Json, job_path
-from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.exit_codes import exit_code_of
+from autopilot.cli.exits import Exit
+from autopilot.client.answer import Json
+from autopilot.client.errors import DaemonError
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
 from autopilot.words import text
 
@@ -31,7 +35,7 @@ def wait(job: str, /, *jobs: str) -> int:
         More jobs.
     """
     try:
-        return outcomes.wait_for(Client(), [job, *jobs])
+        return outcomes.wait_for(JsonClient(), [job, *jobs])
     except KeyboardInterrupt:
         return 130
 
@@ -99,7 +103,7 @@ def resume(
     if from_store:
         if from_checkpoint is not None:
             raise UserError("--from-store and --from-checkpoint exclude each other", hint="name one of them")
-        return store_return.resume(Client(), job, dry_run=dry_run, yes=yes)
+        return store_return.resume(JsonClient(), job, dry_run=dry_run, yes=yes)
     if dry_run or yes:
         raise UserError("--dry-run and --yes go with --from-store alone", hint="leave them out")
     return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
@@ -119,7 +123,7 @@ def retry(task: str, /, *tasks: str, failed: Annotated[bool, Flag] = False) -> i
     failed
         All failed tasks of the array, 1,000 at a time.
     """
-    client = Client()
+    client = JsonClient()
     for each in (task, *tasks):
         answer = client.act_once("POST", job_path(each, "retry"), {"failed": failed})
         count = len(answer["tasks"])
@@ -138,7 +142,7 @@ def release(job: str, /) -> int:
     job
         The job's id or name.
     """
-    body = Client().post(job_path(job, "release"))["job"]
+    body = JsonClient().post(job_path(job, "release"))["job"]
     print(f"the machine of {text.plain(body['name'])} ({text.plain(body['id'])}) is being released")
     return Exit.OK
 
@@ -167,7 +171,7 @@ def change(
         The plan that a person has confirmed, if the token requires it.
     """
     wish = dict(map(_read_change, changes))
-    client = Client()
+    client = JsonClient()
     asked = {"min_probability": min_probability} | ({"plan": plan_id} if plan_id else {})
     body = client.act_once("PATCH", job_path(job), wish | asked)
     if body["plan"] is not None:
@@ -180,7 +184,7 @@ def change(
     return Exit.OK
 
 
-def _due(client: Client, job: Json) -> str:
+def _due(client: JsonClient, job: Json) -> str:
     if job.get("due_within_s") is not None:
         return f"due {text.span(job['due_within_s'])} after the jobs it waits for end"
     return f"due {text.when(job['deadline'], client.market_now())}" if job.get("deadline") else "no deadline"
@@ -195,7 +199,7 @@ def _read_change(change: str) -> tuple[str, str]:
 
 
 def _all_open(yes: bool) -> tuple[str, ...]:
-    found = Client().get("/v1/jobs")["jobs"]
+    found = JsonClient().get("/v1/jobs")["jobs"]
     if not found:
         print("no open jobs")
     elif not yes:
@@ -213,16 +217,16 @@ def _act_on(jobs: Sequence[str], verb: str) -> int:
     for job in jobs:
         try:
             codes.append(_act(job, verb))
-        except CommandError as problem:
+        except DaemonError as problem:
             if len(jobs) == 1:
                 raise
             print(f"error: {problem.message}", file=sys.stderr)
-            codes.append(problem.exit_code)
+            codes.append(exit_code_of(problem))
     return next((code for code in codes if code), Exit.OK)
 
 
 def _act(job: str, verb: str, wish: dict[str, str] | None = None) -> int:
-    client = Client()
+    client = JsonClient()
     where = job_path(job, verb)
     answer = client.act_once("POST", where, wish) if verb == "resume" else client.post(where, wish)
     body = answer["job"]

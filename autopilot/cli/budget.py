@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from autopilot.cli import money_views
-from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.client.json_client import JsonClient
 
 
 def budget(*, output: Output = FOR_PEOPLE) -> int:
     """Show limits, what is posted, accrued and reserved against them, the spend rate, and the runway."""
-    body = Client().get("/v1/budget")
+    body = JsonClient().get("/v1/budget")
     if not output.is_for_people:
         output.print(body, "jobs")
         return Exit.OK

@@ -10,9 +10,10 @@ from urllib.parse import quote
 from cyclopts import Parameter
 
 from autopilot.cli import certify_views
-from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.client.answer import Json
+from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 from autopilot.words import certificates
 
@@ -52,7 +53,7 @@ def certify(
         The plan that a person has confirmed, if the token needs one.
     output
     """
-    client = Client()
+    client = JsonClient()
     if words[:1] == ("accept",):
         return _accept(client, words[1:])
     if len(words) != 1:
@@ -73,7 +74,7 @@ def certify(
     return Exit.FAILED if body["certificate"]["broken"] else Exit.OK
 
 
-def _accept(client: Client, words: tuple[str, ...]) -> int:
+def _accept(client: JsonClient, words: tuple[str, ...]) -> int:
     if len(words) != 2:
         raise UserError("which claim? (autopilot certify accept MARKET CLAIM)")
     market, claim = words
@@ -82,7 +83,7 @@ def _accept(client: Client, words: tuple[str, ...]) -> int:
     return Exit.OK
 
 
-def _follow(client: Client, path: str, *, is_shown: bool) -> Json:
+def _follow(client: JsonClient, path: str, *, is_shown: bool) -> Json:
     """Return the report once the machine's part is done; print each claim as soon as it is settled."""
     told: set[str] = set()
     while True:

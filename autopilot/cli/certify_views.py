@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autopilot.cli.client import Json
 from autopilot.cli.output import facts, table
+from autopilot.client.answer import Json
 from autopilot.words import certificates, text
 from autopilot.words.certificates import VERDICTS
 

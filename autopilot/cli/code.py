@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopilot.cli.client import Client, Json, code_path
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.client.answer import Json
+from autopilot.client.errors import DaemonError
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import code_path
 from autopilot.code.bundle import bundle, has_code
 
 if TYPE_CHECKING:
@@ -16,11 +19,11 @@ if TYPE_CHECKING:
 SAID_FROM_BYTES = 20_000_000
 
 
-def send(client: Client, beside: Path, toml: str, source: str, *, dry_run: bool) -> tuple[Json, str] | None:
+def send(client: JsonClient, beside: Path, toml: str, source: str, *, dry_run: bool) -> tuple[Json, str] | None:
     """(what the submit says of the code, the same in words); None for a job file without ``[code]``.
 
     ``beside``: the directory that its path is relative to. With ``dry_run`` it is packed and not sent.
-    Raises ``UserError``, ``CommandError``.
+    Raises ``UserError``.
     """
     if not has_code(toml, source):
         return None
@@ -37,7 +40,7 @@ def send(client: Client, beside: Path, toml: str, source: str, *, dry_run: bool)
     return found.claim(), said + (left_out if found.left_out else "")
 
 
-def _upload(client: Client, packed: Packed) -> None:
+def _upload(client: JsonClient, packed: Packed) -> None:
     if client.get(code_path(packed.sha256))["there"]:
         return
     if packed.contents.size > SAID_FROM_BYTES:
@@ -48,7 +51,7 @@ def _upload(client: Client, packed: Packed) -> None:
         part = packed.open_part(number - 1)
         try:
             client.put(code_path(packed.sha256, "parts", str(number)), part, size)
-        except CommandError:
+        except DaemonError:
             if part.size == size and part.sha256.hexdigest() != sha256:
                 raise _change_error() from None
             raise

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, facts, table
+from autopilot.client.json_client import JsonClient
 from autopilot.words import text
 
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ def confirm(
     yes
         Skip the prompt.
     """
-    client = Client()
+    client = JsonClient()
     body = client.get("/v1/plans")
     if plan is None:
         if not output.is_for_people:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.client.json_client import JsonClient
 from autopilot.words import text
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def drift(*, provider: str | None = None, output: Output = FOR_PEOPLE) -> int:
     provider
         Only this market.
     """
-    body = Client().get("/v1/drift", provider=provider)
+    body = JsonClient().get("/v1/drift", provider=provider)
     if output.is_for_people:
         console().print(render(body["drifts"]))
     else:

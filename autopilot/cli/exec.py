@@ -8,7 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client, job_path
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import parse_duration
 from autopilot.words import text
@@ -41,7 +42,7 @@ def exec(
         raise UserError("exec needs a command", hint=f"autopilot exec {job} -- nvidia-smi")
     timeout_s = parse_duration(timeout).total_seconds()
     line = command[0] if len(command) == 1 else shlex.join(command)
-    client = Client(timeout_s=timeout_s + WAIT_BEYOND_S)
+    client = JsonClient(timeout_s=timeout_s + WAIT_BEYOND_S)
     answer = client.post(job_path(job, "exec"), {"command": line, "timeout_s": round(timeout_s)})
     sys.stdout.write(text.harmless(answer["output"]) if sys.stdout.isatty() else answer["output"])
     sys.stdout.flush()

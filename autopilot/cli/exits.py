@@ -1,4 +1,4 @@
-"""Exit codes, and the errors that carry them. Any other ``UserError`` is bad usage or input."""
+"""Exit codes, and the error of a command that carries one."""
 
 from __future__ import annotations
 

@@ -9,16 +9,20 @@ from cyclopts import Parameter
 
 from autopilot.cli import money_views, outcomes, plan, schedules, trouble, views
 from autopilot.cli import watch as watching
-from autopilot.cli.client import Client, Json, NotFound, instance_path, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.cli.picture import write_picture
+from autopilot.client.answer import Json
+from autopilot.client.errors import ApiError
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import instance_path, job_path
 from autopilot.domain.errors import UserError
 from autopilot.words import text
 
 Flag = Parameter(negative="")
 TASKS_A_PAGE = 1000
+NOT_FOUND = 404
 
 
 def submit(
@@ -53,7 +57,7 @@ def submit(
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
-    client = Client()
+    client = JsonClient()
     body = plan.ask(client, [file, *files], min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
     jobs = [made["job"] for made in plan.answers_of(body) if made.get("job")]
     if not output.is_for_people:
@@ -111,7 +115,7 @@ def ps(
         raise UserError("--watch and --owner exclude each other")
     if sum((not output.is_for_people, watch, quiet)) > 1:
         raise UserError("--json or -o, --quiet and --watch exclude each other")
-    client = Client()
+    client = JsonClient()
     query = 1 if all else None
     if watch:
         watching.watch(client, query)
@@ -130,7 +134,7 @@ def ps(
     return Exit.OK
 
 
-def _list_jobs(client: Client, array: str | None, **query: str | int | None) -> Json:
+def _list_jobs(client: JsonClient, array: str | None, **query: str | int | None) -> Json:
     """One page of jobs; of an array all its tasks, page by page."""
     if array is None:
         return client.get("/v1/jobs", **query)
@@ -163,14 +167,16 @@ def show(
     svg
         Draw the job into this file instead: prices, bids, machines, decisions and progress on one axis.
     """
-    client = Client()
+    client = JsonClient()
     if svg is not None:
         write_picture(client, job, svg)
         print(f"drew {svg}")
         return Exit.OK
     try:
         body = client.get(job_path(job))
-    except NotFound:
+    except ApiError as problem:
+        if problem.status != NOT_FOUND:
+            raise
         return _show_instance(client, job, events, output)
     if not output.is_for_people:
         output.print(body, "events")
@@ -184,10 +190,12 @@ def show(
     return Exit.OK
 
 
-def _show_instance(client: Client, ref: str, events: bool, output: Output) -> int:
+def _show_instance(client: JsonClient, ref: str, events: bool, output: Output) -> int:
     try:
         body = client.get(instance_path(ref))
-    except NotFound:
+    except ApiError as problem:
+        if problem.status != NOT_FOUND:
+            raise
         raise CommandError(
             Exit.USAGE,
             f"no job or machine {ref!r}",
@@ -218,7 +226,7 @@ def why(job: str, /, *, limit: int = 20, output: Output = FOR_PEOPLE) -> int:
     """
     if limit < 1:
         raise UserError(f"--limit must be at least 1, not {limit}")
-    client = Client()
+    client = JsonClient()
     body = client.get(job_path(job, "why"), limit=limit)
     if not output.is_for_people:
         output.print(body, "decisions")

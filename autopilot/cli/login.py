@@ -10,10 +10,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.cli.transport import TcpAddress
-from autopilot.config.daemon_address import SOCKET_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, read_token
+from autopilot.client.json_client import JsonClient
+from autopilot.config.daemon_address import SOCKET_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, DaemonAddress, read_token
 from autopilot.config.keys import read_private
 from autopilot.config.login import DaemonLogin, check_daemon_url, forget_login, login_path, read_login, store_login
 from autopilot.domain.errors import UserError
@@ -48,10 +47,10 @@ def login(
         return Exit.OK
     if url is None:
         return _say()
-    address = TcpAddress(check_daemon_url(url), "" if ca_file is None else str(ca_file.absolute()))
-    token = _read_token(token_file)
-    status = Client(at=(address, token)).get("/v1/status")
-    path = store_login(DaemonLogin(address.url, token, address.ca_file))
+    checked, own = check_daemon_url(url), "" if ca_file is None else str(ca_file.absolute())
+    address = DaemonAddress(None, checked, own, _read_token(token_file))
+    status = JsonClient(address).get("/v1/status")
+    path = store_login(DaemonLogin(address.url, address.token, address.ca_file))
     print(f"logged in at {address.url}: autopilot {status['version']}, {status['jobs_open']} open jobs visible")
     print(f"the token is in {path}; autopilot login --end removes it", file=sys.stderr)
     for name in (URL_VARIABLE, SOCKET_VARIABLE):

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from autopilot.cli import outcomes
-from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import Exit
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
 from autopilot.words import text
 
@@ -42,7 +43,7 @@ def logs(
     """
     if tail is not None and (tail < 0 or all):
         raise UserError("--tail takes a number of lines from 0 on, and excludes --all")
-    client, printer = Client(), _Printer()
+    client, printer = JsonClient(), _Printer()
     after: str | None = None
     try:
         while True:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.exits import Exit
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def run(argv: Sequence[str]) -> int:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
-        return error.exit_code if isinstance(error, CommandError) else Exit.USAGE
+        from autopilot.cli.exit_codes import exit_code_of
+
+        return exit_code_of(error)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from autopilot.cli import views
-from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 from autopilot.words import text
 
@@ -29,7 +29,7 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Ou
     if file is not None:
         toml, source = read_job_file(file)
         query = {"toml": toml, "source": source}
-    body = Client().post("/v1/offers", query)
+    body = JsonClient().post("/v1/offers", query)
     if not output.is_for_people:
         output.print(body, "offers")
     else:

@@ -7,8 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autopilot.cli.client import Client, job_path
-from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.exit_codes import exit_code_of
+from autopilot.cli.exits import Exit
+from autopilot.client.errors import DaemonError
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.words import receipts, text
 
 POLL_S = 2.0
@@ -26,10 +29,10 @@ def exit_of(job: Mapping[str, Any]) -> int:
     return EXITS.get(str(job["status"]), Exit.FAILED)
 
 
-def wait_for(client: Client, references: Sequence[str]) -> int:
+def wait_for(client: JsonClient, references: Sequence[str]) -> int:
     """Until each job is over or parked. The exit code is the outcome of the first, as named, that did not succeed.
 
-    A daemon that does not answer for a while is waited for. Raises ``CommandError`` for a job that there is not.
+    A daemon that does not answer for a while is waited for. Raises ``ApiError`` for a job that there is not.
     """
     ended: dict[str, int] = {}
     is_silent = False
@@ -40,8 +43,8 @@ def wait_for(client: Client, references: Sequence[str]) -> int:
             try:
                 body = client.get(job_path(reference))
                 job = body["job"]
-            except CommandError as problem:
-                if problem.exit_code is not Exit.UNREACHABLE:
+            except DaemonError as problem:
+                if exit_code_of(problem) is not Exit.UNREACHABLE:
                     raise
                 if not is_silent:
                     print(f"{problem.message}; waiting for it", file=sys.stderr, flush=True)

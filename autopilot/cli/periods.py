@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, tzinfo
 
-from autopilot.cli.client import Client
+from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import parse_duration
 
@@ -17,7 +17,7 @@ def month(text: str | None) -> str | None:
     return text
 
 
-def day(text: str | None, client: Client, zone: str) -> str | None:
+def day(text: str | None, client: JsonClient, zone: str) -> str | None:
     """A day as YYYY-MM-DD, from a day or from how long ago it was by the daemon's clock. Raises ``UserError``."""
     if text is None:
         return None

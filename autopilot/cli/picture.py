@@ -6,21 +6,22 @@ import contextlib
 import pkgutil
 from pathlib import Path
 
-from autopilot.cli.client import Client, job_path
-from autopilot.cli.exits import CommandError
+from autopilot.client.errors import DaemonError
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
 
 DRAWN_BY = "autopilot.web.picture"
 """Named by text: of the two faces neither imports the other."""
 
 
-def write_picture(client: Client, reference: str, path: Path) -> None:
-    """Raises ``CommandError`` for a job that there is not, ``UserError`` for a file that cannot be written."""
+def write_picture(client: JsonClient, reference: str, path: Path) -> None:
+    """Raises ``ApiError`` for a job that there is not, ``UserError`` for a file that cannot be written."""
     page = pkgutil.resolve_name(DRAWN_BY)
     body, now = client.get(job_path(reference, "life")), client.market_now()
     prices = []
     for query in page.list_price_queries(body, now):
-        with contextlib.suppress(CommandError):  # never listed
+        with contextlib.suppress(DaemonError):  # never listed
             prices.append(client.get("/v1/prices", **query))
     try:
         path.write_text(page.draw_job(body, prices, now), encoding="utf-8")

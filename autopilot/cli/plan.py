@@ -11,10 +11,12 @@ from pathlib import Path
 from cyclopts import Parameter
 
 from autopilot.cli import code, plan_views, schedules
-from autopilot.cli.client import Client, JobIsDouble, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.client.answer import Json
+from autopilot.client.errors import ApiError
+from autopilot.client.json_client import JsonClient
 from autopilot.code.table import read_table_of
 from autopilot.config.client_file import read_client_file
 from autopilot.config.ssh_key import with_key
@@ -39,7 +41,7 @@ def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output
     min_probability
         Refuse a job with a deadline if its chance to finish in time, money aside, is lower than this.
     """
-    client = Client()
+    client = JsonClient()
     body = ask(client, [file, *files], min_probability, dry_run=True)
     if not output.is_for_people:
         output.print(body)
@@ -51,7 +53,7 @@ def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output
 
 
 def ask(
-    client: Client,
+    client: JsonClient,
     files: Sequence[Path],
     min_probability: float,
     *,
@@ -83,7 +85,7 @@ def _read(file: Path) -> tuple[str, str, Path]:
 
 
 def ask_of(
-    client: Client,
+    client: JsonClient,
     toml: str,
     source: str,
     beside: Path,
@@ -124,7 +126,7 @@ def _check_probability(least: float) -> None:
         raise UserError(f"--min-probability must be from 0 to 1, not {least:g}")
 
 
-def _send(client: Client, toml: str, source: str, beside: Path, *, dry_run: bool) -> tuple[Json, list[str]]:
+def _send(client: JsonClient, toml: str, source: str, beside: Path, *, dry_run: bool) -> tuple[Json, list[str]]:
     """What a submit says of one job file, once its code is sent; and the notes of that."""
     toml = with_key(toml, source, beside, read_client_file().ssh_key)
     part: Json = {"toml": toml, "source": source}
@@ -134,18 +136,18 @@ def _send(client: Client, toml: str, source: str, beside: Path, *, dry_run: bool
     return (part, []) if sent is None else (part | {"code": sent[0]}, [sent[1]])
 
 
-def _submit(client: Client, where: str, asked: Json, again: bool) -> Json:
+def _submit(client: JsonClient, where: str, asked: Json, again: bool) -> Json:
     try:
         return client.act_once("POST", where, {**asked, "again": again})
-    except JobIsDouble as problem:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    except ApiError as problem:
+        if problem.reason != "same_job_open" or not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise
         if input(f"{problem.message}. Submit another one? [y/N] ").strip().lower() not in ("y", "yes"):
             raise CommandError(Exit.USAGE, "nothing was submitted") from None
     return client.act_once("POST", where, {**asked, "again": True})
 
 
-def show(client: Client, body: Json) -> None:
+def show(client: JsonClient, body: Json) -> None:
     """``body``: as ``ask`` answers."""
     out = console()
     for made in answers_of(body):

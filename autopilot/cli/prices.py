@@ -6,9 +6,9 @@ import shutil
 import sys
 
 from autopilot.cli import price_plot
-from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.client.json_client import JsonClient
 
 MARGIN = 10
 """Columns beside the plot, for its scale."""
@@ -38,7 +38,7 @@ def prices(
     """
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
     columns = max(20, min(width, 120) - MARGIN)
-    body = Client().get("/v1/prices", gpu=gpu, since=since, until=until, provider=provider, steps=columns)
+    body = JsonClient().get("/v1/prices", gpu=gpu, since=since, until=until, provider=provider, steps=columns)
     if not output.is_for_people:
         output.print(body, "markets")
         return Exit.OK

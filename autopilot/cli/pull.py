@@ -11,8 +11,9 @@ from urllib.error import HTTPError
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
 from autopilot.words import text
 
@@ -61,7 +62,7 @@ def _pull_all(array: str, directory: Path | None) -> int:
 
 
 def _list_succeeded(array: str) -> tuple[str, list[int]]:
-    client = Client()
+    client = JsonClient()
     name = text.plain(client.get(job_path(array))["job"]["name"])
     numbers: list[int] = []
     after: str | None = None
@@ -118,7 +119,7 @@ class _Stored:
         self._ask()
 
     def _ask(self) -> None:
-        self._client = Client()
+        self._client = JsonClient()
         self.body: dict[str, Any] = self._client.get(self._path)
         self._urls = self.body.get("urls") or [part["url"] for part in self.body["parts"]]
 
@@ -136,6 +137,6 @@ class _Stored:
         is_daemons = url.startswith("/")
         if is_daemons:
             url = self._client.base_url + url
-        tls = self._client.context() if is_daemons else None
+        tls = self._client.make_tls() if is_daemons else None
         answer: IO[bytes] = urllib.request.urlopen(url, timeout=TIMEOUT_S, context=tls)  # noqa: S310 -- it was signed
         return answer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, facts, table
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.words import bills, receipts, text
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def receipt(job: str, /, *, output: Output = FOR_PEOPLE) -> int:
     job
         The job's id or name.
     """
-    body = Client().get(job_path(job, "receipt"))
+    body = JsonClient().get(job_path(job, "receipt"))
     if not output.is_for_people:
         output.print(body, "lines")
         return Exit.OK

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from autopilot.cli import money_views, periods
-from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.client.json_client import JsonClient
 
 
 def reconcile(*, month: str | None = None, output: Output = FOR_PEOPLE) -> int:
@@ -16,7 +16,7 @@ def reconcile(*, month: str | None = None, output: Output = FOR_PEOPLE) -> int:
     month
         A UTC month as YYYY-MM; default: the current one.
     """
-    body = Client().get("/v1/reconcile", month=periods.month(month))
+    body = JsonClient().get("/v1/reconcile", month=periods.month(month))
     if not output.is_for_people:
         output.print(body, "rows")
         return Exit.OK

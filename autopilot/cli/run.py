@@ -13,10 +13,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from autopilot.cli import outcomes, plan
-from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
 from autopilot.cli.new import name_of
+from autopilot.client.answer import Json
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.config.client_file import read_client_file
 from autopilot.config.draft import DEFAULT_GPU, DEFAULT_IMAGE, Draft
 from autopilot.domain.errors import UserError
@@ -113,7 +115,7 @@ def run(
     if yes and not draft.budget:
         raise UserError("-y without a budget could spend all that the account's limits allow", hint="add --budget 2")
     toml = draft.write(str(save or "job.toml"))
-    client = Client()
+    client = JsonClient()
     body = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=True)
     plan.show(client, body)
     for sentence in (guessed.said[1], *(guessed.said[2:] if checkpoint is None else ())):
@@ -190,7 +192,7 @@ def _is_confirmed(draft: Draft) -> bool:
     return input(f"\nsubmit it, {most}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _follow(client: Client, job: Json) -> int:
+def _follow(client: JsonClient, job: Json) -> int:
     """Its output until it is over; then what it leaves. Ctrl-C leaves the job to itself."""
     from autopilot.cli.logs import logs
 

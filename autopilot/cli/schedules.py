@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output
+from autopilot.client.answer import Json
+from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 from autopilot.words import text
 
@@ -42,7 +43,7 @@ def schedules(
     all
         With ls: include ended ones.
     """
-    client = Client()
+    client = JsonClient()
     if action == "ls":
         if names:
             raise UserError(f"ls takes no names, not {names[0]!r}", hint="autopilot schedules lists all of yours")
@@ -85,7 +86,7 @@ def _tell_open(each: Row) -> str:
     return f"; its last job ({text.plain(last['job'])}) is {last['status']} and continues" if is_open else ""
 
 
-def _list(client: Client, all: bool, output: Output) -> int:
+def _list(client: JsonClient, all: bool, output: Output) -> int:
     body = client.get(PATH, all=1 if all else None)
     if not output.is_for_people:
         output.print(body, "schedules")

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from autopilot.cli import money_views, periods
-from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.client.json_client import JsonClient
 from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.errors import UserError, install_hint
 
@@ -69,7 +69,7 @@ def spend(
     if by not in KEYS and not by.startswith(TAG):
         raise UserError(f"cannot group spend by {by!r}", hint=f"one of: {', '.join(KEYS)}, or {TAG}KEY")
     write_parquet = None if parquet is None else _parquet_writer()
-    client = Client()
+    client = JsonClient()
     body = client.get(
         "/v1/spend",
         by=by,

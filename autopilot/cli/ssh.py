@@ -10,7 +10,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client, Json, job_path
+from autopilot.client.answer import Json
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.config import paths
 from autopilot.config.client_file import read_client_file
 from autopilot.domain.errors import UserError
@@ -47,7 +49,7 @@ def ssh(
     wrong = next((port for port in forward or () if not 0 < port < 65_536), None)
     if wrong is not None:
         raise UserError(f"--forward must be a port from 1 to 65535, not {wrong}")
-    where = Client().get(job_path(job, "ssh"))
+    where = JsonClient().get(job_path(job, "ssh"))
     words = arguments(where, identity or _private_key(), forward or [], known_hosts())
     line = command if len(command) < 2 else (shlex.join(command),)
     return subprocess.run([program, *words, *line], check=False).returncode

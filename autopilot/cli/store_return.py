@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from autopilot.cli.client import Client, job_path
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.words import text
 
 Row = dict[str, Any]
@@ -15,7 +16,7 @@ Row = dict[str, Any]
 OVER = ("gone", "abandoned")
 
 
-def resume(client: Client, job: str, *, dry_run: bool, yes: bool) -> int:
+def resume(client: JsonClient, job: str, *, dry_run: bool, yes: bool) -> int:
     where = job_path(job, "resume")
     answer = client.post(where, {"from_store": True, "dry_run": True})
     while answer["store"] is None:  # all of a checkpoint is read to verify it, and each answer waits for that a while

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.client.json_client import JsonClient
 from autopilot.config.daemon_address import TOKEN_VARIABLE
 from autopilot.domain.errors import UserError
 from autopilot.words import text
@@ -57,7 +57,7 @@ def token(
     park
         With revoke: save and park all its jobs and those of tokens it made; default: only jobs not started yet.
     """
-    client = Client()
+    client = JsonClient()
     if action == "ls":
         return _list(client, output)
     if name is None:
@@ -77,7 +77,7 @@ def token(
     return Exit.OK
 
 
-def _list(client: Client, output: Output) -> int:
+def _list(client: JsonClient, output: Output) -> int:
     body = client.get("/v1/tokens")
     if not output.is_for_people:
         output.print(body, "tokens")
@@ -90,7 +90,7 @@ def _list(client: Client, output: Output) -> int:
     return Exit.OK
 
 
-def _revoke(client: Client, name: str, park: bool, output: Output) -> int:
+def _revoke(client: JsonClient, name: str, park: bool, output: Output) -> int:
     body = client.post(f"/v1/tokens/{quote(name, safe='')}/revoke", {"park": park})
     if not output.is_for_people:
         output.print(body)

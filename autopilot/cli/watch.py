@@ -6,8 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from autopilot.cli import trouble, views
-from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.output import console
+from autopilot.client.answer import Json
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.words import story, text
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ LINES = 8
 """So many of the newest things that happened are on the screen."""
 
 
-def watch(client: Client, all: int | None) -> None:
+def watch(client: JsonClient, all: int | None) -> None:
     """Until Ctrl-C."""
     from rich.live import Live
 
@@ -32,7 +34,7 @@ def watch(client: Client, all: int | None) -> None:
             return
 
 
-def render(client: Client, news: News, all: int | None) -> RenderableType:
+def render(client: JsonClient, news: News, all: int | None) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -47,7 +49,7 @@ def render(client: Client, news: News, all: int | None) -> RenderableType:
 class News:
     """The events of jobs that are, or were, on the list; rewritten as more becomes known."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: JsonClient) -> None:
         self._client = client
         self._names: dict[str, str] = {}
         self._events: dict[str, list[Json]] = {}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.cli.transport import NotRunning
+from autopilot.client.errors import NotRunning
+from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ def web(
 
 
 def _show_link(opens_browser: bool) -> int:
-    client = Client()
+    client = JsonClient()
     try:
         made = client.post("/v1/page/link")
     except NotRunning as problem:
         hint = f"{problem.hint}; autopilot web --ledger own shows what the ledger has"
-        raise CommandError(problem.exit_code, problem.message, hint=hint) from None
+        raise CommandError(Exit.UNREACHABLE, problem.message, hint=hint) from None
     link = made["url"] or client.base_url + made["path"]
     print(link, flush=True)
     print("single use, expires in five minutes", file=sys.stderr)

@@ -29,6 +29,11 @@ class DaemonAddress:
     token: str = ""
     """Empty: the caller is the user at the socket."""
 
+    @property
+    def name(self) -> str:
+        """As it is said to the user."""
+        return self.url or str(self.socket)
+
 
 def find_daemon_address(environ: Mapping[str, str] = os.environ) -> DaemonAddress:
     """A variable goes before the login, and the login before the default socket. Raises ``UserError``."""

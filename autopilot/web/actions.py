@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import NamedTuple
 from urllib.parse import quote
 
+from autopilot.client.errors import ApiError
 from autopilot.config.draft import Draft
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO, usd
@@ -19,7 +20,7 @@ from autopilot.domain.token import Scope
 from autopilot.ids import new_name
 from autopilot.listener.gate import KnownLogin
 from autopilot.web import words
-from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSource
+from autopilot.web.daemon_source import DaemonLink, DaemonSource
 from autopilot.web.plan_view import PlanView, view_plan
 from autopilot.web.shapes import Row, spent_of
 from autopilot.web.source import Visitor
@@ -89,7 +90,7 @@ class Confirmation:
     checkpoints: list[tuple[str, str]]
     """Those that a resume may go back to."""
     once: str
-    problem: CallRefused | None
+    problem: ApiError | None
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,15 @@ async def build_confirmation(
     visitor: Visitor,
     where: Mapping[str, str],
     given: Mapping[str, str] | None = None,
-    problem: CallRefused | None = None,
+    problem: ApiError | None = None,
 ) -> Confirmation:
-    """``given``: what a form that was refused had in it. Raises ``CallRefused``, ``JobNotFound``."""
+    """``given``: what a form that was refused had in it. Raises ``ApiError``, ``JobNotFound``."""
     verb = where["verb"]
     if verb not in VERBS:
         raise UserError(f"unknown action {verb!r}", hint=f"one of: {', '.join(VERBS)}")
     if not visitor.may(VERBS[verb].scope):
         hint = f"this needs the scope {VERBS[verb].scope}"
-        raise CallRefused(403, "forbidden", f"your scope is {visitor.scope}", hint)
+        raise ApiError(403, "forbidden", f"your scope is {visitor.scope}", hint=hint)
     body = await source.get(f"/v1/jobs/{quote(where['ref'], safe='')}")
     job, now = body["job"], source.now
     wish = {key: value for key, value in (given or {}).items() if key in CHANGES and value.strip()}
@@ -266,7 +267,7 @@ def _list_checkpoints(body: Row, now: datetime) -> list[tuple[str, str]]:
 async def act(
     link: DaemonLink, login: KnownLogin, reference: str, verb: str, form: Mapping[str, str], peer: str
 ) -> str:
-    """Do it; returns the job's id. Raises ``CallRefused``, ``JobNotFound``, ``UserError``."""
+    """Do it; returns the job's id. Raises ``ApiError``, ``JobNotFound``, ``UserError``."""
     if verb not in VERBS:
         raise UserError(f"unknown action {verb!r}", hint=f"one of: {', '.join(VERBS)}")
     path, once = f"/v1/jobs/{quote(reference, safe='')}", form.get("once", "")
@@ -282,9 +283,9 @@ async def act(
 
 
 def build_draft(visitor: Visitor) -> DraftPage:
-    """Raises ``CallRefused``."""
+    """Raises ``ApiError``."""
     if not visitor.may(Scope.SUBMIT):
-        raise CallRefused(403, "forbidden", f"your scope is {visitor.scope}", "this needs the scope submit")
+        raise ApiError(403, "forbidden", f"your scope is {visitor.scope}", hint="this needs the scope submit")
     draft = Draft("train", "python train.py", estimate="2h", budget="$5.00", checkpoint="ckpt")
     return DraftPage(draft.write(), None, None, None, new_name())
 
@@ -294,7 +295,7 @@ async def plan_or_submit(
 ) -> DraftPage:
     """A plan of the job file in the form, or with ``do=submit`` the job.
 
-    Raises ``CallRefused`` for what is no job file's fault.
+    Raises ``ApiError`` for what is no job file's fault.
     """
     toml, once = form.get("toml", "").replace("\r\n", "\n"), form.get("once") or new_name()
     is_submit = form.get("do") == "submit"
@@ -304,7 +305,7 @@ async def plan_or_submit(
         return DraftPage(toml[:JOB_FILE_BYTES], None, problem, None, once, problem.message, status=413)
     try:
         answer = await link.ask(login, "POST", "/v1/jobs", body=asked, once=once if is_submit else "", peer=peer)
-    except CallRefused as refusal:
+    except ApiError as refusal:
         if refusal.status == 403:
             raise
         is_double = refusal.reason == "same_job_open"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 from urllib.parse import quote
 
 import aiohttp
-from yarl import URL
 
 from autopilot.api.of_listener import PEER
 from autopilot.blobs.place import MailboxPlace
 from autopilot.books.finding import JobNotFound
-from autopilot.domain.errors import UserError
+from autopilot.client.answer import read_answer
+from autopilot.client.errors import ApiError, NoAccess, NotRunning, TimedOut, Unreachable, UnreadableAnswer
+from autopilot.client.exchange import DaemonExchange
+from autopilot.config.daemon_address import DaemonAddress
 from autopilot.domain.token import Scope
 from autopilot.listener.gate import KnownLogin
 from autopilot.web.source import Json
@@ -34,24 +34,15 @@ class SessionEnded(Exception):
     """The session is not known, or over."""
 
 
-class CallRefused(UserError):
-    """The daemon answered that it will not."""
-
-    def __init__(self, status: int, reason: str, message: str, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
-        self.reason = reason
-
-
 class DaemonLink:
     """Connections to one daemon."""
 
     def __init__(self, place: MailboxPlace) -> None:
-        connector = aiohttp.UnixConnector(str(place.daemon_socket), limit=CALLS_AT_ONCE)
-        self._http = aiohttp.ClientSession(connector=connector, timeout=_WITHIN)
+        address = DaemonAddress(place.daemon_socket)
+        self._exchange = DaemonExchange(address, _WITHIN, calls_at_once=CALLS_AT_ONCE)
 
     async def close(self) -> None:
-        await self._http.close()
+        await self._exchange.close()
 
     async def ask(
         self,
@@ -67,45 +58,43 @@ class DaemonLink:
     ) -> Json:
         """``once``: the key of a request that is not to act twice. ``peer``: who sits at the browser.
 
-        Raises ``DaemonSilent``, ``SessionEnded``, ``JobNotFound``, ``CallRefused``.
+        Raises ``DaemonSilent``, ``SessionEnded``, ``JobNotFound``, ``ApiError``.
         """
         headers = {**login.headers, PEER: peer or "page"}
         if once:
             headers["Idempotency-Key"] = once
-        url = URL(f"http://daemon{path}", encoded=True).with_query(query or {})
-        options: dict[str, Any] = {} if body is None else {"json": body}
-        if is_pulse:
-            options["timeout"] = _PULSE_WITHIN
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        data = None if body is None else json.dumps(body).encode()
+        within = _PULSE_WITHIN if is_pulse else _WITHIN
         try:
-            async with self._http.request(method, url, headers=headers, **options) as answer:
-                raw = await answer.content.read(ANSWER_BYTES)
-                while len(raw) < ANSWER_BYTES and (more := await answer.content.read(ANSWER_BYTES - len(raw))):
-                    raw += more
-                status = answer.status
-            read = json.loads(raw)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as problem:
+            async with self._exchange.open(method, path, headers, query=query, data=data, within=within) as answer:
+                return read_answer(answer.status, await _read(answer.content))
+        except (Unreachable, UnreadableAnswer) as problem:
             raise DaemonSilent(_tell(problem)) from None
-        if status < 400:
-            return dict(read)
-        raise _problem(status, read)
+        except ApiError as refusal:
+            if refusal.status == 401:
+                raise SessionEnded(refusal.message) from None
+            if refusal.status == 404:
+                raise JobNotFound(refusal.message, hint=refusal.hint) from None
+            raise
 
 
-def _tell(problem: Exception) -> str:
-    if isinstance(problem, TimeoutError):
-        return "it timed out"
-    if isinstance(problem, (aiohttp.ClientConnectorError, FileNotFoundError, ConnectionRefusedError)):
-        return "it is not running"
+async def _read(content: aiohttp.StreamReader) -> bytes:
+    """At most ``ANSWER_BYTES`` of it."""
+    raw = await content.read(ANSWER_BYTES)
+    while len(raw) < ANSWER_BYTES and (more := await content.read(ANSWER_BYTES - len(raw))):
+        raw += more
+    return raw
+
+
+def _tell(problem: Unreachable | UnreadableAnswer) -> str:
+    match problem:
+        case TimedOut():
+            return "it timed out"
+        case NotRunning() | NoAccess():
+            return "it is not running"
     return "it closed the connection"
-
-
-def _problem(status: int, body: Any) -> Exception:
-    said = body if isinstance(body, dict) else {}
-    message, hint = str(said.get("detail") or f"the daemon answered HTTP {status}"), str(said.get("hint") or "")
-    if status == 401:
-        return SessionEnded(message)
-    if status == 404:
-        return JobNotFound(message, hint=hint)
-    return CallRefused(status, str(said.get("reason") or ""), message, hint)
 
 
 class DaemonSource:

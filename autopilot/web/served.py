@@ -14,13 +14,14 @@ from aiohttp import web
 
 from autopilot.api.bearer import LONGEST_TOKEN, hash_token
 from autopilot.blobs.place import MailboxPlace
+from autopilot.client.errors import ApiError
 from autopilot.clock import SystemClock
 from autopilot.domain.token import PROXIED
 from autopilot.ids import new_secret
 from autopilot.listener.gate import LOGIN, KnownLogin
 from autopilot.listener.known_tokens import KnownTokens
 from autopilot.web import actions, words, zone
-from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
+from autopilot.web.daemon_source import DaemonLink, DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
 from autopilot.web.session_path import forget_secret, keep_secret, make_path, read_base, read_page_path, read_secret
 from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, PageSite, add_headers
@@ -89,7 +90,7 @@ class DaemonPages:
             message = f"The daemon does not respond: {silent}."
             answer = self._site.tell(request, 503, "The daemon does not respond", message, _SILENT_HINT)
             answer.headers["Refresh"] = "5"
-        except CallRefused as refusal:
+        except ApiError as refusal:
             answer = self._tell_refusal(request, refusal)
         except web.HTTPException as error:
             if error.status != 404:
@@ -110,7 +111,7 @@ class DaemonPages:
         hint = "run autopilot web for a new link: single use, expires in five minutes"
         return self._site.tell(request, 401, "Sign in", message, hint)
 
-    def _tell_refusal(self, request: web.Request, refusal: CallRefused) -> web.Response:
+    def _tell_refusal(self, request: web.Request, refusal: ApiError) -> web.Response:
         title = "Not allowed" if refusal.status == 403 else "Not possible"
         return self._site.tell(request, refusal.status, title, refusal.message, refusal.hint)
 
@@ -242,11 +243,11 @@ class DaemonPages:
     # What is done
 
     async def _read_form(self, request: web.Request, opened: Opened) -> dict[str, str]:
-        """Raises ``CallRefused`` for a form that is not of a page of this session."""
+        """Raises ``ApiError`` for a form that is not of a page of this session."""
         form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
         if not hmac.compare_digest(form.pop("form_token", "").encode(), opened.visitor.form_token.encode()):
-            raise CallRefused(
-                403, "wrong_form", "this form does not belong to a page of this session", "reload the page"
+            raise ApiError(
+                403, "wrong_form", "this form does not belong to a page of this session", hint="reload the page"
             )
         return form
 
@@ -262,7 +263,7 @@ class DaemonPages:
             job_id = await actions.act(
                 self._link, opened.login, where["ref"], where["verb"], form, request.remote or ""
             )
-        except CallRefused as refusal:
+        except ApiError as refusal:
             page = await actions.build_confirmation(opened.source, opened.visitor, where, form, refusal)
             answer = self._site.answer(request, "confirm.html", opened.visitor, page=page)
             answer.set_status(refusal.status)

@@ -13,8 +13,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from autopilot.cli.client import Client, Json, job_path
-from autopilot.cli.transport import NotRunning
+from autopilot.client.answer import Json
+from autopilot.client.errors import NotRunning
+from autopilot.client.json_client import JsonClient
+from autopilot.client.paths import job_path
 from autopilot.lab.demo.theatre import Theatre
 from tests.patience import PATIENCE_S
 from tests.processes import ForkedProcess, run_forked
@@ -88,7 +90,7 @@ def until(look: Callable[[], Any], what: str, within_s: float = PATIENCE_S, ever
     raise AssertionError(f"not within {within_s} s: {what}")
 
 
-def first_tick(client: Client, within_s: float = PATIENCE_S) -> None:
+def first_tick(client: JsonClient, within_s: float = PATIENCE_S) -> None:
     """Wait until the daemon has ticked. Its socket is in the directory a moment before it listens."""
 
     def has_ticked() -> bool:

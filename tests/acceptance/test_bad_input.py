@@ -17,7 +17,8 @@ import pytest
 
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.shares import SMALL_ROOM_BYTES
-from autopilot.cli.client import Client
+from autopilot.client.json_client import JsonClient
+from autopilot.config.daemon_address import DaemonAddress
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
     a_theatre,
@@ -273,7 +274,7 @@ def daemon_on_a_small_disk(theatre: Theatre) -> Iterator[Path]:
             stderr=log,
             env=without_settings() | environment,
         )
-    theatre.client = Client(theatre.root / "s", timeout_s=PATIENCE_S)
+    theatre.client = JsonClient(DaemonAddress(theatre.root / "s"), timeout_s=PATIENCE_S)
     try:
         first_tick(theatre.client)
         yield Path(f"/proc/{process.pid}/root{state}")

@@ -20,7 +20,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
 
-from autopilot.cli.exits import CommandError
+from autopilot.client.errors import DaemonError
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.recording_proxy import RecordingProxy
 from tests.acceptance.stage import command, job_text, show, submit, until, without_settings
@@ -166,7 +166,7 @@ def search_answers(theatre: Theatre, job_id: str, lease_id: str) -> None:
     for path in paths:
         try:
             body = theatre.client.get(path)
-        except CommandError as problem:
+        except DaemonError as problem:
             body = {"error": problem.message, "hint": problem.hint}
         assert_without(json.dumps(body), path, *NEVER, SECRET)
 

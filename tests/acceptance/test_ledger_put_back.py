@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli.client import Json
+from autopilot.client.answer import Json
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import Reference, checks
 from tests.acceptance.stage import (

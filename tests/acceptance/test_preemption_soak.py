@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
-from autopilot.cli.client import Json
+from autopilot.client.answer import Json
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
 from tests.acceptance.stage import FINAL, SPEED, show, submit, until

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli.client import Json
+from autopilot.client.answer import Json
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import match_books
 from tests.acceptance.stage import a_theatre, command, show, until

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autopilot.cli import money_views
-from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
 from autopilot.cli.picture import write_picture
+from autopilot.client.answer import Json
+from autopilot.client.paths import job_path
 from autopilot.config.paths import packaged_config
 from autopilot.domain.errors import UserError, install_hint
 from autopilot.lab.demo.script import DemoCheck, DemoEnd, Script, Story, Struck

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from autopilot.cli.client import Json
+from autopilot.client.answer import Json
 
 
 class Stage(Protocol):

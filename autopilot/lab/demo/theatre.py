@@ -14,8 +14,10 @@ from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from autopilot.cli.client import Client, Json
-from autopilot.cli.exits import CommandError
+from autopilot.client.answer import Json
+from autopilot.client.errors import DaemonError
+from autopilot.client.json_client import JsonClient
+from autopilot.config.daemon_address import DaemonAddress
 from autopilot.domain.errors import UserError
 from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
 
@@ -79,7 +81,7 @@ class Theatre:
         self._daemon: Process | None = None
         self.market_url = ""
         self._nebius_url = ""
-        self.client = Client(root / "daemon" / "s", timeout_s=self.answer_timeout_s)
+        self.client = JsonClient(DaemonAddress(root / "daemon" / "s"), timeout_s=self.answer_timeout_s)
 
     def start_market(self) -> None:
         port_file = self.root / "market-port"
@@ -194,7 +196,7 @@ class Theatre:
     def _answers(self) -> bool:
         try:
             return self.client.get("/v1/status")["last_tick_at"] is not None
-        except CommandError:
+        except DaemonError:
             return False
 
     def _last_words(self, what: str) -> str:

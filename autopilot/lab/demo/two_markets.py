@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from autopilot.cli.client import Json
+from autopilot.client.answer import Json
 from autopilot.lab.demo.script import Act, Stage, Story
 from autopilot.lab.demo.verdict import moved_along
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from autopilot.agent.unpack import unpack
-from autopilot.cli.client import Json
+from autopilot.client.answer import Json
 from autopilot.domain.money import CENT, ZERO
 from autopilot.lab.demo.script import DemoCheck, DemoEnd, Struck
 from autopilot.lab.demo.theatre import Theatre

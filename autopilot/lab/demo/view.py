@@ -7,8 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
-from autopilot.cli.client import Json
 from autopilot.cli.output import facts
+from autopilot.client.answer import Json
 from autopilot.words import text
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from autopilot.cli.client import Client
+from autopilot.client.json_client import JsonClient
 from autopilot.clock import SystemClock
+from autopilot.config.daemon_address import DaemonAddress
 from autopilot.config.http import HttpSettings
 from autopilot.config.settings import ApiSettings, BlobsSettings, ProviderSettings, Settings
 from autopilot.lab.demo.theatre import Theatre
@@ -112,7 +113,7 @@ def a_patient_theatre(settings: Mapping[str, str] | None = None, speed: float = 
     root = Path(tempfile.mkdtemp(prefix="ap-"))
     own = {"AUTOPILOT_PROVIDERS__VASTAI__TIMEOUT_S": str(LONGEST_MARKET_TIMEOUT_S)}
     theatre = PatientTheatre(root, seed=1, speed=speed, settings=own | dict(settings or {}))
-    theatre.client = Client(root / "daemon" / "s", timeout_s=PATIENCE_S)
+    theatre.client = JsonClient(DaemonAddress(root / "daemon" / "s"), timeout_s=PATIENCE_S)
     try:
         with pytest.MonkeyPatch.context() as patch:
             be_patient(patch.setattr)

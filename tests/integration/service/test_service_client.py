@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from autopilot.client import ApiError, AsyncClient, Client, JobEnded, Unreachable, http
+from autopilot.client import ApiError, AsyncClient, Client, JobEnded, Unreachable, tries
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
@@ -190,7 +190,7 @@ async def a_daemon_that_loses_answers(count: int) -> AsyncIterator[tuple[Path, l
 
 
 async def test_a_lost_answer_is_asked_for_again_with_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(tries, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
     async with a_daemon_that_loses_answers(2) as (path, keys), AsyncClient(socket=path) as client:
         with pytest.raises(ApiError):
             await client.submit(GOOD)
@@ -200,7 +200,7 @@ async def test_a_lost_answer_is_asked_for_again_with_the_same_key(monkeypatch: p
 
 
 async def test_what_could_act_twice_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(tries, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
     async with a_daemon_that_loses_answers(9) as (path, keys), AsyncClient(socket=path) as client:
         with pytest.raises(Unreachable):
             await client.exec("job", "date")
@@ -208,7 +208,7 @@ async def test_what_could_act_twice_is_not_sent_again(monkeypatch: pytest.Monkey
 
 
 async def test_nobody_there_is_said_with_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "AGAIN_AFTER_S", ())
+    monkeypatch.setattr(tries, "AGAIN_AFTER_S", ())
     async with AsyncClient(socket=tmp_path / "none") as client:
         with pytest.raises(Unreachable, match=str(tmp_path / "none")):
             await client.status()

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from autopilot.blobs.place import MailboxPlace
-from autopilot.cli.client import Client, Json
-from autopilot.cli.exits import CommandError
+from autopilot.client.answer import Json
+from autopilot.client.errors import DaemonError
+from autopilot.client.json_client import JsonClient
+from autopilot.config.daemon_address import DaemonAddress
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
     first_tick,
@@ -69,7 +71,7 @@ class ADaemon:
         self._notify.setblocking(False)
         self.log_path = theatre.root / f"{name}.log"
         self.log_path.touch()
-        self.client = Client(theatre.root / name, timeout_s=PATIENCE_S)
+        self.client = JsonClient(DaemonAddress(theatre.root / name), timeout_s=PATIENCE_S)
         given = theatre.daemon_environment() | {
             "AUTOPILOT_LEDGER__URL": ledger.url,
             "AUTOPILOT_API__SOCKET": str(theatre.root / name),
@@ -177,10 +179,10 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
         "AUTOPILOT_API__SOCKET": str(theatre.root / "same"),
     }
     place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
-    client = Client(theatre.root / "same", timeout_s=PATIENCE_S)
+    client = JsonClient(DaemonAddress(theatre.root / "same"), timeout_s=PATIENCE_S)
 
     def answers_as(daemon: ADaemon) -> bool:
-        with contextlib.suppress(CommandError):
+        with contextlib.suppress(DaemonError):
             body = client.get("/v1/status")
             return body["pid"] == daemon.pid and body["last_tick_at"] is not None
         return False
@@ -255,12 +257,12 @@ def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_lea
     until(lambda: ledger.epoch() == 2, "the standby leads")
 
     def status() -> Json | None:
-        with contextlib.suppress(CommandError):
+        with contextlib.suppress(DaemonError):
             body = theatre.client.get("/v1/status")
             return body if body["pid"] == second.pid and body["last_tick_at"] else None
         return None
 
-    theatre.client = Client(theatre.root / "one", timeout_s=10)
+    theatre.client = JsonClient(DaemonAddress(theatre.root / "one"), timeout_s=10)
     ticked_at = until(status, "its first tick, on the same socket")["last_tick_at"]
     until(lambda: serves(second), "its listener has the port")
     assert put(place, key, b"{}", PATIENCE_S) == 201

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli import client as module
-from autopilot.cli.client import Client
 from autopilot.cli.main import run
-from autopilot.cli.transport import AnswerLost, NotRunning
+from autopilot.client import tries
+from autopilot.client.errors import AnswerLost, NotRunning
+from autopilot.client.json_client import JsonClient
+from autopilot.config.daemon_address import DaemonAddress
 from tests.unit.cli.sample_daemon import Daemon, sample
 
 SAME = (409, {"detail": "job train (01J) says the same", "hint": "--again", "reason": "same_job_open", "job": "01J"})
@@ -64,7 +65,7 @@ def _read_whole(connection: socket.socket) -> bytes:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_AGAIN_AFTER_S", (0.0, 0.0))
+    monkeypatch.setattr(tries, "AGAIN_AFTER_S", (0.0, 0.0))
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def flaky(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Flaky]:
 
 @pytest.mark.parametrize("flaky", [2], indirect=True)
 def test_a_lost_answer_is_asked_for_again_with_the_same_key(flaky: Flaky, tmp_path: Path) -> None:
-    assert Client(tmp_path / "s").act_once("POST", "/v1/jobs", {"toml": "x"}) == {"job": "made"}
+    assert JsonClient(DaemonAddress(tmp_path / "s")).act_once("POST", "/v1/jobs", {"toml": "x"}) == {"job": "made"}
     assert len(flaky.requests) == 3
     assert len(set(flaky.keys())) == 1
     assert len(flaky.keys()) == 3
@@ -87,21 +88,21 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(flaky: Flaky, tmp_pa
 @pytest.mark.parametrize("flaky", [9], indirect=True)
 def test_it_gives_up_after_a_few(flaky: Flaky, tmp_path: Path) -> None:
     with pytest.raises(AnswerLost, match="broke off"):
-        Client(tmp_path / "s").act_once("POST", "/v1/jobs")
+        JsonClient(DaemonAddress(tmp_path / "s")).act_once("POST", "/v1/jobs")
     assert len(flaky.requests) == 3
 
 
 @pytest.mark.parametrize("flaky", [9], indirect=True)
 def test_what_does_not_spend_is_asked_once(flaky: Flaky, tmp_path: Path) -> None:
     with pytest.raises(AnswerLost):
-        Client(tmp_path / "s").post("/v1/jobs/x/exec")
+        JsonClient(DaemonAddress(tmp_path / "s")).post("/v1/jobs/x/exec")
     assert len(flaky.requests) == 1
     assert flaky.keys() == []
 
 
 def test_a_daemon_that_was_never_there_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(NotRunning):
-        Client(tmp_path / "none").act_once("POST", "/v1/jobs")
+        JsonClient(DaemonAddress(tmp_path / "none")).act_once("POST", "/v1/jobs")
 
 
 def job_file(tmp_path: Path) -> str:

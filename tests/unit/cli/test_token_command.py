@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from autopilot.cli import client
 from autopilot.cli.main import run
+from autopilot.client.connections import make_login
+from autopilot.config.daemon_address import find_daemon_address
 from tests.unit.cli.sample_daemon import Daemon
 
 SECRET = "aptk_" + "x" * 43
@@ -86,9 +87,9 @@ def test_the_list_and_the_end(daemon: Daemon, capsys: pytest.CaptureFixture[str]
 def test_a_token_in_the_environment_is_sent_and_told_to_nobody(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert client.Client()._login() == {}
+    assert make_login(find_daemon_address()) == {}
     monkeypatch.setenv("AUTOPILOT_TOKEN", f" {SECRET}\n")
-    assert client.Client()._login() == {"Authorization": f"Bearer {SECRET}"}
+    assert make_login(find_daemon_address()) == {"Authorization": f"Bearer {SECRET}"}
     daemon.answers["GET /v1/spend"] = (401, {"detail": "the token is not known", "hint": ""})
     assert run(["spend"]) == 4
     monkeypatch.setenv("AUTOPILOT_TOKEN", "two words")

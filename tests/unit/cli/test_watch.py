@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from autopilot.cli import watch
-from autopilot.cli.client import Client
+from autopilot.client.json_client import JsonClient
 from tests.unit.cli.sample_daemon import Daemon, sample
 
 JOB = "01KDZ3V8XQ7M2N4P6R8T0V1W2X"
@@ -20,7 +20,7 @@ def event(seq: int, at: str, name: str, lease: str | None = "L1", job: str = JOB
     return {"seq": seq, "at": stamp, "name": name, "job_id": job, "lease_id": lease, "fields": fields}
 
 
-def shown(client: Client, news: watch.News) -> str:
+def shown(client: JsonClient, news: watch.News) -> str:
     out = Console(width=80, record=True, file=None)
     with out.capture() as captured:
         out.print(watch.render(client, news, None))
@@ -46,7 +46,7 @@ def test_a_line_grows_as_more_of_it_happens(daemon: Daemon) -> None:
         [],
     ]  # fmt: skip
     daemon.answers["GET /v1/events"] = (200, [{"events": page} for page in pages])
-    client = Client()
+    client = JsonClient()
     news = watch.News(client)
     assert shown(client, news).splitlines()[-1] == "06:30 bert-qa: submitted"
     assert shown(client, news).splitlines()[-1] == "06:30 bert-qa: submitted"
@@ -64,7 +64,7 @@ def test_a_line_grows_as_more_of_it_happens(daemon: Daemon) -> None:
 def test_the_newest_lines_alone_are_on_the_screen(daemon: Daemon) -> None:
     many = [event(seq, f"07:{seq:02d}:00", "lease.offline", f"L{seq}") for seq in range(1, 20)]
     daemon.answers[f"GET /v1/jobs/{JOB}"] = (200, {"events": many})
-    lines = watch.News(Client()).read([{"id": JOB, "name": "x"}])
+    lines = watch.News(JsonClient()).read([{"id": JOB, "name": "x"}])
     assert [line[:5] for line in lines] == [f"07:{minute}" for minute in range(12, 20)]
 
 
@@ -76,5 +76,5 @@ def test_watch_shows_until_it_is_ended(
 
     monkeypatch.setattr(time, "sleep", end)
     daemon.answers["GET /v1/jobs"] = (200, {"jobs": []})
-    watch.watch(Client(), None)
+    watch.watch(JsonClient(), None)
     assert "no open jobs" in capsys.readouterr().out

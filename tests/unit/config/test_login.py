@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli.transport import TcpAddress, UnixAddress, find_daemon
+from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import DaemonLogin, check_daemon_url, forget_login, login_path, read_login, store_login
 from autopilot.domain.errors import UserError
 
@@ -69,12 +69,12 @@ def test_it_is_kept_for_its_user_alone_and_forgotten() -> None:
 def test_a_variable_goes_before_the_login_and_the_login_before_a_socket_that_nobody_has_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert isinstance(find_daemon()[0], UnixAddress)
+    assert find_daemon_address().socket is not None
     store_login(DaemonLogin(URL, "aptk_kept", "/ca.pem"))
-    assert find_daemon() == (TcpAddress(URL, "/ca.pem"), "aptk_kept")
+    assert find_daemon_address() == DaemonAddress(None, URL, "/ca.pem", token="aptk_kept")
     monkeypatch.setenv("AUTOPILOT_TOKEN", "aptk_mine")
-    assert find_daemon() == (TcpAddress(URL, "/ca.pem"), "aptk_mine")
+    assert find_daemon_address() == DaemonAddress(None, URL, "/ca.pem", token="aptk_mine")
     monkeypatch.setenv("AUTOPILOT_API__SOCKET", "/run/s")
-    assert find_daemon() == (UnixAddress(Path("/run/s")), "aptk_mine")
+    assert find_daemon_address() == DaemonAddress(Path("/run/s"), token="aptk_mine")
     monkeypatch.setenv("AUTOPILOT_URL", "https://other.example.org")
-    assert find_daemon() == (TcpAddress("https://other.example.org"), "aptk_mine")
+    assert find_daemon_address() == DaemonAddress(None, "https://other.example.org", token="aptk_mine")

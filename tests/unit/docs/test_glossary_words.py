@@ -158,7 +158,6 @@ ALIKE = (
         "lab/sandbox/mithril",
         "lab/sandbox/nebius",
     },
-    {"cli", "client"},
 )
 """Packages side by side, each with its own classes for the same parts. Only among them may a name occur twice."""
 NAMED_AS_THEY_ARE = "answers/models"
