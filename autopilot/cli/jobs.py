@@ -86,7 +86,7 @@ def ps(
     tasks: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """List open jobs. An array is one line; with its name as argument, the tasks that have started.
+    """List open jobs and what they have spent together. An array is one line; with its name, its started tasks.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import options_weighed
 from autopilot.domain.cost_columns import COST_NAMES
+from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
 from autopilot.words import arrays, readings, reasons, receipts, story, text
 from autopilot.words.options import OPTION
@@ -33,7 +34,10 @@ ID_LENGTH = 10
 
 
 def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> RenderableType:
-    """A row for each; below it why nothing runs for those that wait. ``all``: finished ones were asked for, too."""
+    """A row for each; below it their sum, and why nothing runs for those that wait.
+
+    ``all``: finished ones were asked for, too.
+    """
     if not jobs:
         return "no jobs" if all else "no open jobs (autopilot ps -a shows finished ones)"
     from rich.console import Group
@@ -43,7 +47,34 @@ def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> Renderable
     length = _distinct_length([job["id"] for job in jobs])
     rows = [_job_row(job, length, now) for job in jobs]
     waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := _hold(job) or _why(job, now))]
-    return Group(table(columns, rows, right=columns[4:9], whole=columns[:1]), *map(Text, waits))
+    listed = table(columns, rows, right=columns[4:9], whole=columns[:1])
+    return Group(listed, *map(Text, [_sum_jobs(jobs), *waits]))
+
+
+def _sum_jobs(jobs: list[Row]) -> str:
+    """``total of 3 jobs: $2.50 spent, $0.11 reserved; 31% of $8.00 in the budgets of 2``.
+
+    The cost of a task is in its array's, if that is listed, too. Only jobs with a budget count in the share.
+    """
+    listed = {job["id"] for job in jobs}
+    counted = [job for job in jobs if job.get("array") not in listed]
+    limited = [job for job in counted if job.get("budget") is not None]
+    about = "~" if any(job.get("is_estimate") for job in counted) else ""
+    held = sum((Decimal(job["held"]) for job in counted), ZERO)
+    count = f"{len(counted):,} job{'s' * (len(counted) != 1)}"
+    total = f"total of {count}: {about}{text.money(str(_spent_by(counted)))} spent"
+    if held:
+        total += f", {text.money(str(held))} reserved"
+    budgets = sum((Decimal(job["budget"]) for job in limited), ZERO)
+    if not budgets:
+        return total
+    share = text.percent(str(_spent_by(limited) / budgets))
+    whose = "their budgets" if len(limited) == len(counted) else f"the budgets of {len(limited)}"
+    return f"{total}; {share} of {text.money(str(budgets))} in {whose if len(counted) > 1 else 'its budget'}"
+
+
+def _spent_by(jobs: list[Row]) -> Decimal:
+    return sum((Decimal(job["posted"]) + Decimal(job["accrued"]) for job in jobs), ZERO)
 
 
 def _why(job: Row, now: datetime) -> str:

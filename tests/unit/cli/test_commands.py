@@ -41,6 +41,24 @@ def test_ps_is_readable_at_80_columns(daemon: Daemon, capsys: Capture) -> None:
     assert daemon.requests[-2] == ("GET /v1/jobs", "all=1", None)
 
 
+def test_ps_has_the_sum_of_all_jobs_that_it_shows(daemon: Daemon, capsys: Capture) -> None:
+    jobs = sample("jobs")["jobs"]
+    total = "total of 2 jobs: $0.29 spent, $0.11 reserved; 15% of $2.00 in the budgets of 1"
+    assert total in printed(capsys, "ps").splitlines()
+    assert "total of" not in printed(capsys, "ps", "-q") + printed(capsys, "ps", "--json")
+    array = jobs[0] | {"id": "01ARRAY", "name": "sweep", "posted": "1", "accrued": "0.5", "budget": "10"}
+    array |= {"tasks": {"count": 9, "running": 1, "succeeded": 0, "waiting": 0, "failed": 0}}
+    task = jobs[0] | {"id": "01TASK", "array": "01ARRAY", "budget": None, "is_estimate": True, "posted": "0.75"}
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": [*jobs, array, task]})
+    total = "total of 3 jobs: $1.79 spent, $0.21 reserved; 15% of $12.00 in the budgets of 2"
+    assert total in printed(capsys, "ps", "--tasks").splitlines(), "the array's cost has that of its tasks"
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": [task], "next": None})
+    assert "total of 1 job: ~$0.75 spent, $0.11 reserved" in printed(capsys, "ps", "sweep").splitlines()
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": [jobs[0]]})
+    total = "total of 1 job: $0.29 spent, $0.11 reserved; 15% of $2.00 in its budget"
+    assert total in printed(capsys, "ps").splitlines()
+
+
 def test_ps_and_show_say_that_a_job_does_nothing(daemon: Daemon, capsys: Capture) -> None:
     shown = sample("jobs")
     job = shown["jobs"][0]
