@@ -225,9 +225,7 @@ def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
     return [
         Figure("Done", words.percent(job["progress"]), done, meter),
         _figure_of_spend(job),
-        Figure("Deadline", f"{due.sign} {due.word}", due.due, tone=due.tone)
-        if due
-        else Figure("Deadline", "none", "no deadline"),
+        Figure("Deadline", due.word, due.due, tone=due.tone) if due else Figure("Deadline", "none", "no deadline"),
         Figure(
             "Checkpoint",
             words.duration(now - words.instant(saved["verified_at"])),

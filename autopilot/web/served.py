@@ -19,11 +19,12 @@ from autopilot.domain.token import PROXIED
 from autopilot.ids import new_secret
 from autopilot.listener.gate import LOGIN, KnownLogin
 from autopilot.listener.known_tokens import KnownTokens
+from autopilot.listener.pages import MISSING
 from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
 from autopilot.web.session_path import forget_secret, keep_secret, make_path, read_base, read_page_path, read_secret
-from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, PageSite, add_headers
+from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, VISITOR, PageSite, add_headers
 from autopilot.web.source import Visitor
 
 PULSE_S = 5.0
@@ -69,6 +70,7 @@ class DaemonPages:
             "leave": self._leave,
             "choose_zone": self._choose_zone,
             "static": self._static,
+            MISSING: self._miss,
         }
 
     async def close(self) -> None:
@@ -76,7 +78,6 @@ class DaemonPages:
         await self._link.close()
 
     async def answer(self, name: str, request: web.Request) -> web.StreamResponse:
-        """``name``: one of ``listener.pages.ADDRESSES``."""
         zone.choose_of(request)
         try:
             answer = await self._answers[name](request)
@@ -132,7 +133,7 @@ class DaemonPages:
         source = DaemonSource(self._link, login, me)
         key, name = "all" if source.sees_all else str(me["owner"]), me["name"].removeprefix(PROXIED)
         form_token = self._form_token(login, is_proxied)
-        visitor = Visitor(
+        request[VISITOR] = visitor = Visitor(
             name, source.scope, source.sees_all, True, f"{key} {source.scope}", form_token, is_proxied=is_proxied
         )
         return Opened(source, visitor, login)
@@ -165,6 +166,11 @@ class DaemonPages:
 
     async def _choose_zone(self, request: web.Request) -> web.StreamResponse:
         return zone.keep(request, await self._read_form(request, await self._open(request)))
+
+    async def _miss(self, request: web.Request) -> web.StreamResponse:
+        """An address that there is not, of somebody who is known."""
+        await self._open(request)
+        raise web.HTTPNotFound
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
         return self._site.send_static(request)

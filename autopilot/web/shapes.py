@@ -26,8 +26,8 @@ TONES = {
     "starting": "move",
 }
 """Of a job's status; any other is idle."""
-VERDICTS = {"fine": ("✓", "good"), "tight": ("!", "warn"), "will_miss": ("✕", "bad")}
-"""Sign and tone."""
+VERDICTS = {"fine": "good", "tight": "warn", "will_miss": "bad"}
+"""Tone."""
 
 
 class Figure(NamedTuple):
@@ -47,7 +47,6 @@ class StatusWord(NamedTuple):
 
 
 class DeadlineWords(NamedTuple):
-    sign: str
     word: str
     tone: str
     due: str
@@ -64,24 +63,24 @@ def deadline_of(job: Row, now: datetime) -> DeadlineWords | None:
         within = job.get("due_within_s")
         if within is None:
             return None
-        return DeadlineWords("", "not started", "", f"{words.duration(within)} after its predecessors end")
+        return DeadlineWords("not started", "", f"{words.duration(within)} after its predecessors end")
     at = words.instant(job["deadline"])
     if job["finished_at"] is not None:
-        return DeadlineWords(*_judge_finished(job, at), "", f"it was due {words.moment(at)}")
+        return DeadlineWords(_judge_finished(job, at), "", f"it was due {words.moment(at)}")
     unjudged = "for all its tasks" if job.get("tasks") else "not judged"
     word = text.verdict(job["verdict"]) if job["verdict"] else unjudged
-    sign, tone = VERDICTS.get(job["verdict"] or "", ("", ""))
+    tone = VERDICTS.get(job["verdict"] or "", "")
     due = f"in {words.duration(at - now)}" if at > now else f"was due {words.duration(now - at)} ago"
     slack = job["slack_s"]
     spare = "" if slack is None else f", {words.duration(abs(slack))} {'short' if slack < 0 else 'to spare'}"
-    return DeadlineWords(sign, word, tone, due + spare)
+    return DeadlineWords(word, tone, due + spare)
 
 
-def _judge_finished(job: Row, deadline: datetime) -> tuple[str, str]:
-    """Sign and word. A job that failed before its deadline has missed none: its status is the word."""
+def _judge_finished(job: Row, deadline: datetime) -> str:
+    """A job that failed before its deadline has missed none: its status is the word."""
     if words.instant(job["finished_at"]) > deadline:
-        return "✕", "deadline missed"
-    return ("✓", "deadline met") if job["status"] == "succeeded" else ("✕", words.words(job["status"]))
+        return "deadline missed"
+    return "deadline met" if job["status"] == "succeeded" else words.words(job["status"])
 
 
 def spent_of(row: Row) -> Decimal:

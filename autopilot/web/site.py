@@ -47,6 +47,8 @@ HEADERS = {
 AT_ONCE = 4
 """Pages that are made at the same time; others wait."""
 MADE_WITHIN_S = 30.0
+VISITOR = web.RequestKey("visitor", Visitor)
+"""Who a request is of, once that is known."""
 _HERE = Path(__file__).parent
 _STATIC = {
     "style.css": ("static", "text/css"),
@@ -123,31 +125,29 @@ class PageSite:
         answer.enable_compression()
         return answer
 
-    def tell(
-        self, request: web.Request, status: int, title: str, message: str, hint: str = "", visitor: Visitor = READER
-    ) -> web.Response:
-        """A page that says what went wrong."""
+    def tell(self, request: web.Request, status: int, title: str, message: str, hint: str = "") -> web.Response:
+        """A page that says what went wrong, with the navigation of the request's visitor, if it has one."""
+        visitor = request.get(VISITOR, READER)
         values = {"title": title, "message": message, "hint": hint}
         body = self.render("problem.html", read_page_path(request), visitor, **values)
         return web.Response(text=body, status=status, content_type="text/html")
 
-    def tell_error(self, request: web.Request, error: Exception, visitor: Visitor = READER) -> web.Response:
+    def tell_error(self, request: web.Request, error: Exception) -> web.Response:
         """Of an error that every kind of source may raise; what is none of these is a defect."""
         match error:
             case JobNotFound():
-                return self.tell(request, 404, "No such job", error.message, error.hint, visitor)
+                return self.tell(request, 404, "Not found", error.message, error.hint)
             case UserError():
-                return self.tell(request, 400, "Cannot show this", error.message, error.hint, visitor)
+                return self.tell(request, 400, "Cannot show this", error.message, error.hint)
             case TimeoutError():
                 message = f"The page took longer than {MADE_WITHIN_S:.0f} s."
-                hint = "try a shorter period"
-                return self.tell(request, 503, "Timed out", message, hint, visitor)
+                return self.tell(request, 503, "Timed out", message, "try a shorter period")
             case web.HTTPNotFound():
-                message = f"There is nothing at {read_page_path(request)}."
-                return self.tell(request, 404, "No such page", message, visitor=visitor)
+                message = f"There is no page {read_page_path(request)}."
+                return self.tell(request, 404, "Not found", message, "the links above lead to all pages")
         log.error("page.failed", path=read_page_path(request), exc_info=error)
         hint = "the log has the cause; please report it"
-        return self.tell(request, 500, "Internal error", "This page could not be rendered.", hint, visitor)
+        return self.tell(request, 500, "Internal error", "This page could not be rendered.", hint)
 
 
 def add_headers(answer: web.StreamResponse) -> None:
