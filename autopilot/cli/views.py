@@ -47,7 +47,8 @@ def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> Renderable
     length = _distinct_length([job["id"] for job in jobs])
     rows = [_job_row(job, length, now) for job in jobs]
     waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := _hold(job) or _why(job, now))]
-    listed = table(columns, rows, right=columns[4:9], whole=columns[:1])
+    drop = ("ACCRUED", "JOB", "RESERVED", "GPU", "BID", "DONE")
+    listed = table(columns, rows, right=columns[4:9], whole=columns[:1], drop=drop)
     return Group(listed, *map(Text, [_sum_jobs(jobs), *waits]))
 
 
@@ -280,7 +281,8 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
     money = zip(*(amounts.sum_columns([name])[0] for name in names), strict=True)
     ages = [*(text.age(lease.get("intended_at"), now) for lease in leases), ""]
     made = [(*row, *cells, age) for row, cells, age in zip(rows, money, ages, strict=True)]
-    return table(columns, made, right=columns[5:])
+    drop = ("TYPE", "ACCRUED", "AGE", "RESERVED", "SLOT", "BID", "GPU")
+    return table(columns, made, right=columns[5:], drop=drop)
 
 
 def _state(lease: Row) -> str:
@@ -370,7 +372,8 @@ def offer_list(offers: list[Row]) -> RenderableType:
         )
         for offer in offers
     ]
-    return table(columns, rows, right=("FLOOR", "ON DEMAND", "$/WORK H", "RELIABLE"))
+    right = ("FLOOR", "ON DEMAND", "$/WORK H", "RELIABLE")
+    return table(columns, rows, right=right, drop=("RELIABLE", "ON DEMAND", "MACHINE", "GPU"))
 
 
 def check_list(checks: list[Row]) -> RenderableType:
