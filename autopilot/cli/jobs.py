@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -16,6 +16,9 @@ from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.cli.picture import write_picture
 from autopilot.domain.errors import UserError
 from autopilot.words import text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Flag = Parameter(negative="")
 TASKS_A_PAGE = 1000
@@ -152,7 +155,7 @@ def show(
     svg: Path | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Show one job: its state, machines, events and cost. Or the full history of one machine.
+    """Show one job: its state, machines, events and cost; first, why it failed. Or the full history of one machine.
 
     Parameters
     ----------
@@ -176,12 +179,21 @@ def show(
         output.print(body, "events")
         return Exit.OK
     out = console()
-    for part in views.job_detail(body, client.market_now(), with_fields=events):
+    for part in (*_show_failure(client, body["job"]), *views.job_detail(body, client.market_now(), with_fields=events)):
         out.print(part)
-    if body["job"]["status"] == "failed" and not body["job"].get("tasks"):
-        for part in views.last_output(client.get(job_path(job, "logs"), tail=1)["chunks"]):
-            out.print(part)
     return Exit.OK
+
+
+def _show_failure(client: Client, job: Json) -> list[RenderableType]:
+    """What is looked for first, before all else: the cause, the way on, and the last lines of output."""
+    told = views.failure(job)
+    if not told or job.get("tasks"):
+        return [*told, ""] if told else []
+    try:
+        chunks = client.get(job_path(job["id"], "logs"), tail=1)["chunks"]
+    except CommandError as problem:
+        return [*told, f"\nIts output cannot be read: {text.plain(problem.message)}\n"]
+    return [*told, *views.last_output(chunks)]
 
 
 def _show_instance(client: Client, ref: str, events: bool, output: Output) -> int:

@@ -11,7 +11,7 @@ from autopilot.cli.plan_views import options_weighed
 from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
-from autopilot.words import arrays, readings, reasons, receipts, story, text
+from autopilot.words import arrays, failures, readings, reasons, receipts, story, text
 from autopilot.words.options import OPTION
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ Row = dict[str, Any]
 EVENTS_SHOWN = 30
 """On a terminal; --json has them all."""
 
-OUTPUT_LINES = 20
 LINE_LENGTH = 500
 """Of the output of a job that failed."""
 
@@ -293,17 +292,23 @@ def _state(lease: Row) -> str:
     return text.plain(lease["state"]) + (f" ({text.words(cause)})" if cause else "")
 
 
+def failure(job: Row) -> list[RenderableType]:
+    """Why a job has failed, and how its work goes on; empty for any other job."""
+    told = failures.tell(job)
+    return [facts(told)] if told else []
+
+
 def last_output(chunks: list[Row]) -> list[RenderableType]:
     """The end of what the job has printed, without colours and terminal control."""
     from rich.text import Text
 
     output = text.colourless("".join(chunk["text"] for chunk in chunks)).rstrip().split("\n")
     # Of an overwritten line, such as a progress bar's, only the final text.
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-OUTPUT_LINES:]]
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-failures.LINES_SHOWN :]]
     if lines == [""]:
-        return ["\nIt printed nothing."]
-    shown = (line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]} …" for line in lines)
-    return ["\nLast output (more: autopilot logs)", *(Text(line, overflow="fold") for line in shown)]
+        return ["\nIt printed nothing.\n"]
+    shown = [line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]} …" for line in lines]
+    return ["\nLast output (more: autopilot logs)", *(Text(line, overflow="fold") for line in shown), ""]
 
 
 def event_list(events: list[Row], *, with_fields: bool = False) -> RenderableType:

@@ -24,13 +24,13 @@ from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
 from autopilot.web.session_path import forget_secret, keep_secret, make_path, read_base, read_page_path, read_secret
+from autopilot.web.shapes import read_lines
 from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, VISITOR, PageSite, add_headers
 from autopilot.web.source import Visitor
 
 PULSE_S = 5.0
 """A stream that has nothing to say says so this often: the page then knows that it is live."""
 COOKIE_S = 12 * 3600
-LOG_LINES = 400
 _SILENT_HINT = "this does not mean that you have no jobs; the page retries automatically"
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -181,14 +181,14 @@ class DaemonPages:
                 opened = await self._open(request)
                 page = await BUILDERS[name](opened.source, request)
                 has_log = name == "job" and not page.job["tasks"]  # of an array its tasks have some
-                log = await self._read_lines(opened, page.job["id"]) if has_log else ()
+                log = (page.log or await self._read_lines(opened, page.job["id"])) if has_log else ()
             given = {"done": request.query.get("done", ""), "chosen": request.query.get("d", "")}
             return self._site.answer(request, f"{name}.html", opened.visitor, page=page, log=log, **given)
 
         return make
 
     async def _read_lines(self, opened: Opened, job_id: str) -> list[str]:
-        return actions.read_lines(await opened.source.read_log(job_id), LOG_LINES)
+        return read_lines(await opened.source.read_log(job_id))
 
     async def _job_log(self, request: web.Request) -> web.StreamResponse:
         """The lines alone, for a page that asks for them again."""

@@ -15,6 +15,9 @@ from autopilot.words import text
 
 Row = Mapping[str, Any]
 
+LOG_LINES, LINE_LENGTH = 400, 2000
+"""Of the output of a job, the last."""
+
 TONES = {
     "running": "good",
     "succeeded": "idle",
@@ -111,3 +114,11 @@ def saved_figure(body: Row, title: str = "Saved") -> Figure:
     share = compared["saved_share"]
     below = "" if share is None else f"{words.percent(share)} "
     return Figure(title, words.money(compared["saved"]), f"{below}below the same hours on demand")
+
+
+def read_lines(body: Row) -> list[str]:
+    """The end of what a job has printed, without colours and terminal control."""
+    output = text.colourless("".join(chunk["text"] for chunk in body["chunks"])).rstrip().split("\n")
+    # Of an overwritten line, such as a progress bar's, only the final text.
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-LOG_LINES:]]
+    return [] if lines == [""] else [line[:LINE_LENGTH] for line in lines]

@@ -28,6 +28,7 @@ from autopilot.web import (
 from autopilot.web.machines import STATES, THIN
 from autopilot.web.session_path import lead_back, read_page_path
 from autopilot.web.source import READER, PageSource, Visitor
+from autopilot.words import failures
 
 log = structlog.get_logger(__name__)
 
@@ -99,6 +100,7 @@ class PageSite:
             thin=THIN,
             periods=list(job_page.PERIODS),
             verbs=actions.list_verbs,
+            lines_shown=failures.LINES_SHOWN,
             done_words=actions.DONE,
             static=lambda name: f"/static/{name}?{versions[name]}",
             version=__version__,

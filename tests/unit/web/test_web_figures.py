@@ -194,6 +194,29 @@ async def test_a_decision_is_shown_with_its_options_and_its_neighbours(reader: L
     assert newest.decision.sentence.startswith("refused by the guard: ")
 
 
+async def test_the_page_of_a_failed_job_begins_with_what_failed(reader: LedgerReader) -> None:
+    class WithOutput:
+        def __init__(self, view: LedgerView) -> None:
+            self._view = view
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._view, name)
+
+        async def read_log(self, _: str) -> dict[str, Any]:
+            return {"chunks": [{"text": "".join(f"line {n}\n" for n in range(30)) + "<b>CUDA</b> out of memory\n"}]}
+
+    async with reader.view() as view:
+        page = await job_page.build(WithOutput(view), "job-failed", {})
+        works = await job_page.build(view, JOB, {})
+    assert (works.failure, works.log) == ([], [])
+    read = PageReader(PageSite().render("job_live.html", "/jobs/job-failed", page=page))
+    first, _, after = read.text.partition("CUDA")
+    assert "Why it failed failed command failed exit code 1 checkpoint none: its work is lost to go on fix the" in first
+    assert "line 11 line 12" in first
+    assert "line 10 " not in first, "the last twenty lines"
+    assert after.startswith("</b> out of memory Done"), "the figures follow"
+
+
 async def test_an_empty_ledger_says_what_to_do() -> None:
     reader = LedgerReader(MemoryStore(), (await a_reader())._clock, (await a_reader())._limits)
     pages = PageSite()
