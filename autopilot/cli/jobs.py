@@ -16,6 +16,7 @@ from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.cli.picture import write_picture
 from autopilot.domain.errors import UserError
 from autopilot.words import text
+from autopilot.words.options import EXPECTED_COST, OPTION
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -238,6 +239,9 @@ def why(job: str, /, *, limit: int = 20, output: Output = FOR_PEOPLE) -> int:
     out = console()
     for line in [*views.job_status(body["job"]), *views.decision_lines(body["decisions"])]:
         out.print(line)
+    waiting = body["job"]["waiting"] or {}
+    if any(note["topic"] == OPTION for each in (*body["decisions"], waiting) for note in each.get("notes") or ()):
+        out.print(EXPECTED_COST)
     if not body["decisions"] and not body["job"]["waiting"]:
         out.print("  nothing was decided yet; the daemon decides every few seconds")
     return Exit.OK
