@@ -29,6 +29,7 @@ from autopilot.web.machines import STATES, THIN
 from autopilot.web.session_path import lead_back, read_page_path
 from autopilot.web.source import READER, PageSource, Visitor
 from autopilot.words import failures
+from autopilot.words.options import EXPECTED_COST
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +73,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Build = Callable[[PageSource, web.Request], Awaitable[Any]]
 
 BUILDERS: Mapping[str, Build] = {
-    "now": lambda source, _: now_page.build(source),
+    "now": lambda source, request: now_page.build(source, request.query),
     "job": lambda source, request: job_page.build(source, request.match_info["ref"], request.query),
     "machine": lambda source, request: machine_page.build(source, request.match_info["ref"]),
     "market": lambda source, request: market_page.build(source, request.query),
@@ -101,6 +102,7 @@ class PageSite:
             periods=list(job_page.PERIODS),
             verbs=actions.list_verbs,
             lines_shown=failures.LINES_SHOWN,
+            expected_cost=EXPECTED_COST,
             done_words=actions.DONE,
             static=lambda name: f"/static/{name}?{versions[name]}",
             version=__version__,

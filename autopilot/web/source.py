@@ -32,9 +32,9 @@ class PageSource(Protocol):
 
     async def read_now(self) -> Json:
         """``jobs``: all that are open and the newest that are over; ``tasks`` of arrays that have machines;
-        ``schedules`` that have not ended; ``burns``, $/h by id; ``account`` and ``month`` as in ``GET /v1/budget`` and
-        ``GET /v1/spend``, null for whoever does not see all; ``markets`` as in ``GET /v1/status``, none where nobody
-        reads markets.
+        ``schedules`` that have not ended; ``burns``, $/h by id, and ``forecasts`` of open jobs; ``account`` and
+        ``month`` as in ``GET /v1/budget`` and ``GET /v1/spend``, null for whoever does not see all; ``markets`` as in
+        ``GET /v1/status``, none where nobody reads markets.
         """
         ...
 
