@@ -11,6 +11,7 @@ from autopilot.books.reconciliation import reconciliation_of_dearest
 from autopilot.books.schedule_view import list_live, render_schedule
 from autopilot.books.spend import spend, spend_of_month
 from autopilot.domain.job import Job
+from autopilot.domain.job_forecast import GOES_ON
 from autopilot.domain.lease import Lease
 from autopilot.domain.time import utc_day
 from autopilot.engine.outstanding import Moment
@@ -34,18 +35,20 @@ async def read_now(
     owner: int | None = None,
 ) -> render.Json:
     """``jobs``: open ones and the newest that are over; ``tasks`` of arrays that have machines, without their figures;
-    ``schedules`` that have not ended; ``burns`` of open jobs, $/h by id; ``account`` as in a budget and ``month``, its
-    spend: null for an ``owner``, whose jobs alone are told of.
+    ``schedules`` that have not ended; ``burns`` of open jobs, $/h by id, and ``forecasts`` of those that have one;
+    ``account`` as in a budget and ``month``, its spend: null for an ``owner``, whose jobs alone are told of.
     """
     still = [job for job in moment.jobs if owner in (None, job.owner) and job.array_id is None]
     over = await uow.jobs.list_newest(limit=OVER_SHOWN, owner=owner, is_over=True)
     at_work = [job for job in moment.jobs if owner in (None, job.owner) and job.array_id is not None and job.leases]
+    forecasts = await uow.forecasts.of_jobs([job.id for job in still if job.status in GOES_ON])
     month = {"by": "month", "month": f"{utc_day(moment.now):%Y-%m}"}
     return {
         "jobs": [render_job(job, moment) for job in {job.id: job for job in (*still, *over)}.values()],
         "tasks": [{"id": job.id, "name": job.spec.name, "array_id": job.array_id} for job in at_work],
         "schedules": [await render_schedule(uow, each, moment.now) for each in await list_live(uow, owner)],
         "burns": {job.id: render.plain(burning(_leases_of(job, moment))) for job in still},
+        "forecasts": {job_id: render.forecast(each) for job_id, each in forecasts.items()},
         "account": await read_account(uow, moment, limits, credits) if owner is None else None,
         "month": await spend(uow, moment, month) if owner is None else None,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -14,11 +14,15 @@ from autopilot.cli.files import JobFile
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.cli.picture import write_picture
 from autopilot.client.answer import Json
-from autopilot.client.errors import ApiError
+from autopilot.client.errors import ApiError, DaemonError
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import instance_path, job_path
 from autopilot.domain.errors import UserError
 from autopilot.words import text
+from autopilot.words.options import EXPECTED_COST, OPTION
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Flag = Parameter(negative="")
 TASKS_A_PAGE = 1000
@@ -90,7 +94,7 @@ def ps(
     tasks: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """List open jobs. An array is one line; with its name as argument, the tasks that have started.
+    """List open jobs and what they have spent together. An array is one line; with its name, its started tasks.
 
     Parameters
     ----------
@@ -156,7 +160,7 @@ def show(
     svg: Path | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Show one job: its state, machines, events and cost. Or the full history of one machine.
+    """Show one job: its state, machines, events and cost; first, why it failed. Or the full history of one machine.
 
     Parameters
     ----------
@@ -182,12 +186,21 @@ def show(
         output.print(body, "events")
         return Exit.OK
     out = console()
-    for part in views.job_detail(body, client.market_now(), with_fields=events):
+    for part in (*_show_failure(client, body["job"]), *views.job_detail(body, client.market_now(), with_fields=events)):
         out.print(part)
-    if body["job"]["status"] == "failed" and not body["job"].get("tasks"):
-        for part in views.last_output(client.get(job_path(job, "logs"), tail=1)["chunks"]):
-            out.print(part)
     return Exit.OK
+
+
+def _show_failure(client: JsonClient, job: Json) -> list[RenderableType]:
+    """What is looked for first, before all else: the cause, the way on, and the last lines of output."""
+    told = views.failure(job)
+    if not told or job.get("tasks"):
+        return [*told, ""] if told else []
+    try:
+        chunks = client.get(job_path(job["id"], "logs"), tail=1)["chunks"]
+    except DaemonError as problem:
+        return [*told, f"\nIts output cannot be read: {text.plain(problem.message)}\n"]
+    return [*told, *views.last_output(chunks)]
 
 
 def _show_instance(client: JsonClient, ref: str, events: bool, output: Output) -> int:
@@ -234,6 +247,9 @@ def why(job: str, /, *, limit: int = 20, output: Output = FOR_PEOPLE) -> int:
     out = console()
     for line in [*views.job_status(body["job"]), *views.decision_lines(body["decisions"])]:
         out.print(line)
+    waiting = body["job"]["waiting"] or {}
+    if any(note["topic"] == OPTION for each in (*body["decisions"], waiting) for note in each.get("notes") or ()):
+        out.print(EXPECTED_COST)
     if not body["decisions"] and not body["job"]["waiting"]:
         out.print("  nothing was decided yet; the daemon decides every few seconds")
     return Exit.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ PURPOSES = {
     "hold": "for the time it is kept",
     "bill": "until the bill is complete",
 }
+NANO_DIGITS = 9
+"""Decimals of an exact amount."""
 ENTRIES_SHOWN = 30
 """On a terminal; --json has them all."""
 COMPARED_WITH = {
@@ -34,19 +37,20 @@ COMPARED_WITH = {
 }
 
 
-def spend(body: Row, by: str) -> list[RenderableType]:
-    parts: list[RenderableType] = [spend_table(body, by)]
+def spend(body: Row, by: str, *, exact: bool = False) -> list[RenderableType]:
+    parts: list[RenderableType] = [spend_table(body, by, exact=exact)]
     if compared := body.get("comparisons"):
-        parts += ["\nThe same hours elsewhere", _comparisons(compared), *_sources(compared)]
+        parts += ["\nThe same hours elsewhere", _comparisons(compared, exact=exact), *_sources(compared)]
     if body.get("zone", "UTC") != "UTC":
         parts.append(f"\ndays are those of {text.plain(body['zone'])}; sums per UTC day are divided by running hours")
     return parts
 
 
-def spend_table(body: Row, by: str) -> RenderableType:
+def spend_table(body: Row, by: str, *, exact: bool = False) -> RenderableType:
+    """Amounts in cents; ``exact``: with all their digits."""
     rows = body["rows"]
     kinds = [column.name for column in list_shown(rows)]
-    amounts = text.Amounts(rows, (*kinds, "accrued", "held"))
+    amounts = text.Amounts(rows, (*kinds, "accrued", "held"), least=NANO_DIGITS if exact else 2, most=2)
     shown = [
         *amounts.sum_columns(kinds),
         amounts.sum_columns(["accrued"])[0],
@@ -64,17 +68,18 @@ def spend_table(body: Row, by: str) -> RenderableType:
         )
         for row, cells in zip(facts_of, zip(*shown, strict=True), strict=True)
     ]
-    return table(columns, made, right=columns[1:])
+    drop = ("HOURS", "MACHINES", "ACCRUED", "RESERVED", *(name.upper() for name in reversed(kinds)), "SAVED")
+    return table(columns, made, right=columns[1:], drop=drop)
 
 
 def _hours(seconds: float | None) -> str:
     return text.NONE if not seconds else f"{seconds / 3600:.1f}"
 
 
-def _comparisons(compared: list[Row]) -> RenderableType:
-    rows = []
+def _comparisons(compared: list[Row], *, exact: bool) -> RenderableType:
+    rows, least = [], NANO_DIGITS if exact else 2
     for each in compared:
-        spent, saved, cost = text.Amounts([each], ("spent", "saved"), least=2).sum_columns(["spent", "saved"])
+        spent, saved, cost = text.Amounts([each], ("spent", "saved"), least, most=2).sum_columns(["spent", "saved"])
         name = COMPARED_WITH.get(each["name"], text.plain(each["name"]))
         rows.append((name, cost[0], spent[0], saved[0], text.percent(each["saved_share"])))
     return table(("", "WOULD COST", "COST", "SAVED", "SHARE"), rows, right=("WOULD COST", "COST", "SAVED", "SHARE"))
@@ -107,7 +112,7 @@ def budget(body: Row) -> list[RenderableType]:
         if job["launches"]["rented"] or job["launches"]["refused"]
     ]
     if account is None:  # a token that sees its own jobs alone
-        return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *launched])]
+        return [_limits(columns, rows), "", facts([*_held_lines(body), *launched])]
     reaches = " (capped by the limit)" if account["forecast_reaches_limit"] else ""
     lines = [
         ("spend rate", f"{text.per_hour(account['burn'])}, at most {text.per_hour(account['burn_at_most'])}"),
@@ -127,7 +132,11 @@ def budget(body: Row) -> list[RenderableType]:
             for market in account["markets"]
         ),
     ]
-    return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *lines])]
+    return [_limits(columns, rows), "", facts([*_held_lines(body), *lines])]
+
+
+def _limits(columns: Sequence[str], rows: list[tuple[str, ...]]) -> RenderableType:
+    return table(columns, rows, right=columns[1:], drop=("ACCRUED", "RESERVED", "POSTED", "LIMIT"))
 
 
 def _whose(token: Row) -> str:
@@ -190,7 +199,8 @@ def reconciliation(body: Row) -> list[RenderableType]:
         for (machine, wait), cells in zip([*names, ("total", "")], numbers, strict=True)
     ]
     columns = ("INSTANCE", "ESTIMATE", "CORRECTED", "POSTED", "INVOICED", "UNBILLED", "ACCRUED", "RESERVED", "BILL")
-    parts: list[RenderableType] = [table(columns, made, right=columns[1:-1])]
+    drop = ("ESTIMATE", "CORRECTED", "RESERVED", "ACCRUED", "UNBILLED", "BILL")
+    parts: list[RenderableType] = [table(columns, made, right=columns[1:-1], drop=drop)]
     if body["not_invoiced"]:
         parts.append(f"{body['not_invoiced']} not billed by their markets yet")
     return parts

@@ -14,11 +14,15 @@ from cyclopts import Parameter
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
 
 WIDE = 160
 """Columns without a terminal: in a pipe lines must not be cut to a terminal's width."""
+GAP = 1
+"""Between the columns of a table."""
+LONGEST_WORD = 26
+"""An id has as many characters; a longer word, such as a path, is broken where its column is narrower."""
 
 
 @Parameter(name="*")
@@ -63,22 +67,89 @@ def console() -> Console:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = (), whole: Sequence[str] = ()
-) -> Table:
-    """A table without lines. Columns named in ``right`` are aligned there, and like those in ``whole`` never broken.
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> FittedTable:
+    """A table without lines. Columns named in ``right`` are aligned there, and like those in ``whole`` never wrapped.
 
-    Cells are text, never markup.
+    The others wrap between words. Where the terminal is too narrow even for that, those in ``drop`` are left out, the
+    first of them first, and a line below names them.
     """
-    from rich.table import Table
-    from rich.text import Text
+    return FittedTable(tuple(columns), [tuple(row) for row in rows], right, (*right, *whole), drop)
 
-    made = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
-    for column in columns:
-        is_whole = column in right or column in whole
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=is_whole, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
+
+@dataclass(frozen=True)
+class FittedTable:
+    """Cells are text, never markup. It is laid out once the width is known."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    right: Sequence[str]
+    whole: Sequence[str]
+    drop: Sequence[str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.table import Table
+        from rich.text import Text
+
+        measured = [self._measure(number) for number in range(len(self.columns))]
+        shown, dropped = self._choose(measured, options.max_width)
+        widths = _share_width([measured[number] for number in shown], options.max_width - GAP * len(shown))
+        made = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
+        for number, width in zip(shown, widths, strict=True):
+            name = self.columns[number]
+            made.add_column(
+                name,
+                justify="right" if name in self.right else "left",
+                no_wrap=name in self.whole,
+                overflow="fold",
+                width=width,
+            )
+        for row in self.rows:
+            made.add_row(*(Text(row[number]) for number in shown))
+        yield made
+        if dropped:
+            yield Text(f"(too narrow for {', '.join(dropped)}; -o json has all)")
+
+    def _measure(self, number: int) -> tuple[int, int]:
+        """The widths of a column's longest word, which stays in one piece, and of its longest cell."""
+        from rich.cells import cell_len
+
+        name = self.columns[number]
+        cells = {name, *(row[number] for row in self.rows)}
+        most = max(map(cell_len, cells))
+        if name in self.whole:
+            return most, most
+        return min(max((cell_len(word) for cell in cells for word in cell.split()), default=0), LONGEST_WORD), most
+
+    def _choose(self, measured: Sequence[tuple[int, int]], width: int) -> tuple[list[int], list[str]]:
+        """The numbers of the columns that fit, and the names of those that do not."""
+        shown, dropped = list(range(len(self.columns))), []
+        for name in self.drop:
+            if sum(measured[number][0] + GAP for number in shown) <= width:
+                break
+            if name in self.columns:
+                shown.remove(self.columns.index(name))
+                dropped.append(name)
+        return shown, dropped
+
+
+def _share_width(measured: Sequence[tuple[int, int]], width: int) -> list[int]:
+    """Each column has at least its longest word; of what is left the narrow ones are made whole first."""
+    widths = [least for least, _ in measured]
+    spare = max(width - sum(widths), 0)
+    by_want = sorted(range(len(widths)), key=lambda number: measured[number][1] - measured[number][0])
+    for place, number in enumerate(by_want):
+        least, most = measured[number]
+        given = min(most - least, spare // (len(by_want) - place))
+        widths[number] += given
+        spare -= given
+    while sum(widths) > width and max(widths, default=0) > 1:  # not even the words have room
+        widths[widths.index(max(widths))] -= 1
+    return widths
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> Table:

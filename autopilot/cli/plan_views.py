@@ -95,7 +95,7 @@ def _offers_to_rent(offers: list[Row]) -> RenderableType:
         )
         for offer in offers
     ]
-    return table(columns, rows, right=("BID", "DISK", "COST"))
+    return table(columns, rows, right=("BID", "DISK", "COST"), drop=("DISK", "WHERE", "TYPE", "MACHINE"))
 
 
 def options_weighed(notes: list[Row]) -> RenderableType:

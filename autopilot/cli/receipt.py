@@ -64,7 +64,7 @@ def _list_machines(machines: list[Row]) -> RenderableType:
         for each, paid, billed in zip(machines, posted, invoiced, strict=False)
     ]
     shown.append(("total", "", "", "", posted[-1], invoiced[-1], ""))
-    return table(columns, shown, right=columns[3:6])
+    return table(columns, shown, right=columns[3:6], drop=("TYPE", "RAN", "GPU", "INVOICED"))
 
 
 def _list_lines(lines: list[Row]) -> RenderableType:

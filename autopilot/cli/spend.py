@@ -38,10 +38,11 @@ def spend(
     by: str = "job",
     zone: str = "UTC",
     output: Output = FOR_PEOPLE,
+    exact: Annotated[bool, Flag] = False,
     csv: Annotated[bool, Flag] = False,
     parquet: Path | None = None,
 ) -> int:
-    """Show spending to the cent and below, next to what the same hours would have cost elsewhere.
+    """Show spending to the cent, next to what the same hours would have cost elsewhere.
 
     Posted is what the ledger has recorded, accrued what was incurred since, and reserved what limits count as well.
 
@@ -57,6 +58,8 @@ def spend(
         What each line shows, like owner or instance; label is the job's name, tag:KEY a tag of the job files.
     zone
         Time zone of days and months, like Europe/Berlin; sums per UTC day are divided by each machine's hours.
+    exact
+        Show amounts in the table to the nano-dollar, not to the cent; JSON, CSV and Parquet are always exact.
     csv
         Print the lines as CSV.
     parquet
@@ -64,6 +67,8 @@ def spend(
     """
     if sum((not output.is_for_people, csv, parquet is not None)) > 1:
         raise UserError("--json or -o, --csv and --parquet exclude each other")
+    if exact and (csv or parquet is not None or not output.is_for_people):
+        raise UserError("--exact is for the table: everything else is exact")
     if month is not None and (since is not None or until is not None):
         raise UserError("--month and --since or --until exclude each other")
     if by not in KEYS and not by.startswith(TAG):
@@ -87,7 +92,7 @@ def spend(
         print(f"{len(body['rows'])} lines written to {parquet}")
     else:
         out = console()
-        for part in money_views.spend(body, by):
+        for part in money_views.spend(body, by, exact=exact):
             out.print(part)
     return Exit.OK
 

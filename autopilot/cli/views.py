@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import options_weighed
 from autopilot.domain.cost_columns import COST_NAMES
+from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
-from autopilot.words import arrays, readings, reasons, receipts, story, text
+from autopilot.words import arrays, failures, readings, reasons, receipts, story, text
 from autopilot.words.options import OPTION
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ Row = dict[str, Any]
 EVENTS_SHOWN = 30
 """On a terminal; --json has them all."""
 
-OUTPUT_LINES = 20
 LINE_LENGTH = 500
 """Of the output of a job that failed."""
 
@@ -33,7 +33,10 @@ ID_LENGTH = 10
 
 
 def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> RenderableType:
-    """A row for each; below it why nothing runs for those that wait. ``all``: finished ones were asked for, too."""
+    """A row for each; below it their sum, and why nothing runs for those that wait.
+
+    ``all``: finished ones were asked for, too.
+    """
     if not jobs:
         return "no jobs" if all else "no open jobs (autopilot ps -a shows finished ones)"
     from rich.console import Group
@@ -43,7 +46,35 @@ def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> Renderable
     length = _distinct_length([job["id"] for job in jobs])
     rows = [_job_row(job, length, now) for job in jobs]
     waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := _hold(job) or _why(job, now))]
-    return Group(table(columns, rows, right=columns[4:9], whole=columns[:1]), *map(Text, waits))
+    drop = ("ACCRUED", "JOB", "RESERVED", "GPU", "BID", "DONE")
+    listed = table(columns, rows, right=columns[4:9], whole=columns[:1], drop=drop)
+    return Group(listed, *map(Text, [_sum_jobs(jobs), *waits]))
+
+
+def _sum_jobs(jobs: list[Row]) -> str:
+    """``total of 3 jobs: $2.50 spent, $0.11 reserved; 31% of $8.00 in the budgets of 2``.
+
+    The cost of a task is in its array's, if that is listed, too. Only jobs with a budget count in the share.
+    """
+    listed = {job["id"] for job in jobs}
+    counted = [job for job in jobs if job.get("array") not in listed]
+    limited = [job for job in counted if job.get("budget") is not None]
+    about = "~" if any(job.get("is_estimate") for job in counted) else ""
+    held = sum((Decimal(job["held"]) for job in counted), ZERO)
+    count = f"{len(counted):,} job{'s' * (len(counted) != 1)}"
+    total = f"total of {count}: {about}{text.money(str(_spent_by(counted)))} spent"
+    if held:
+        total += f", {text.money(str(held))} reserved"
+    budgets = sum((Decimal(job["budget"]) for job in limited), ZERO)
+    if not budgets:
+        return total
+    share = text.percent(str(_spent_by(limited) / budgets))
+    whose = "their budgets" if len(limited) == len(counted) else f"the budgets of {len(limited)}"
+    return f"{total}; {share} of {text.money(str(budgets))} in {whose if len(counted) > 1 else 'its budget'}"
+
+
+def _spent_by(jobs: list[Row]) -> Decimal:
+    return sum((Decimal(job["posted"]) + Decimal(job["accrued"]) for job in jobs), ZERO)
 
 
 def _why(job: Row, now: datetime) -> str:
@@ -249,7 +280,8 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
     money = zip(*(amounts.sum_columns([name])[0] for name in names), strict=True)
     ages = [*(text.age(lease.get("intended_at"), now) for lease in leases), ""]
     made = [(*row, *cells, age) for row, cells, age in zip(rows, money, ages, strict=True)]
-    return table(columns, made, right=columns[5:])
+    drop = ("TYPE", "ACCRUED", "AGE", "RESERVED", "SLOT", "BID", "GPU")
+    return table(columns, made, right=columns[5:], drop=drop)
 
 
 def _state(lease: Row) -> str:
@@ -260,17 +292,23 @@ def _state(lease: Row) -> str:
     return text.plain(lease["state"]) + (f" ({text.words(cause)})" if cause else "")
 
 
+def failure(job: Row) -> list[RenderableType]:
+    """Why a job has failed, and how its work goes on; empty for any other job."""
+    told = failures.tell(job)
+    return [facts(told)] if told else []
+
+
 def last_output(chunks: list[Row]) -> list[RenderableType]:
     """The end of what the job has printed, without colours and terminal control."""
     from rich.text import Text
 
     output = text.colourless("".join(chunk["text"] for chunk in chunks)).rstrip().split("\n")
     # Of an overwritten line, such as a progress bar's, only the final text.
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-OUTPUT_LINES:]]
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-failures.LINES_SHOWN :]]
     if lines == [""]:
-        return ["\nIt printed nothing."]
-    shown = (line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]} …" for line in lines)
-    return ["\nLast output (more: autopilot logs)", *(Text(line, overflow="fold") for line in shown)]
+        return ["\nIt printed nothing.\n"]
+    shown = [line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]} …" for line in lines]
+    return ["\nLast output (more: autopilot logs)", *(Text(line, overflow="fold") for line in shown), ""]
 
 
 def event_list(events: list[Row], *, with_fields: bool = False) -> RenderableType:
@@ -339,7 +377,8 @@ def offer_list(offers: list[Row]) -> RenderableType:
         )
         for offer in offers
     ]
-    return table(columns, rows, right=("FLOOR", "ON DEMAND", "$/WORK H", "RELIABLE"))
+    right = ("FLOOR", "ON DEMAND", "$/WORK H", "RELIABLE")
+    return table(columns, rows, right=right, drop=("RELIABLE", "ON DEMAND", "MACHINE", "GPU"))
 
 
 def check_list(checks: list[Row]) -> RenderableType:

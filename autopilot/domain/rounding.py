@@ -10,11 +10,11 @@ from autopilot.domain.money import ZERO
 MOST_PLACES = 6
 
 
-def places_for(amounts: Iterable[Decimal], least: int) -> int:
-    """Decimals from ``least`` to ``MOST_PLACES``, as many as keep each amount from being shown as nothing."""
+def places_for(amounts: Iterable[Decimal], least: int, most: int = MOST_PLACES) -> int:
+    """Decimals from ``least`` to ``most``, as many as keep each amount from being shown as nothing."""
     smallest = min((abs(amount) for amount in amounts if amount), default=Decimal(1))
     places = least
-    while places < MOST_PLACES and smallest < Decimal(1).scaleb(-places):
+    while places < most and smallest < Decimal(1).scaleb(-places):
         places += 1
     return places
 

@@ -40,10 +40,14 @@ ADDRESSES = {
     "GET /static/{name}": "static",
 }
 """Each with the name of what answers it."""
+MISSING = "missing"
+"""What answers every other address beneath the path of a session: elsewhere they may be the API's."""
 
 
 class Pages(Protocol):
-    async def answer(self, name: str, request: web.Request) -> web.StreamResponse: ...
+    async def answer(self, name: str, request: web.Request) -> web.StreamResponse:
+        """``name``: one of ``ADDRESSES``, or ``MISSING``."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -62,6 +66,7 @@ class LazyPages:
         for call, name in ADDRESSES.items():
             method, _, path = call.partition(" ")
             made += [web.route(method, base + path, self._handler(name)) for base in ("", OF_SESSION)]
+        made.append(web.get(f"{OF_SESSION}/{{rest:.+}}", self._handler(MISSING)))
         return made
 
     async def close(self, _: web.Application) -> None:

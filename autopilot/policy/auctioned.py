@@ -23,7 +23,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.stop_causes import is_beaten
 from autopilot.policy import budget
 from autopilot.policy.markups import follow_record, free_slack_h, markup_note, tight_slack_h
-from autopilot.policy.options import is_affordable, option_note
+from autopilot.policy.options import is_affordable, option_note, why_not_cheaper
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, SpotMachine, choice, quotes
 from autopilot.pricing.auction.replays import MOVE_RATIO
@@ -349,6 +349,7 @@ class _Auctioned:
         ]
         if chosen not in [quote for _, quote in rows]:
             rows.append(("spot", chosen))
+        because = "little_slack" if self._is_tight(quoted) else "small_saving"
         return tuple(
             option_note(
                 name,
@@ -356,7 +357,9 @@ class _Auctioned:
                 bid=quote.bid or None,
                 provider=provider,
                 machine=quote.machine or None,
-                refused="deadline" if quoted.is_forced and quote is not quoted.on_demand else "",
+                refused="deadline"
+                if quoted.is_forced and quote is not quoted.on_demand
+                else why_not_cheaper(quote.cost, chosen.cost, because),
                 chosen=quote is chosen,
             )
             for name, quote in rows

@@ -272,7 +272,7 @@ def _acquire(situation: Situation) -> Answer:
     if chosen is not None and chosen.choice is not None:
         choice = chosen.choice
         take = Acquire(Slot.MAIN, choice.offer, choice.capacity_type, choice.bid, reason)
-        return (take,), possible.notes(chosen)
+        return (take,), possible.notes(chosen, "small_saving")
     if any(is_affordable(job, choice, params) for choice in candidates):
         return (), possible.notes(possible.idle)
     least_reserve = min(reserve(job, choice, params) for choice in candidates)
@@ -306,10 +306,11 @@ def _while_held(situation: Situation, main: Lease) -> Answer:
         return by_auction(situation)
     possible = price_options(situation)
     move, reason = _move(situation, main, possible)
+    because = _why_stay(situation, main, possible)
     if move is None or move.choice is None:
-        return (), possible.notes(possible.idle)
+        return (), possible.notes(possible.idle, because)
     choice = move.choice
-    return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.bid, reason),), possible.notes(move)
+    return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.bid, reason),), possible.notes(move, because)
 
 
 def _move(situation: Situation, main: Lease, possible: Options) -> tuple[Option | None, Reason]:
@@ -320,6 +321,23 @@ def _move(situation: Situation, main: Lease, possible: Options) -> tuple[Option 
     if is_at_work(main) and _has_stayed(main, situation.now, situation.params):
         return _better(situation, main, possible), Reason.CHEAPER_ELSEWHERE
     return None, Reason.CHEAPER_ELSEWHERE
+
+
+def _why_stay(situation: Situation, main: Lease, possible: Options) -> str:
+    """Why a cheaper option than the one that is taken is not."""
+    if possible.idle.refused:
+        return "deadline"
+    if not is_at_work(main):
+        return "not_ready"
+    if not _has_stayed(main, situation.now, situation.params):
+        return "just_started"
+    if possible.idle.cost is None or situation.job.remaining_work is None:
+        return "no_estimate"
+    return "small_saving" if _is_calm(situation.pressure) else "little_slack"
+
+
+def _is_calm(pressure: Pressure) -> bool:
+    return pressure.slack is None or pressure.slack >= 2 * pressure.one_more_loss
 
 
 def _has_stayed(main: Lease, now: datetime, params: Params) -> bool:
@@ -333,8 +351,7 @@ def _better(situation: Situation, main: Lease, possible: Options) -> Option | No
     stay = possible.idle.cost
     if stay is None or situation.job.remaining_work is None:
         return None
-    pressure = situation.pressure
-    is_calm = pressure.slack is None or pressure.slack >= 2 * pressure.one_more_loss
+    is_calm = _is_calm(situation.pressure)
     enough = stay * (1 - float(situation.params.moves.least_saving))
     best, least = None, inf
     for option in (possible.spot, possible.on_demand):

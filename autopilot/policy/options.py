@@ -41,7 +41,10 @@ class Option:
     """Expected dollars from now to the end; None where it cannot be said."""
     choice: Candidate | None = None
     refused: str = ""
-    """Why it is not taken at any cost: ``deadline``, ``budget``, ``not_needed``; empty if it may be."""
+    """Why it is not taken at any cost: ``deadline``, ``budget``, ``not_needed``; empty if it may be.
+
+    In the record of a decision also why it is not taken although it is cheaper: see ``why_not_cheaper``.
+    """
 
     @property
     def is_open(self) -> bool:
@@ -85,6 +88,14 @@ def option_note(
     )
 
 
+def why_not_cheaper(cost: float | None, chosen: float | None, because: str) -> str:
+    """``because`` for an option that is cheaper than the chosen one; empty for any other.
+
+    ``small_saving``, ``little_slack``, ``just_started``, ``not_ready``, ``no_estimate``, ``deadline``.
+    """
+    return because if cost is not None and chosen is not None and cost < chosen else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """From nothing: ``wait`` and the best offers. From a machine at work: ``stay`` and the best offers."""
@@ -98,8 +109,15 @@ class Options:
     def __iter__(self) -> Iterator[Option]:
         return (option for option in (self.idle, self.spot, self.on_demand) if option is not None)
 
-    def notes(self, chosen: Option | None) -> tuple[Note, ...]:
-        return tuple(option.note(chosen=option is chosen) for option in self)
+    def notes(self, chosen: Option | None, because: str = "deadline") -> tuple[Note, ...]:
+        """``because``: why those that are open and cheaper than the chosen one are not taken."""
+        least = None if chosen is None else chosen.cost
+        return tuple(
+            replace(option, refused=option.refused or why_not_cheaper(option.cost, least, because)).note(
+                chosen=option is chosen
+            )
+            for option in self
+        )
 
 
 def price_options(situation: Situation) -> Options:

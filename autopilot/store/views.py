@@ -6,9 +6,9 @@ ones at its end. A changed view therefore needs a new revision, which may be emp
 Views give dollars; reserves are not spend and appear nowhere here. Months and days are UTC.
 
 - ``spend_by_month(month, provider, …)``, ``spend_by_day(day, provider, …)``
-- ``spend_by_job(job_id, job, status, leases, …)``
+- ``spend_by_job(job_id, job, status, owner, leases, …)``
 - ``spend_by_gpu(month, gpu, capacity_type, leases, …)``
-- ``spend_by_instance(provider, instance_id, lease_id, job_id, gpu, capacity_type, first_day, last_day, …)``
+- ``spend_by_instance(provider, instance_id, lease_id, job_id, owner, gpu, capacity_type, first_day, last_day, …)``
 - ``reconciliation(month, provider, instance_id, lease_id, estimate_usd, posted_usd, invoiced_usd)``: our own clock, all
   that is posted, and the newest figures that the market billed (NULL: it has billed nothing)
 
@@ -62,9 +62,9 @@ VIEWS = {
         GROUP BY d.day, l.provider
         ORDER BY d.day, l.provider""",
     "spend_by_job": f"""
-        SELECT l.job_id, j.name AS job, j.status, count(DISTINCT l.id) AS leases, {_AMOUNTS}
+        SELECT l.job_id, j.name AS job, j.status, j.owner, count(DISTINCT l.id) AS leases, {_AMOUNTS}
         {_SPEND} LEFT JOIN jobs AS j ON j.id = l.job_id
-        GROUP BY l.job_id, j.name, j.status, j.submitted_at
+        GROUP BY l.job_id, j.name, j.status, j.owner, j.submitted_at
         ORDER BY j.submitted_at, l.job_id""",
     "spend_by_gpu": f"""
         SELECT {_month("d.day")} AS month, l.gpu, l.capacity_type, count(DISTINCT l.id) AS leases, {_AMOUNTS}
@@ -72,10 +72,10 @@ VIEWS = {
         GROUP BY {_month("d.day")}, l.gpu, l.capacity_type
         ORDER BY {_month("d.day")}, l.gpu, l.capacity_type""",
     "spend_by_instance": f"""
-        SELECT l.provider, l.instance_id, l.id AS lease_id, l.job_id, l.gpu, l.capacity_type,
+        SELECT l.provider, l.instance_id, l.id AS lease_id, l.job_id, j.owner, l.gpu, l.capacity_type,
             min(d.day) AS first_day, max(d.day) AS last_day, {_AMOUNTS}
-        {_SPEND}
-        GROUP BY l.provider, l.instance_id, l.id, l.job_id, l.gpu, l.capacity_type, l.intended_at
+        {_SPEND} LEFT JOIN jobs AS j ON j.id = l.job_id
+        GROUP BY l.provider, l.instance_id, l.id, l.job_id, j.owner, l.gpu, l.capacity_type, l.intended_at
         ORDER BY l.intended_at, l.id""",
     "reconciliation": f"""
         SELECT f.month, l.provider, l.instance_id, l.id AS lease_id,

@@ -24,9 +24,7 @@ from autopilot.web.daemon_source import DaemonLink, DaemonSource
 from autopilot.web.plan_view import PlanView, view_plan
 from autopilot.web.shapes import Row, spent_of
 from autopilot.web.source import Visitor
-from autopilot.words import text
 
-LINE_LENGTH = 2000
 JOB_FILE_BYTES = 200_000
 CHANGES = {
     "budget": "Budget",
@@ -322,11 +320,3 @@ def _find_line(message: str) -> int | None:
     name, _, rest = message.partition(":")
     number = rest.partition(":")[0]
     return int(number) if name == "job.toml" and number.isdecimal() and len(number) < 7 else None
-
-
-def read_lines(body: Row, most: int) -> list[str]:
-    """The end of what a job has printed, without colours and terminal control."""
-    output = text.colourless("".join(chunk["text"] for chunk in body["chunks"])).rstrip().split("\n")
-    # Of an overwritten line, such as a progress bar's, only the final text.
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-most:]]
-    return [] if lines == [""] else [line[:LINE_LENGTH] for line in lines]

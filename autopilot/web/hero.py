@@ -31,9 +31,9 @@ MARKS = {
     "change_bid": "M0-6L6 5H-6Z",
     "release": "M-5-5H5V5H-5Z",
     "save_and_stop": "M-5-5H5V5H-5Z",
-    "veto": "M-5-5L5 5M5-5L-5 5",
+    "veto": "M-5 0A5 5 0 1 0 5 0A5 5 0 1 0-5 0Z",
 }
-"""By action, so that no mark depends on its colour alone."""
+"""By action, so that no mark depends on its colour alone. The cross belongs to machines that were preempted."""
 
 
 class Panel(NamedTuple):
@@ -195,7 +195,7 @@ def _draw_mark(x: float, members: Sequence[Row], chosen: str | None, is_linked: 
 
 
 def draw_progress(body: Row, axis: Axis) -> Markup:
-    """Verified checkpoints as dots, lost work as crosses. Empty if the job's progress is unknown."""
+    """Verified checkpoints as dots, lost work as triangles. Empty if the job's progress is unknown."""
     job = body["job"]
     share = float(job["progress"] or 0)
     total = job["step"] / share if share else 0
@@ -219,11 +219,11 @@ def draw_progress(body: Row, axis: Axis) -> Markup:
         if at >= axis.start
     ]
     lost = _list_losses(body["events"], axis)
-    crosses = [
+    drops = [
         svg.element(
             "g",
             svg.element("title", f"{words.moment(at)}: {show_duration(loss)} of work lost"),
-            svg.element("text", "✕", class_="lost mid", x=axis.percent(at), y=height - 4),
+            svg.element("text", "▼", class_="lost mid", x=axis.percent(at), y=height - 4),
         )
         for at, loss in lost
     ]
@@ -236,7 +236,7 @@ def draw_progress(body: Row, axis: Axis) -> Markup:
         svg.grid(axis, height),
         svg.stretch(height, svg.area(points, [(x, height) for x, _ in points], "done-area"), svg.line(points, "done")),
         *dots,
-        *crosses,
+        *drops,
         share_done,
         label=f"{words.percent(job['progress'])} done; {len(saved)} verified checkpoints, {len(lost)} losses of work",
     )

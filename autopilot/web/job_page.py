@@ -22,13 +22,14 @@ from autopilot.web.shapes import (
     StatusWord,
     budget_meter,
     deadline_of,
+    read_lines,
     spent_of,
     status_of,
     tell_limit,
 )
 from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
-from autopilot.words import reasons, receipts, story, text
+from autopilot.words import failures, reasons, receipts, story, text
 from autopilot.words.options import OPTION, tell_option
 
 PERIODS: Mapping[str, timedelta | None] = {"all": None, "6h": timedelta(hours=6), "2h": timedelta(hours=2)}
@@ -92,6 +93,10 @@ class JobPage:
     """What the machines have cost together."""
     tasks: list[TaskLine]
     """Of an array, those that have begun; the first of them."""
+    failure: list[tuple[str, str]]
+    """Of a failed job, what to know first; empty for any other."""
+    log: list[str]
+    """The end of its output. Of a job that has not failed it is read beside the page."""
 
 
 async def build(source: PageSource, reference: str, query: Mapping[str, str]) -> JobPage:
@@ -131,7 +136,16 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
         rows,
         total,
         [_tell_task(task) for task in body.get("tasks") or ()],
+        failures.tell(job),
+        await _read_log(source, job) if job["status"] == "failed" and not job.get("tasks") else [],
     )
+
+
+async def _read_log(source: PageSource, job: Row) -> list[str]:
+    try:
+        return read_lines(await source.read_log(job["id"]))
+    except UserError as problem:
+        return [f"The output cannot be read: {problem.message}"]
 
 
 async def read_prices(source: PageSource, body: Row, axis: Axis) -> list[Row]:
@@ -225,9 +239,7 @@ def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
     return [
         Figure("Done", words.percent(job["progress"]), done, meter),
         _figure_of_spend(job),
-        Figure("Deadline", f"{due.sign} {due.word}", due.due, tone=due.tone)
-        if due
-        else Figure("Deadline", "none", "no deadline"),
+        Figure("Deadline", due.word, due.due, tone=due.tone) if due else Figure("Deadline", "none", "no deadline"),
         Figure(
             "Checkpoint",
             words.duration(now - words.instant(saved["verified_at"])),

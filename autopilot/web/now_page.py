@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
+from autopilot.web.job_list import Asked, JobList, choose, urgency
 from autopilot.web.machines import MachineLife, draw_strip, read_machines
 from autopilot.web.shapes import (
     DeadlineWords,
@@ -30,10 +31,9 @@ from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
 from autopilot.words import arrays, reasons
 
-STRIPS = 60
-"""Jobs whose last hours are drawn: those that come first."""
 TASKS_DRAWN = 40
 """Tasks of arrays whose machines are drawn and listed beside those: machines of 100 jobs can be asked for at once."""
+NO_QUERY: Mapping[str, str] = {}
 NO_MACHINES: Row = {"leases": [], "events": [], "spans": {}}
 FINISHED_SHOWN = 100
 FAILED_LATELY = timedelta(hours=12)
@@ -66,6 +66,8 @@ class JobRow:
     job: Row
     status: StatusWord
     why: str
+    next: str
+    """What is expected, and what it waits for or tries next; empty where nothing can be said."""
     strip: Markup
     done: str
     done_meter: Markup
@@ -116,7 +118,9 @@ class NowPage:
     newest_at: datetime | None
     needs: list[Need]
     figures: list[Figure]
+    listed: JobList
     open: list[JobRow]
+    """Those of the page of the list."""
     schedules: list[ScheduleRow]
     finished: list[FinishedRow]
     finished_count: int
@@ -126,46 +130,44 @@ class NowPage:
     markets: list[MarketRow]
 
 
-async def build(source: PageSource) -> NowPage:
-    """What a token may not see of the account is left out."""
+async def build(source: PageSource, query: Mapping[str, str] = NO_QUERY) -> NowPage:
+    """What a token may not see of the account is left out. Raises ``UserError`` for a wish that makes no sense."""
+    asked = Asked.read(query)
     body, now = await source.read_now(), source.now
     jobs, markets = body["jobs"], body["markets"]
-    still = sorted((job for job in jobs if job["finished_at"] is None), key=lambda job: _urgency(job))
+    still = sorted((job for job in jobs if job["finished_at"] is None), key=urgency)
     over = sorted((job for job in jobs if job["finished_at"]), key=lambda job: str(job["finished_at"]), reverse=True)
+    listed, ended = choose(asked, still), [job for job in over if asked.matches(job)]
     begun = min((words.instant(job["submitted_at"]) for job in still), default=now)
     window = min(max(now - begun + timedelta(minutes=10), SHORTEST), LONGEST)
     axis = Axis(now - window, now)
     account = body["account"]
     figures = _list_own_figures(still) if account is None else _list_figures(account, body["month"])
     tasks = body["tasks"][:TASKS_DRAWN]
-    drawn = await source.read_machines([job["id"] for job in (*still[:STRIPS], *tasks)])
+    drawn = await source.read_machines([job["id"] for job in (*listed.jobs, *tasks)])
     rows, machines = [], []
-    for job in still:
+    for job in listed.jobs:
         # Of an array the machines are those of its tasks.
         owners = [job, *(task for task in tasks if task["array_id"] == job["id"])]
         found = [(each, life) for each in owners for life in read_machines(drawn.get(each["id"], NO_MACHINES), now)]
         strip = draw_strip([life for _, life in found], axis) if found else svg.NOTHING
-        rows.append(_job_row(job, body["burns"].get(job["id"]), strip, now))
+        rows.append(_job_row(job, body["burns"].get(job["id"]), body["forecasts"].get(job["id"]), strip, now))
         machines += [_machine_row(life, each) for each, life in found if life.lease["gone_at"] is None]
     return NowPage(
         now,
         source.newest_at,
         [*_list_dark(markets, now), *_list_needs([*still, *over], now)],
         figures,
+        listed,
         rows,
         [_schedule_row(each) for each in body["schedules"]],
-        [FinishedRow(job, status_of(job), words.money(spent_of(job))) for job in over[:FINISHED_SHOWN]],
-        len(over),
+        [FinishedRow(job, status_of(job), words.money(spent_of(job))) for job in ended[:FINISHED_SHOWN]],
+        len(ended),
         machines,
         svg.ruler(axis),
         words.duration(window - window % timedelta(hours=1)),
         [_market_row(each, now) for each in markets],
     )
-
-
-def _urgency(job: Row) -> tuple[int, str]:
-    late = {"will_miss": 0, "tight": 2}.get(job["verdict"] or "", 3)
-    return 1 if job["status"] == "parked" and late else late, job["submitted_at"]
 
 
 def _list_needs(jobs: Sequence[Row], now: datetime) -> list[Need]:
@@ -289,13 +291,11 @@ def _list_figures(account: Row, month: Row) -> list[Figure]:
     ]
 
 
-def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow:
+def _job_row(job: Row, burn: str | None, forecast: Row | None, strip: Markup, now: datetime) -> JobRow:
     main, tasks, estimate = job["main"], job["tasks"], job["estimate_s"]
     estimated = "" if estimate is None else f", {words.duration(estimate)} estimated"
     work = arrays.brief(tasks) if tasks else f"{words.duration(job['work_done_s'])} of work{estimated}"
     why = reasons.tell_stall(job, now) or ("" if job["reason"] == "working" else words.words(job["reason"]))
-    if job["reason"] == "waiting_for_jobs":
-        why = reasons.brief(job)
     machine = f"{main['num_gpus']} × {words.plain(main['gpu'])}, {words.market(main['provider'])}" if main else ""
     share = None if job["progress"] is None else Decimal(job["progress"])
     if tasks:
@@ -304,6 +304,7 @@ def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow
         job,
         status_of(job),
         why or machine,
+        _tell_next(job, forecast),
         strip,
         "" if share is None else words.percent(str(share)),
         svg.NOTHING if share is None else curves.draw_meter([("work", share)], "1", ""),
@@ -314,6 +315,31 @@ def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow
         budget_meter(job, job["budget"]),
         deadline_of(job, now),
     )
+
+
+def _tell_next(job: Row, forecast: Row | None) -> str:
+    """``about $3.60 in total; done about 24 Nov 01:44, by 05:30 in 9 of 10``; before it what is waited for or tried."""
+    return "; ".join(part for part in (_tell_move(job), reasons.brief(job), _tell_end(forecast)) if part)
+
+
+def _tell_move(job: Row) -> str:
+    to, main = job["next"], job["main"]
+    if to is not None:
+        how = f"{words.market(to['provider'])}, {words.capacity(to['capacity_type'])} at {words.per_hour(to['bid'])}"
+        return f"moves to {to['num_gpus']} × {words.plain(to['gpu'])}, {how}"
+    if main is not None and job["status"] in ("starting", "recovering"):
+        state = words.words(main["agent_state"] or "loading")
+        return f"the machine is {state}; then the command {'resumes' if job['checkpoint'] else 'starts'}"
+    return ""
+
+
+def _tell_end(forecast: Row | None) -> str:
+    if forecast is None:
+        return ""
+    told = f"about {words.money(Decimal(forecast['spent']) + Decimal(forecast['p50']))} in total"
+    if forecast["done_p50"] is not None:
+        told += f", done about {words.minute(forecast['done_p50'])}"
+    return told
 
 
 def _schedule_row(each: Row) -> ScheduleRow:

@@ -110,7 +110,7 @@ def _draw_head(body: Row, now: datetime) -> list[Markup]:
         told.append(f"{words.percent(job['progress'])} done")
     due = deadline_of(job, now)
     if due is not None:
-        told.append(due.word if job["finished_at"] else f"{due.sign} {due.word}")
+        told.append(due.word)
     title = f"{words.plain(job['name'])}: {status_of(job).word}"
     return [
         svg.element("text", title, x=EDGE, y=EDGE + 18, class_="head"),

@@ -20,17 +20,19 @@ from autopilot.domain.token import PROXIED
 from autopilot.ids import new_secret
 from autopilot.listener.gate import LOGIN, KnownLogin
 from autopilot.listener.known_tokens import KnownTokens
+from autopilot.listener.pages import MISSING
 from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import DaemonLink, DaemonSilent, DaemonSource, SessionEnded
+from autopilot.web.job_list import Asked
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
 from autopilot.web.session_path import forget_secret, keep_secret, make_path, read_base, read_page_path, read_secret
-from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, PageSite, add_headers
+from autopilot.web.shapes import read_lines
+from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, VISITOR, PageSite, add_headers
 from autopilot.web.source import Visitor
 
 PULSE_S = 5.0
 """A stream that has nothing to say says so this often: the page then knows that it is live."""
 COOKIE_S = 12 * 3600
-LOG_LINES = 400
 _SILENT_HINT = "this does not mean that you have no jobs; the page retries automatically"
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -70,6 +72,7 @@ class DaemonPages:
             "leave": self._leave,
             "choose_zone": self._choose_zone,
             "static": self._static,
+            MISSING: self._miss,
         }
 
     async def close(self) -> None:
@@ -77,7 +80,6 @@ class DaemonPages:
         await self._link.close()
 
     async def answer(self, name: str, request: web.Request) -> web.StreamResponse:
-        """``name``: one of ``listener.pages.ADDRESSES``."""
         zone.choose_of(request)
         try:
             answer = await self._answers[name](request)
@@ -133,7 +135,7 @@ class DaemonPages:
         source = DaemonSource(self._link, login, me)
         key, name = "all" if source.sees_all else str(me["owner"]), me["name"].removeprefix(PROXIED)
         form_token = self._form_token(login, is_proxied)
-        visitor = Visitor(
+        request[VISITOR] = visitor = Visitor(
             name, source.scope, source.sees_all, True, f"{key} {source.scope}", form_token, is_proxied=is_proxied
         )
         return Opened(source, visitor, login)
@@ -167,6 +169,11 @@ class DaemonPages:
     async def _choose_zone(self, request: web.Request) -> web.StreamResponse:
         return zone.keep(request, await self._read_form(request, await self._open(request)))
 
+    async def _miss(self, request: web.Request) -> web.StreamResponse:
+        """An address that there is not, of somebody who is known."""
+        await self._open(request)
+        raise web.HTTPNotFound
+
     async def _static(self, request: web.Request) -> web.StreamResponse:
         return self._site.send_static(request)
 
@@ -176,14 +183,14 @@ class DaemonPages:
                 opened = await self._open(request)
                 page = await BUILDERS[name](opened.source, request)
                 has_log = name == "job" and not page.job["tasks"]  # of an array its tasks have some
-                log = await self._read_lines(opened, page.job["id"]) if has_log else ()
+                log = (page.log or await self._read_lines(opened, page.job["id"])) if has_log else ()
             given = {"done": request.query.get("done", ""), "chosen": request.query.get("d", "")}
             return self._site.answer(request, f"{name}.html", opened.visitor, page=page, log=log, **given)
 
         return make
 
     async def _read_lines(self, opened: Opened, job_id: str) -> list[str]:
-        return actions.read_lines(await opened.source.read_log(job_id), LOG_LINES)
+        return read_lines(await opened.source.read_log(job_id))
 
     async def _job_log(self, request: web.Request) -> web.StreamResponse:
         """The lines alone, for a page that asks for them again."""
@@ -194,7 +201,7 @@ class DaemonPages:
     # What moves
 
     async def _stream_now(self, request: web.Request) -> web.StreamResponse:
-        return await self._stream(request, "now", ())
+        return await self._stream(request, "now", (Asked.read(request.query).query(),))
 
     async def _stream_job(self, request: web.Request) -> web.StreamResponse:
         shown = (request.match_info["ref"], request.query.get("period", "all"), request.query.get("d", ""))

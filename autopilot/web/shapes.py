@@ -15,6 +15,9 @@ from autopilot.words import text
 
 Row = Mapping[str, Any]
 
+LOG_LINES, LINE_LENGTH = 400, 2000
+"""Of the output of a job, the last."""
+
 TONES = {
     "running": "good",
     "succeeded": "idle",
@@ -26,8 +29,8 @@ TONES = {
     "starting": "move",
 }
 """Of a job's status; any other is idle."""
-VERDICTS = {"fine": ("✓", "good"), "tight": ("!", "warn"), "will_miss": ("✕", "bad")}
-"""Sign and tone."""
+VERDICTS = {"fine": "good", "tight": "warn", "will_miss": "bad"}
+"""Tone."""
 
 
 class Figure(NamedTuple):
@@ -47,7 +50,6 @@ class StatusWord(NamedTuple):
 
 
 class DeadlineWords(NamedTuple):
-    sign: str
     word: str
     tone: str
     due: str
@@ -64,24 +66,24 @@ def deadline_of(job: Row, now: datetime) -> DeadlineWords | None:
         within = job.get("due_within_s")
         if within is None:
             return None
-        return DeadlineWords("", "not started", "", f"{words.duration(within)} after its predecessors end")
+        return DeadlineWords("not started", "", f"{words.duration(within)} after its predecessors end")
     at = words.instant(job["deadline"])
     if job["finished_at"] is not None:
-        return DeadlineWords(*_judge_finished(job, at), "", f"it was due {words.moment(at)}")
+        return DeadlineWords(_judge_finished(job, at), "", f"it was due {words.moment(at)}")
     unjudged = "for all its tasks" if job.get("tasks") else "not judged"
     word = text.verdict(job["verdict"]) if job["verdict"] else unjudged
-    sign, tone = VERDICTS.get(job["verdict"] or "", ("", ""))
+    tone = VERDICTS.get(job["verdict"] or "", "")
     due = f"in {words.duration(at - now)}" if at > now else f"was due {words.duration(now - at)} ago"
     slack = job["slack_s"]
     spare = "" if slack is None else f", {words.duration(abs(slack))} {'short' if slack < 0 else 'to spare'}"
-    return DeadlineWords(sign, word, tone, due + spare)
+    return DeadlineWords(word, tone, due + spare)
 
 
-def _judge_finished(job: Row, deadline: datetime) -> tuple[str, str]:
-    """Sign and word. A job that failed before its deadline has missed none: its status is the word."""
+def _judge_finished(job: Row, deadline: datetime) -> str:
+    """A job that failed before its deadline has missed none: its status is the word."""
     if words.instant(job["finished_at"]) > deadline:
-        return "✕", "deadline missed"
-    return ("✓", "deadline met") if job["status"] == "succeeded" else ("✕", words.words(job["status"]))
+        return "deadline missed"
+    return "deadline met" if job["status"] == "succeeded" else words.words(job["status"])
 
 
 def spent_of(row: Row) -> Decimal:
@@ -112,3 +114,11 @@ def saved_figure(body: Row, title: str = "Saved") -> Figure:
     share = compared["saved_share"]
     below = "" if share is None else f"{words.percent(share)} "
     return Figure(title, words.money(compared["saved"]), f"{below}below the same hours on demand")
+
+
+def read_lines(body: Row) -> list[str]:
+    """The end of what a job has printed, without colours and terminal control."""
+    output = text.colourless("".join(chunk["text"] for chunk in body["chunks"])).rstrip().split("\n")
+    # Of an overwritten line, such as a progress bar's, only the final text.
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-LOG_LINES:]]
+    return [] if lines == [""] else [line[:LINE_LENGTH] for line in lines]

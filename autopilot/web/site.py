@@ -28,6 +28,8 @@ from autopilot.web import (
 from autopilot.web.machines import STATES, THIN
 from autopilot.web.session_path import lead_back, read_page_path
 from autopilot.web.source import READER, PageSource, Visitor
+from autopilot.words import failures
+from autopilot.words.options import EXPECTED_COST
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +49,8 @@ HEADERS = {
 AT_ONCE = 4
 """Pages that are made at the same time; others wait."""
 MADE_WITHIN_S = 30.0
+VISITOR = web.RequestKey("visitor", Visitor)
+"""Who a request is of, once that is known."""
 _HERE = Path(__file__).parent
 _STATIC = {
     "style.css": ("static", "text/css"),
@@ -69,7 +73,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Build = Callable[[PageSource, web.Request], Awaitable[Any]]
 
 BUILDERS: Mapping[str, Build] = {
-    "now": lambda source, _: now_page.build(source),
+    "now": lambda source, request: now_page.build(source, request.query),
     "job": lambda source, request: job_page.build(source, request.match_info["ref"], request.query),
     "machine": lambda source, request: machine_page.build(source, request.match_info["ref"]),
     "market": lambda source, request: market_page.build(source, request.query),
@@ -97,6 +101,8 @@ class PageSite:
             thin=THIN,
             periods=list(job_page.PERIODS),
             verbs=actions.list_verbs,
+            lines_shown=failures.LINES_SHOWN,
+            expected_cost=EXPECTED_COST,
             done_words=actions.DONE,
             static=lambda name: f"/static/{name}?{versions[name]}",
             version=__version__,
@@ -123,31 +129,29 @@ class PageSite:
         answer.enable_compression()
         return answer
 
-    def tell(
-        self, request: web.Request, status: int, title: str, message: str, hint: str = "", visitor: Visitor = READER
-    ) -> web.Response:
-        """A page that says what went wrong."""
+    def tell(self, request: web.Request, status: int, title: str, message: str, hint: str = "") -> web.Response:
+        """A page that says what went wrong, with the navigation of the request's visitor, if it has one."""
+        visitor = request.get(VISITOR, READER)
         values = {"title": title, "message": message, "hint": hint}
         body = self.render("problem.html", read_page_path(request), visitor, **values)
         return web.Response(text=body, status=status, content_type="text/html")
 
-    def tell_error(self, request: web.Request, error: Exception, visitor: Visitor = READER) -> web.Response:
+    def tell_error(self, request: web.Request, error: Exception) -> web.Response:
         """Of an error that every kind of source may raise; what is none of these is a defect."""
         match error:
             case JobNotFound():
-                return self.tell(request, 404, "No such job", error.message, error.hint, visitor)
+                return self.tell(request, 404, "Not found", error.message, error.hint)
             case UserError():
-                return self.tell(request, 400, "Cannot show this", error.message, error.hint, visitor)
+                return self.tell(request, 400, "Cannot show this", error.message, error.hint)
             case TimeoutError():
                 message = f"The page took longer than {MADE_WITHIN_S:.0f} s."
-                hint = "try a shorter period"
-                return self.tell(request, 503, "Timed out", message, hint, visitor)
+                return self.tell(request, 503, "Timed out", message, "try a shorter period")
             case web.HTTPNotFound():
-                message = f"There is nothing at {read_page_path(request)}."
-                return self.tell(request, 404, "No such page", message, visitor=visitor)
+                message = f"There is no page {read_page_path(request)}."
+                return self.tell(request, 404, "Not found", message, "the links above lead to all pages")
         log.error("page.failed", path=read_page_path(request), exc_info=error)
         hint = "the log has the cause; please report it"
-        return self.tell(request, 500, "Internal error", "This page could not be rendered.", hint, visitor)
+        return self.tell(request, 500, "Internal error", "This page could not be rendered.", hint)
 
 
 def add_headers(answer: web.StreamResponse) -> None:

@@ -32,9 +32,9 @@ class PageSource(Protocol):
 
     async def read_now(self) -> Json:
         """``jobs``: all that are open and the newest that are over; ``tasks`` of arrays that have machines;
-        ``schedules`` that have not ended; ``burns``, $/h by id; ``account`` and ``month`` as in ``GET /v1/budget`` and
-        ``GET /v1/spend``, null for users who do not see all; ``markets`` as in ``GET /v1/status``, none if markets are
-        not read.
+        ``schedules`` that have not ended; ``burns``, $/h by id, and ``forecasts`` of open jobs; ``account`` and
+        ``month`` as in ``GET /v1/budget`` and ``GET /v1/spend``, null for users who do not see all; ``markets`` as in
+        ``GET /v1/status``, none if markets are not read.
         """
         ...
 

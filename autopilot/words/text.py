@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.money import ZERO, show
-from autopilot.domain.rounding import places_for, round_parts
+from autopilot.domain.rounding import MOST_PLACES, places_for, round_parts
 from autopilot.domain.time import show_duration
 
 NONE = "-"
@@ -55,12 +55,15 @@ def money(value: str | None, places: int = 2) -> str:
 class Amounts:
     """Columns of money whose cells and totals add up as they are shown.
 
-    ``rows``: JSON with an amount for each name; what is missing counts as nothing. All cells have as many decimals.
+    ``rows``: JSON with an amount for each name; what is missing counts as nothing. All cells have as many decimals: at
+    least ``least``, and up to ``most`` so that no amount is shown as nothing.
     """
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], least: int = 4) -> None:
+    def __init__(
+        self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], least: int = 4, most: int = MOST_PLACES
+    ) -> None:
         self._amounts = [{name: Decimal(row.get(name) or 0) for name in names} for row in rows]
-        self._places = places_for((amount for row in self._amounts for amount in row.values()), least)
+        self._places = places_for((amount for row in self._amounts for amount in row.values()), least, most)
 
     def sum_columns(self, names: Sequence[str]) -> list[list[str]]:
         """A column for each name, then one for their sum; each ends with its total."""

@@ -349,6 +349,27 @@ def test_with_a_table_too_equal_inputs_give_equal_decisions_in_any_order(
     assert decide(replace(job), other, START, P) == decide(job, seen, START, P)
 
 
+def check_choice_is_explained(job: Job, market: Market, params: Params) -> None:
+    """Beside the chosen option none is cheaper and open: what ruled it out is in the record."""
+    options = [dict(note.numbers) for note in decide(job, market, START, params).notes if note.topic == "option"]
+    chosen = next((option["cost"] for option in options if option["chosen"]), None)
+    if chosen is not None:
+        assert [
+            each for each in options if each["cost"] is not None and D(each["cost"]) < D(chosen) and not each["refused"]
+        ] == []
+
+
+@given(jobs(), markets())
+def test_no_dearer_option_is_chosen_without_a_reason(job: Job, market: Market) -> None:
+    check_choice_is_explained(job, market, P)
+
+
+@given(jobs(), markets(), st.booleans())
+def test_by_a_table_too_no_dearer_option_is_chosen_without_a_reason(job: Job, market: Market, is_on: bool) -> None:
+    outlook = replace(market.outlook, shape=SHAPE, belief=first_belief(PHASES, is_on))
+    check_choice_is_explained(job, replace(market, outlook=outlook), TABLE_PARAMS)
+
+
 @given(LEFT_STEPS, LEFT_STEPS, WORK_STEPS, MODES, st.booleans())
 def test_a_later_deadline_never_raises_the_expected_cost(
     one: int, other: int, work: int, mode: str, is_on: bool

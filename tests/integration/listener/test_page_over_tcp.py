@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from autopilot.blobs.place import PAGE, MailboxPlace
-from autopilot.listener.pages import ADDRESSES, SERVED_BY
+from autopilot.listener.pages import ADDRESSES, MISSING, SERVED_BY
 from autopilot.web.served import DaemonPages
 from autopilot.web.session_path import make_path, name_cookie
 from autopilot.web.site import POLICY
@@ -107,7 +107,7 @@ async def test_every_address_is_answered_by_something() -> None:
     with tempfile.TemporaryDirectory() as name:
         pages = DaemonPages(MailboxPlace(Path(name)))
         try:
-            assert set(pages._answers) == set(ADDRESSES.values())
+            assert set(pages._answers) == {*ADDRESSES.values(), MISSING}
         finally:
             await pages.close()
 
@@ -217,6 +217,24 @@ async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote
         assert (await browser.get("/", Host="evil.example"))[0] == 421
         _, shown = await remote.ask("GET", f"/v1/jobs/{job_id}", await remote.token(scope="admin"))
         assert shown["job"]["status"] not in ("cancelling", "cancelled")
+
+
+async def test_what_is_not_there_is_said_with_the_way_to_what_is(remote: Remote) -> None:
+    said = {"/jobs/nobody": "no job", "/machines/none": "no instance", "/nowhere": "There is no page /nowhere."}
+    said["/jobs/nobody/deeper"] = "There is no page /jobs/nobody/deeper."
+    for scope, has, lacks in (("admin", ["money", "decisions", "market", "new", "leave"], []), ("read", [], ["money"])):
+        async with a_browser(remote, await a_link(remote, await remote.token(scope=scope))) as browser:
+            for path, what in said.items():
+                status, text = await browser.get(path)
+                root = "../" * (path.count("/") - 1) or "./"
+                is_open = scope == "admin" or not path.startswith("/machines")
+                assert status == (404 if is_open else 403), text
+                assert what in text or not is_open
+                assert all(f'"{root}{page}"' in text for page in [*has, "decisions"]), text
+                assert not any(f'"{root}{page}"' in text for page in lacks)
+    browser.cookie = ""
+    async with aiohttp.ClientSession(timeout=NO_LIMIT) as stranger, stranger.get(f"{browser.base}/nowhere") as answer:
+        assert answer.status == 401
 
 
 async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote) -> None:

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from autopilot.api import requests
 from autopilot.api.access import RULES, Others, Rule
 from autopilot.api.app import Api
+from autopilot.books.spend import SPEND_KEYS
 from autopilot.config import secret_files
 from autopilot.domain.job import JobStatus
 from autopilot.domain.token import Scope
@@ -359,6 +360,10 @@ async def test_spend_is_shown_by_owner_and_tag_and_to_a_token_its_own(
     seen = (await token.call("GET", "/v1/spend?by=job"))[1]
     assert [row["key"] for row in seen["rows"]] == [own["id"]]
     assert seen["total_row"]["held"] == by_owner["-1"]
+    for by in (*SPEND_KEYS, "tag:project"):  # CSV and Parquet files are made of these rows
+        seen = (await token.call("GET", f"/v1/spend?by={by}"))[1]
+        assert sum(Decimal(row["held"]) for row in seen["rows"]) == Decimal(by_owner["-1"]), by
+        assert theirs["id"] not in str(seen)
     assert (await served.call("GET", "/v1/spend?by=tag:"))[0] == 422
     assert (await token.call("GET", "/v1/page/money"))[0] == DENIED
     assert theirs["id"] != own["id"]

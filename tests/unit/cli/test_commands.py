@@ -30,15 +30,35 @@ def test_ps_is_readable_at_80_columns(daemon: Daemon, capsys: Capture) -> None:
     out = printed(capsys, "ps")
     header, first, second = (line for line in out.splitlines() if line.startswith(("JOB", "01KDZ3V")))
     assert header.split()[:3] == ["JOB", "NAME", "STATUS"]
-    assert " ".join(header.split()).endswith("BID POSTED ACCRUED RESERVED DONE LEFT")
+    assert " ".join(header.split()).endswith("BID POSTED RESERVED DONE LEFT"), (
+        "the cents since the last posting have no room"
+    )
     assert " ".join(first.split()[:3]) == "01KDZ3V8XQ bert-qa running"
-    assert "$0.312/h $0.29 $0.001 $0.11 42%" in " ".join(first.split())
-    assert "[bold]n" in second
+    assert "$0.312/h $0.29 $0.11 42%" in " ".join(first.split())
+    assert "[bold]nasty" in second
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
     assert daemon.requests[0] == ("GET /v1/jobs", "", None)
     printed(capsys, "ps", "-a")
     assert daemon.requests[-2] == ("GET /v1/jobs", "all=1", None)
+
+
+def test_ps_has_the_sum_of_all_jobs_that_it_shows(daemon: Daemon, capsys: Capture) -> None:
+    jobs = sample("jobs")["jobs"]
+    total = "total of 2 jobs: $0.29 spent, $0.11 reserved; 15% of $2.00 in the budgets of 1"
+    assert total in printed(capsys, "ps").splitlines()
+    assert "total of" not in printed(capsys, "ps", "-q") + printed(capsys, "ps", "--json")
+    array = jobs[0] | {"id": "01ARRAY", "name": "sweep", "posted": "1", "accrued": "0.5", "budget": "10"}
+    array |= {"tasks": {"count": 9, "running": 1, "succeeded": 0, "waiting": 0, "failed": 0}}
+    task = jobs[0] | {"id": "01TASK", "array": "01ARRAY", "budget": None, "is_estimate": True, "posted": "0.75"}
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": [*jobs, array, task]})
+    total = "total of 3 jobs: $1.79 spent, $0.21 reserved; 15% of $12.00 in the budgets of 2"
+    assert total in printed(capsys, "ps", "--tasks").splitlines(), "the array's cost has that of its tasks"
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": [task], "next": None})
+    assert "total of 1 job: ~$0.75 spent, $0.11 reserved" in printed(capsys, "ps", "sweep").splitlines()
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": [jobs[0]]})
+    total = "total of 1 job: $0.29 spent, $0.11 reserved; 15% of $2.00 in its budget"
+    assert total in printed(capsys, "ps").splitlines()
 
 
 def test_ps_and_show_say_that_a_job_does_nothing(daemon: Daemon, capsys: Capture) -> None:
@@ -147,7 +167,7 @@ def test_show_of_a_job_that_has_not_begun(daemon: Daemon, capsys: Capture) -> No
     assert "budget none" in " ".join(out.split())
 
 
-def test_show_of_a_failed_job_ends_with_its_last_output(daemon: Daemon, capsys: Capture) -> None:
+def test_show_of_a_failed_job_begins_with_what_failed_and_its_last_output(daemon: Daemon, capsys: Capture) -> None:
     body = sample("job")
     body["job"] |= {"status": "failed", "reason": "command_failed", "exit_code": 1}
     daemon.answers["GET /v1/jobs/bert-qa"] = (200, body)
@@ -156,17 +176,33 @@ def test_show_of_a_failed_job_ends_with_its_last_output(daemon: Daemon, capsys: 
     end = " 10%\r 20%\r\n\x1b[31mCUDA\x1b[0m out\x1b]0;owned\x07 of\tmemory\x00\n" + "x" * 3000 + "\nlast\n"
     chunks = [chunk | {"text": text} for text in (*printed_lines, end)]
     page = {"chunks": chunks, "earlier": True, "finished": True}
-    daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, page)
+    logs = f"GET /v1/jobs/{body['job']['id']}/logs"
+    daemon.answers[logs] = (200, page)
     out = printed(capsys, "show", "bert-qa")
-    assert daemon.requests[-1][:2] == ("GET /v1/jobs/bert-qa/logs", "tail=1")
-    _, shown = out.split("Last output (more: autopilot logs)\n")
+    job_id = body["job"]["id"]
+    assert (f"GET /v1/jobs/{job_id}/logs", "tail=1") in [asked[:2] for asked in daemon.requests]
+    first, shown = out.split("\nLast output (more: autopilot logs)\n")
+    assert " ".join(first.split()) == (
+        "failed command failed exit code 1 checkpoint number 7 at step 410, in the store to go on fix the cause, then"
+        " autopilot submit its file again: it starts from the beginning; a new job does not read this one's checkpoint"
+    )
+    shown, details = shown.split("\n\n", 1)
+    assert details.startswith("job ")
     lines = shown.splitlines()
     assert lines[:17] == [*(f"step {n}" for n in range(84, 100)), " 20%"]
     assert lines[17].split() == ["CUDA", "out", "of", "memory"]
     assert (shown.count("x"), lines[-1]) == (500, "last")
     assert "\x1b" not in out
-    daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, page | {"chunks": []})
-    assert printed(capsys, "show", "bert-qa").endswith("It printed nothing.\n")
+    daemon.answers[logs] = (200, page | {"chunks": []})
+    assert "\nIt printed nothing.\n\njob " in printed(capsys, "show", "bert-qa")
+    daemon.answers[logs] = (503, {"detail": "the store does not answer"})
+    assert "Its output cannot be read: the store does not answer\n\njob " in printed(capsys, "show", "bert-qa")
+    body["job"] |= {"name": "sweep/17", "array": "01ARRAY"}
+    assert "autopilot retry sweep/17 restarts it from checkpoint 7" in printed(capsys, "show", "bert-qa")
+    body["job"] |= {"checkpoint": None, "exit_code": None}
+    out = " ".join(printed(capsys, "show", "bert-qa").split())
+    assert "exit code none: no run of its command has ended checkpoint none: its work is lost" in out
+    assert "autopilot retry sweep/17 restarts it from the beginning" in out
     body["job"]["status"] = "succeeded"
     assert "Last output" not in printed(capsys, "show", "bert-qa")
 

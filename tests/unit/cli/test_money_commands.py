@@ -33,20 +33,24 @@ def test_json_is_the_daemon_s_answer(daemon: Daemon, capsys: Capture, argv: list
     assert json.loads(printed(capsys, *argv, "--json")) == sample(name)
 
 
-def test_spend(daemon: Daemon, capsys: Capture) -> None:
+def test_spend(daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     out = " ".join(printed(capsys, "spend", "--month", "2026-01", "--by", "provider").split())
     assert daemon.requests[0] == ("GET /v1/spend", "by=provider&month=2026-01", None)
-    assert "bert-qa $0.2810 $0.0127 $0.0000 $0.2937 $0.0012 $0.1071 1.0 $0.23 2" in out
+    assert "bert-qa $0.28 $0.01 $0.00 $0.29 $0.00 $0.11 1.0 $0.23 2" in out
     assert "on demand, the same market $0.51 $0.28 $0.23 45%" in out
     assert "RTX 4090: TensorDock On-Demand, $0.37/h per GPU (2025-04-28)" in out
     assert "FEES" not in out
+    out = " ".join(printed(capsys, "spend", "--exact").split())
+    assert "bert-qa $0.281000000 $0.012697454 $0.000000000 $0.293697454 $0.001200000 $0.107100000" in out
+    assert "--exact is for the table" in printed(capsys, "spend", "--exact", "--json", code=2)
 
 
 def test_spend_shows_fees_where_there_are_some(daemon: Daemon, capsys: Capture) -> None:
     body = sample("spend")
     body["rows"][0]["fees"] = "-0.5"
     daemon.answers["GET /v1/spend"] = (200, body)
-    assert "-$0.5000" in printed(capsys, "spend")
+    assert "-$0.50" in printed(capsys, "spend")
 
 
 def test_spend_between_days(daemon: Daemon, capsys: Capture) -> None:

@@ -116,6 +116,7 @@ def test_why_tabulates_the_ways_and_keeps_the_other_notes(daemon: Daemon, capsys
     assert "wait $0.4800 - - refused: deadline" in rows
     assert "spot $0.3912 $0.311/h vastai machine 4711 chosen" in rows
     assert "on demand - $0.52/h vastai machine 9 refused: budget" in rows
+    assert " ".join(rows).count("Expected cost: dollars from now to the job's end") == 1
     assert any("saw re bid against waiting: floor $0.33/h" in row for row in rows)
     assert not any(row.startswith("saw way") for row in rows)
     assert json.loads(printed(capsys, "why", "bert-qa", "--json")) == body

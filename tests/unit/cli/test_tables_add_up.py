@@ -45,8 +45,8 @@ def some(data: st.DataObject, names: tuple[str, ...], amounts: st.SearchStrategy
     return {name: f"{data.draw(amounts):f}" for name in names}
 
 
-@given(data=st.data(), count=st.integers(1, 6))
-def test_spend(data: st.DataObject, count: int) -> None:
+@given(data=st.data(), count=st.integers(1, 6), exact=st.booleans())
+def test_spend(data: st.DataObject, count: int, exact: bool) -> None:
     body = sample("spend")
     body["rows"] = [
         body["rows"][0]
@@ -58,7 +58,8 @@ def test_spend(data: st.DataObject, count: int) -> None:
     has_fees = any(Decimal(row["fees"]) for row in body["rows"])
     kinds = ["compute", "storage", "bandwidth", *(["fees"] if has_fees else [])]
     columns = [*kinds, "posted", "accrued", "held"]
-    rows = shown(money_views.spend_table(body, "job"), columns)
+    rows = shown(money_views.spend_table(body, "job", exact=exact), columns)
+    assert {row["posted"].as_tuple().exponent for row in rows} == {-9 if exact else -2}
     check_totals(rows, columns)
     for row in rows:
         assert sum((row[kind] for kind in kinds), Decimal(0)) == row["posted"]

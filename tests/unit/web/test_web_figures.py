@@ -20,7 +20,7 @@ from autopilot.domain.lease import LeaseState, Span
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleStatus
 from autopilot.lab.memory_store.store import MemoryStore
-from autopilot.web import job_page, money_page, now_page, svg, words
+from autopilot.web import job_list, job_page, money_page, now_page, svg, words
 from autopilot.web.site import PageSite
 from autopilot.web.source import READER
 from tests.contract.store_schedules import a_schedule
@@ -192,6 +192,94 @@ async def test_a_decision_is_shown_with_its_options_and_its_neighbours(reader: L
     assert newest.decision is not None
     assert (newest.decision.number, newest.decision.earlier, newest.decision.later) == (3, "01DECISION2", None)
     assert newest.decision.sentence.startswith("refused by the guard: ")
+
+
+async def test_each_open_job_says_what_is_next(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        body = await view.read_now()
+        (job,) = [job for job in body["jobs"] if job["id"] == JOB]
+        to = job["main"] | {"provider": "vastai", "capacity_type": "spot", "bid": "0.31"}
+        left_out = {"offers": 9, "fitting": 0, "only_on_demand": None}
+        waits = {"at": NOW.isoformat(), "vetoes": [], "notes": [{"topic": "search", "numbers": left_out}]}
+
+        def told(**changes: Any) -> str:
+            return now_page._tell_next(job | changes, body["forecasts"].get(JOB)).replace("\u00a0", " ")
+
+        end = f"about $3.60 in total, done about {NOW + timedelta(hours=5):%d %b %H:%M}"
+        page = await now_page.build(view)
+    assert told() == end
+    assert told(next=to) == f"moves to 1 × RTX 4090, vast.ai, spot at $0.31/h; {end}"
+    assert told(main=None, waiting=waits) == f"9 offers, none match; {end}"
+    assert told(status="starting", main=to | {"agent_state": "setting_up"}).startswith(
+        "the machine is setting up; then the command resumes; "
+    )
+    text = PageReader(PageSite().render("now.html", "/", page=page)).text
+    assert end in text
+
+
+async def test_jobs_are_found_by_name_and_status_sorted_and_paged() -> None:
+    store = MemoryStore()
+    async with store.transaction() as work:
+        for number in range(120):
+            status = JobStatus.PARKED if number % 3 == 0 else JobStatus.PENDING
+            name = f"{'Train' if number % 2 else 'eval'}-{number:03}"
+            await work.jobs.save(a_job(f"job-{number:06}", name=name, status=status, spent=D(number)))
+    async with LedgerReader(store, ManualClock(NOW), LIMITS).view() as view:
+
+        async def names(**query: str) -> list[str]:
+            page = await now_page.build(view, query)
+            links = PageReader(PageSite().render("now.html", "/", page=page)).links
+            is_beside = query in ({"sort": "name"}, {"sort": "name", "page": "3"})
+            assert ("./?sort=name&page=2" in links) == is_beside
+            return [row.job["name"] for row in page.open]
+
+        assert len(await names()) == 50
+        in_order = [f"Train-{n:03}" for n in range(1, 120, 2)] + [f"eval-{n:03}" for n in range(0, 120, 2)]
+        assert [*await names(sort="name"), *await names(sort="name", page="2")] == in_order[:100]
+        assert await names(sort="name", page="3") == in_order[100:]
+        assert await names(name="tRAIN-00", sort="name") == [f"Train-00{n}" for n in (1, 3, 5, 7, 9)]
+        assert len(await names(name="train", status="parked")) == 20
+        assert await names(name="none") == await names(page="4") == []
+        texts = [
+            PageReader(PageSite().render("now.html", "/", page=await now_page.build(view, query))).text
+            for query in ({"name": "none"}, {"page": "4"}, {"page": "2"})
+        ]
+    assert "None of 120 open jobs matches. All jobs" in texts[0]
+    assert "This page is beyond the last one." in texts[1]
+    assert "51 to 100 of 120" in texts[2]
+
+
+def test_jobs_are_sorted_by_what_they_have_cost_and_by_their_deadline() -> None:
+    rows = [
+        {"name": name, "status": "running", "posted": posted, "accrued": "1", "deadline": deadline}
+        for name, posted, deadline in (("a", "9", None), ("b", "10", "2026-11-02"), ("c", "1", "2026-11-01"))
+    ]
+    for sort, expected in (("spent", "bac"), ("deadline", "cba")):
+        found = job_list.choose(job_list.Asked(sort=sort), rows)
+        assert "".join(job["name"] for job in found.jobs) == expected
+
+
+async def test_the_page_of_a_failed_job_begins_with_what_failed(reader: LedgerReader) -> None:
+    class WithOutput:
+        def __init__(self, view: LedgerView) -> None:
+            self._view = view
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._view, name)
+
+        async def read_log(self, _: str) -> dict[str, Any]:
+            return {"chunks": [{"text": "".join(f"line {n}\n" for n in range(30)) + "<b>CUDA</b> out of memory\n"}]}
+
+    async with reader.view() as view:
+        page = await job_page.build(WithOutput(view), "job-failed", {})
+        works = await job_page.build(view, JOB, {})
+    assert (works.failure, works.log) == ([], [])
+    read = PageReader(PageSite().render("job_live.html", "/jobs/job-failed", page=page))
+    first, _, after = read.text.partition("CUDA")
+    assert "Why it failed failed command failed exit code 1 checkpoint none: its work is lost to go on fix the" in first
+    assert "line 11 line 12" in first
+    assert "line 10 " not in first, "the last twenty lines"
+    assert after.startswith("</b> out of memory Done"), "the figures follow"
 
 
 async def test_an_empty_ledger_says_what_to_do() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autopilot import web
 from autopilot.web import decisions_page, job_page, machine_page, market_page, money_page, now_page
+from autopilot.web.hero import MARKS
 from autopilot.web.site import PageSite
 from tests.unit.web.page_reader import PageReader
 from tests.unit.web.web_ledger import JOB, a_reader
@@ -30,6 +33,7 @@ CORPUS = [
     "\x1b[31mred",
 ]
 SITE = PageSite()
+WEB = Path(web.__file__).parent
 
 
 async def read_pages(name: str, gpu: str) -> list[PageReader]:
@@ -72,3 +76,12 @@ def test_markup_of_the_corpus_is_text(name: str) -> None:
 )
 def test_markup_of_any_kind_is_text(name: str) -> None:
     check(name)
+
+
+def test_a_mark_has_one_meaning() -> None:
+    """A cross is a preempted machine: in the legend, and drawn beside its bar. Whatever else goes wrong has words."""
+    templates = [(path.name, path.read_text()) for path in (WEB / "templates").iterdir()]
+    programs = [(path.name, path.read_text()) for path in WEB.glob("*.py")]
+    found = {mark: [name for name, text in (*templates, *programs) for _ in range(text.count(mark))] for mark in "✕✓▼"}
+    assert found == {"✕": ["parts.html", "machines.py"], "✓": [], "▼": ["job_live.html", "hero.py"]}
+    assert len(set(MARKS.values())) == 4, "rents and moves are one mark, and so are releases and saves"

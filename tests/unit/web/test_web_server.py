@@ -19,6 +19,7 @@ from tests.unit.web.web_ledger import JOB, LIMITS, NOW, a_reader
 
 PAGES = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?d=01DECISION1&period=6h", "/jobs/research", "/jobs/job-parked", "/money"]
 PAGES += ["/decisions", "/decisions?kind=veto", "/decisions?before=01DECISION2", "/machines/lease-a", "/machines/h45dn"]
+PAGES += ["/?name=RES&status=running&sort=spent", "/?page=2", "/?name=nothing"]
 PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label", "/jobs/nobody", "/nowhere"]
 
 
@@ -30,7 +31,7 @@ async def test_a_page_is_whole_and_has_no_script(browser: Browser, path: str) ->
         assert answer.headers["Content-Security-Policy"] == POLICY
         assert answer.headers["Cache-Control"] == "no-store"
     assert not {tag for tag, _ in page.elements} & {"script", "iframe", "object", "style"}
-    assert [tag for tag, _ in page.elements].count("form") <= 1  # the choice of the time zone
+    assert [tag for tag, _ in page.elements].count("form") <= 2  # the choice of the time zone, and of jobs
     assert not {name for _, names in page.elements for name in names if name == "style" or name.startswith("on")}
     given = [link for link in page.links if not link.startswith(("#", "/static/"))]
     assert all(link.startswith(("./", "../", "?")) for link in given), "none holds the path of its session"
@@ -102,6 +103,11 @@ async def test_nothing_can_be_sent(browser: Browser, method: str) -> None:
         ("/money?month=November", 400, "not a month: 'November'"),
         ("/money?month=0001-01", 400, "not a month: '0001-01'"),
         ("/money?by=weather", 400, "cannot group spend by 'weather'"),
+        ("/?status=ill", 400, "no status 'ill'"),
+        ("/?sort=whim", 400, "no order 'whim'"),
+        ("/?page=0", 400, "no page '0'"),
+        ("/?page=99999999999999999999", 400, "no page '9999"),
+        ("/?name=" + "x" * 101, 400, "the name is longer than 100 characters"),
         ("/decisions?kind=whim", 400, "no kind 'whim' of decision"),
         ("/market?period=1y", 400, "no period '1y'"),
         ("/machines/none", 404, "no instance 'none'"),
