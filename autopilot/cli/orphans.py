@@ -14,8 +14,7 @@ from autopilot.domain.time import parse_duration, show_duration
 from autopilot.words import text
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from autopilot.cli.output import FittedTable
     from autopilot.domain.instance import Instance
     from autopilot.service.far_sweep import Swept
     from autopilot.service.left_logins import LeftLogin
@@ -156,7 +155,7 @@ def _login(login: LeftLogin) -> dict[str, Any]:
     }
 
 
-def _logins(described: list[tuple[LeftLogin, str]]) -> Table:
+def _logins(described: list[tuple[LeftLogin, str]]) -> FittedTable:
     rows = [(f"{login.provider} {text.plain(login.login_id)}", text.plain(login.name), why) for login, why in described]
     return table(("LOGIN", "NAME", "WHY"), rows)
 
@@ -175,7 +174,7 @@ def _row(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _machines(census: list[tuple[Instance, str]]) -> Table:
+def _machines(census: list[tuple[Instance, str]]) -> FittedTable:
     rows = [
         (
             f"{instance.provider} {text.plain(instance.instance_id)}",
