@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from autopilot.cli.exits import Exit
-from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.cli.output import FOR_PEOPLE, FittedTable, Output, console, table
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import parse_duration, show_duration
 from autopilot.words import text
 
 if TYPE_CHECKING:
-    from autopilot.cli.output import FittedTable
     from autopilot.domain.instance import Instance
     from autopilot.service.far_sweep import Swept
     from autopilot.service.left_logins import LeftLogin
