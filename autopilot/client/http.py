@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
-from autopilot.answers.models.base import Answer, Asked, Problem, Query
+from autopilot.answers.models.base import Asked, Problem, Query
 from autopilot.client.errors import ApiError, Unreachable
 from autopilot.client.sent_part import SentPart
 from autopilot.clock import SystemClock
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot.ids import UlidIds
 
-Model = TypeVar("Model", bound=Answer)
+Model = TypeVar("Model")
 
 AGAIN_AFTER_S = (1.0, 3.0, 6.0)
 """Where an answer was lost of a request that acts once, or that only reads."""
@@ -110,7 +110,7 @@ class Http:
         if status >= 400:
             problem = _problem_of(status, raw)
             raise Unreachable(problem.message, hint=problem.hint) if status == 503 and _is_away(problem) else problem
-        return answer.model_validate_json(raw)
+        return TypeAdapter(answer).validate_json(raw)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

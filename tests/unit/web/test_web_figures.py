@@ -62,7 +62,7 @@ async def test_machines_add_up_to_their_total(reader: LedgerReader) -> None:
 async def test_days_and_markets_add_up(reader: LedgerReader) -> None:
     async with reader.view() as view:
         page = await money_page.build(view, {"by": "provider"})
-        total = (await view.read_money("day", "2026-11"))["spend"]["total_row"]
+        total = (await view.read_money("day", "2026-11")).spend.total_row
     assert page.day_table.columns == ["RunPod", "vast.ai", "All"]
     assert [line.name for line in page.day_table.lines] == ["20 Nov", "17 Nov"]
     cells = [[_dollars(cell) for cell in line.cells] for line in page.day_table.lines]
