@@ -1,5 +1,5 @@
-"""Whatever is in the ledger, every face of it adds up to what is posted: answers, table, file, page, job, receipt, bill,
-budget. Columns are named nowhere here, so that one more of them is checked as soon as it stands in ``COST_COLUMNS``."""
+"""Whatever is in the ledger, every face of it adds up to what is posted: answers, table, file, page, job, receipt,
+bill, budget. Columns are named nowhere here, so one more of them is checked as soon as it is in ``COST_COLUMNS``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.console import Console, RenderableType
 from autopilot.answers.codec import from_json, to_json
 from autopilot.answers.money import Budget, Counted, ItemizedReceipt, JobSpend, MonthOfMoney, Spend
 from autopilot.books.budget import budget
+from autopilot.books.finding import find_job
 from autopilot.books.job_life import read_life
 from autopilot.books.page_views import read_money
 from autopilot.books.receipt import read_receipt
@@ -76,7 +77,7 @@ async def read_faces(booked: Iterable[tuple[CostKind, Decimal, int]]) -> Faces:
         ]
         await work.ledger.post(entries)
     async with store.snapshot() as uow:
-        moment, job = await read_moment(uow, START, Params()), await uow.jobs.get(JOB)
+        moment, job = await read_moment(uow, START, Params()), await find_job(uow, JOB)
         life = await read_life(uow, job, moment)
         return Faces(
             sum((amount for _, amount, _ in signed), ZERO),
@@ -166,9 +167,8 @@ def check_page(table: Table, read: Faces) -> None:
     money = table.columns.index("Total")
     titles = [column.title for column in list_shown(read.month.spend.rows)]
     assert table.columns[:money] == [*titles, "Accrued"]
-    rows = [
-        [dollars(cell) for cell in cells[: money + 1]] for cells in [*(line.cells for line in table.lines), table.total]
-    ]
+    lines = [*(line.cells for line in table.lines), table.total]
+    rows = [[dollars(cell) for cell in cells[: money + 1]] for cells in lines]
     assert all(sum(parts) == whole for *parts, whole in rows)
     assert abs(rows[-1][-1] - read.posted) < Decimal("0.1")
 
