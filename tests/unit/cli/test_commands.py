@@ -113,7 +113,7 @@ def test_show(daemon: Daemon, capsys: Capture) -> None:
         "25 min 12 s of 1 h, 42%, step 420",
         "machine GPU 97%, 21 of 24 GB; disk 12.4 GB free; load 3.1",
         "on track, slack 2 h 15 min",
-        "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000) accrued $0.0012 reserved $0.1071",
+        "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000, fees $0.0000) accrued $0.0012 reserved $0.1071",
         "budget $2.00 on demand the same hours: $0.5120",
         "spot $0.28/h $0.0933 $0.0000 $0.0000 1 h 2 min",
         "total $0.2937 $0.0012 $0.1071",

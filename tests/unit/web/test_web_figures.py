@@ -69,7 +69,7 @@ async def test_days_and_markets_add_up(reader: LedgerReader) -> None:
     for *parts, whole in [*cells, [_dollars(cell) for cell in page.day_table.total]]:
         assert sum(parts) == whole
     assert [sum(column) for column in zip(*cells, strict=True)] == [_dollars(cell) for cell in page.day_table.total]
-    spent = D(total["posted"]) + D(total["accrued"])
+    spent = total.posted + total.accrued
     assert page.figures[0].number == f"${round(spent, 2)}"
     by_market = {line.name: _dollars(line.cells[-3]) for line in page.table.lines}
     assert sum(by_market.values()) == _dollars(page.table.total[-3])
