@@ -140,7 +140,7 @@ def test_show_tells_what_a_machine_does_that_is_not_at_work(
 
 
 def test_show_of_a_job_that_has_not_begun(daemon: Daemon, capsys: Capture) -> None:
-    daemon.answers["GET /v1/jobs/new"] = (200, {"job": sample("jobs")["jobs"][1]})
+    daemon.answers["GET /v1/jobs/new"] = (200, {"job": sample("jobs")["jobs"][1], "spend": sample("job")["spend"]})
     out = printed(capsys, "show", "new")
     assert "pending: market unknown" in out
     assert "none yet" in out
