@@ -64,7 +64,7 @@ async def _measure(name: str, url: str) -> list[Figure]:
                 async with store.snapshot() as uow:
                     body = await spend(uow, await read_moment(uow, NOW, Params()), {"by": by, "month": MONTH})
                 samples.append((time.perf_counter() - began) * 1000)
-            assert body["rows"]
+            assert body.rows
             what = f"a month's spend by {by} over {ENTRIES:,} entries on {name}, savings included"
             figures.append(Figure(what, samples[1:], "ms", target=100))
         return figures

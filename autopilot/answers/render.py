@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from autopilot.answers.codec import plain as plain
 from autopilot.domain.actions import Note
 from autopilot.domain.after import After, On, waited_for
 from autopilot.domain.array import ArraySpec, TaskCounts
@@ -32,17 +33,6 @@ from autopilot.pricing.pressure import measure_pressure
 Json = dict[str, Any]
 NO_TASKS = TaskCounts()
 NO_TITLES: Mapping[str, JobTitle] = {}
-
-
-def plain(value: object) -> Any:
-    """A scalar that JSON can hold without losing anything."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal):
-        return format(value.normalize(), "f") if value else "0"
-    return value
 
 
 def forecast(known: JobForecast | None) -> Json | None:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from autopilot import __version__
 from autopilot.answers import render
+from autopilot.answers.codec import to_json
 from autopilot.answers.models.account import DriftQuery
 from autopilot.answers.models.jobs import (
     ChangeBody,
@@ -293,7 +294,7 @@ class _Routes:
         return web.json_response({})
 
     async def receipt(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.receipt(job_ref(request)))
+        return web.json_response(to_json(await self._jobs.receipt(job_ref(request))))
 
     async def why(self, request: web.Request) -> web.Response:
         limit = read_query(request, WhyQuery).limit
@@ -365,19 +366,18 @@ class _Routes:
     async def spend(self, request: web.Request) -> web.Response:
         asked = read_query(request, SpendQuery).model_dump(exclude_none=True)
         async with self._moment() as (uow, moment):
-            return web.json_response(await spend(uow, moment, asked, _own_alone(request)))
+            return web.json_response(to_json(await spend(uow, moment, asked, _own_alone(request))))
 
     async def budget(self, request: web.Request) -> web.Response:
         limits, credits = self._engine.config.limits, credits_of(self._engine)
         async with self._moment() as (uow, moment):
-            return web.json_response(
-                await budget(uow, moment, limits, credits, _own_alone(request), self._engine.config.settled)
-            )
+            body = await budget(uow, moment, limits, credits, _own_alone(request), self._engine.config.settled)
+        return web.json_response(to_json(body))
 
     async def reconcile(self, request: web.Request) -> web.Response:
         month = read_query(request, MonthQuery).month
         async with self._moment() as (uow, moment):
-            return web.json_response(await reconciliation(uow, moment, month))
+            return web.json_response(to_json(await reconciliation(uow, moment, month)))
 
     async def instance(self, request: web.Request) -> web.Response:
         async with self._store.snapshot() as uow:

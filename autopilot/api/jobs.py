@@ -12,6 +12,7 @@ import structlog
 from autopilot.answers import render
 from autopilot.answers.models import jobs as models
 from autopilot.answers.models.jobs import ListQuery
+from autopilot.answers.money import ItemizedReceipt
 from autopilot.api.access import check_total
 from autopilot.api.code import CodeService
 from autopilot.api.confirmations import PlanBook
@@ -140,7 +141,7 @@ class JobService:
             moment = await self._read_moment(uow, job)
             return {"job": self.render(job, moment)} | await read_life(uow, job, moment)
 
-    async def receipt(self, reference: str) -> render.Json:
+    async def receipt(self, reference: str) -> ItemizedReceipt:
         async with self._store.snapshot() as uow:
             return await read_receipt(uow, await find_job(uow, reference), self._clock.now())
 

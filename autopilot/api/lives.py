@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from autopilot.answers.codec import to_json
 from autopilot.api.access import ApiCaller
 from autopilot.api.callers import caller_of, job_ref
 from autopilot.api.jobs import JobService
@@ -68,7 +69,7 @@ class LifeRoutes:
         by, month = request.query.get("by", "job"), request.query.get("month", f"{utc_day(now):%Y-%m}")
         async with self._store.snapshot() as uow:
             moment = await read_moment(uow, now, config.params)
-            return web.json_response(await read_money(uow, moment, config.limits, by, month))
+            return web.json_response(to_json(await read_money(uow, moment, config.limits, by, month)))
 
 
 def _owner_of(caller: ApiCaller) -> int | None:

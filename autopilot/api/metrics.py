@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 
 from autopilot import __version__
-from autopilot.answers.render import Json
+from autopilot.answers.money import Budget
 from autopilot.books.budget import budget, burning, credits_of
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.job_forecast import GOES_ON
@@ -86,7 +86,7 @@ class _Snapshot:
     now: datetime
     jobs: Sequence[Job]
     orphans: Sequence[Lease]
-    budget: Json
+    budget: Budget
     spend: SpendSource
     """Of this UTC month."""
     bills: Sequence[ReconciliationRow]
@@ -155,12 +155,13 @@ class _Collector:
         yield _gauge("burn_dollars_per_hour", "What machines cost now", ("provider", "capacity"), rates)
 
     def _money(self) -> Iterator[GaugeMetricFamily]:
-        account, tokens = self._seen.budget["account"], self._seen.budget["tokens"]
-        periods = {(scope,): account[scope] for scope in ("day", "month")}
-        spent = {key: Decimal(row["posted"]) + Decimal(row["accrued"]) for key, row in periods.items()}
+        account, tokens = self._seen.budget.account, self._seen.budget.tokens
+        assert account is not None, "it was asked for as a whole"
+        periods = {("day",): account.day, ("month",): account.month}
+        spent = {key: each.posted + each.accrued for key, each in periods.items()}
         help_of_spent = "Posted and accrued in this UTC day or month. A late bill can lower it"
         yield _gauge("spend_dollars", help_of_spent, ("period",), spent)
-        left = {key: row["left"] for key, row in periods.items() if row["left"] is not None}
+        left = {key: each.left for key, each in periods.items() if each.left is not None}
         yield _gauge("budget_remaining_dollars", "What the account's limits leave", ("scope",), left)
         sums: dict[Labels, Decimal] = {}
         for cell in self._seen.spend.cells:
@@ -168,7 +169,8 @@ class _Collector:
             sums[key] = sums.get(key, ZERO) + cell.amount
         help_of_month = "Posted to the ledger in this UTC month. A late bill can lower it"
         yield _gauge("spend_month_dollars", help_of_month, ("provider", "kind"), sums)
-        allowed = {(row["name"],): row["left"] for row in tokens if row["number"] > 0}  # others are users
+        of_tokens = [each for each in tokens if each.number > 0]  # others are users
+        allowed = {(each.name,): each.left for each in of_tokens if each.left is not None}
         yield _gauge("token_allowance_remaining_dollars", "What a token's jobs may still cost", ("token",), allowed)
         billed = [row for row in self._seen.bills if row.invoiced is not None]
         invoiced = _sum((row.provider, row.invoiced or ZERO) for row in billed)
@@ -180,17 +182,15 @@ class _Collector:
     def _jobs(self) -> Iterator[GaugeMetricFamily]:
         """Of each open job, by its id and its name."""
         jobs, now, names = self._seen.jobs[-MOST_JOBS:], self._seen.now, ("job", "name")
-        money = {row["id"]: row for row in self._seen.budget["jobs"]}
+        money = {each.id: each for each in self._seen.budget.jobs}
         keys = {job.id: (job.id, job.spec.name) for job in jobs}
-        known = [job for job in jobs if job.id in money]
-
-        def of(figure: str) -> Mapping[Labels, float | Decimal | str]:
-            return {keys[job.id]: money[job.id][figure] for job in known if money[job.id][figure] is not None}
-
-        spent = {keys[job.id]: Decimal(money[job.id]["posted"]) + Decimal(money[job.id]["accrued"]) for job in known}
+        known = {keys[job.id]: money[job.id] for job in jobs if job.id in money}
+        spent = {key: each.posted + each.accrued for key, each in known.items()}
+        rest = {key: each.left for key, each in known.items() if each.left is not None}
+        burns = {key: each.burn for key, each in known.items()}
         yield _gauge("job_spend_dollars", "Posted and accrued for the job so far", names, spent)
-        yield _gauge("job_budget_remaining_dollars", "What the job's budget leaves", names, of("left"))
-        yield _gauge("job_burn_dollars_per_hour", "What the job's machines cost now", names, of("burn"))
+        yield _gauge("job_budget_remaining_dollars", "What the job's budget leaves", names, rest)
+        yield _gauge("job_burn_dollars_per_hour", "What the job's machines cost now", names, burns)
         progress = {keys[job.id]: job.progress for job in jobs if job.progress is not None}
         yield _gauge("job_progress_ratio", "How far the job says it is, 0 to 1", names, progress)
         work = {keys[job.id]: left.total_seconds() for job in jobs if (left := job.remaining_work) is not None}
@@ -231,9 +231,7 @@ def _sum(amounts: Iterable[tuple[str, Decimal]]) -> dict[Labels, Decimal]:
     return sums
 
 
-def _gauge(
-    name: str, meaning: str, labels: Sequence[str], values: Mapping[Any, float | Decimal | str]
-) -> GaugeMetricFamily:
+def _gauge(name: str, meaning: str, labels: Sequence[str], values: Mapping[Any, float | Decimal]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"autopilot_{name}", meaning, labels=labels)
     for key, value in values.items():
         family.add_metric([str(label) for label in key], float(value))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from dataclasses import is_dataclass
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic_core import core_schema
 
 from autopilot import __version__
 from autopilot.answers.models.base import Problem
+from autopilot.answers.scalars import DECIMAL
 from autopilot.api.access import RULES
 from autopilot.api.once import HEADER, LONGEST_KEY
 from autopilot.api.operations import OPERATIONS, Operation
@@ -49,15 +53,33 @@ _ABOUT = (
 )
 
 
+class _Schemas(GenerateJsonSchema):
+    """A decimal is an amount of money unless its type says otherwise."""
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> Json:
+        return DECIMAL | {"description": "US dollars, or US dollars an hour for a rate"}
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> Json:
+        """With what is said of it and of inherited members: pydantic takes no more than what its own lines say."""
+        made, kind = super().dataclass_schema(schema), schema["cls"]
+        for base in filter(is_dataclass, kind.__mro__[1:]):
+            for name, member in TypeAdapter(base).json_schema(schema_generator=_Schemas)["properties"].items():
+                made["properties"][name] = {**member, **made["properties"][name]}
+        said = inspect.cleandoc(vars(kind)["__doc__"] or "")
+        return made if said.startswith(f"{kind.__name__}(") else made | {"description": said}
+
+
 @cache
 def openapi() -> Json:
     """The document, by OpenAPI 3.1. It is the same at each call: do not change it."""
-    models: set[tuple[type[BaseModel], JsonSchemaMode]] = {(Problem, "serialization")}
+    models: set[tuple[type[Any], JsonSchemaMode]] = {(Problem, "serialization")}
     for operation in OPERATIONS.values():
         models |= {(answer, "serialization") for answer in operation.answers.values()}
         models |= {(body, "validation") for body in (operation.body,) if body}
     listed = sorted(models, key=lambda pair: pair[0].__name__)
-    refs, schemas = models_json_schema(listed, ref_template=_REF)
+    adapters: list[tuple[Any, JsonSchemaMode, TypeAdapter[Any]]]
+    adapters = [(model, mode, TypeAdapter(model)) for model, mode in listed]
+    refs, schemas = TypeAdapter.json_schemas(adapters, ref_template=_REF, schema_generator=_Schemas)
     paths: Json = {}
     for call, operation in OPERATIONS.items():
         method, _, path = call.partition(" ")

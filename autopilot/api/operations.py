@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from autopilot.answers.models import account, jobs, money, plans, schedules
-from autopilot.answers.models.base import Answer, Asked, Query
+from autopilot.answers.models.base import Asked, Query
+from autopilot.answers.money import Budget, ItemizedReceipt, Reconciliation, Spend
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     summary: str
-    answers: Mapping[int, type[Answer]]
+    answers: Mapping[int, type[Any]]
     """By status; empty: the answer is not an object of ours."""
     body: type[Asked] | None = None
     query: type[Query] | None = None
@@ -30,7 +32,7 @@ class Operation:
     media_type: str = "application/json"
 
 
-def _one(answer: type[Answer], status: int = 200) -> dict[int, type[Answer]]:
+def _one(answer: type[Any], status: int = 200) -> dict[int, type[Any]]:
     return {status: answer}
 
 
@@ -89,11 +91,11 @@ OPERATIONS: dict[str, Operation] = {
     "PUT /v1/code/{sha256}/parts/{number}": Operation("Send a part of it", _one(jobs.Nothing), is_upload=True),
     "GET /v1/events": Operation("Events, as they come", _one(jobs.Events), query=jobs.EventsQuery, streams=True),
     "POST /v1/offers": Operation("What can be rented now", _one(plans.Offers), body=plans.OffersBody),
-    "GET /v1/jobs/{ref}/receipt": Operation("What a job has cost, line by line", _one(jobs.ItemizedReceipt)),
-    "GET /v1/spend": Operation("What was spent", _one(money.Spend), query=money.SpendQuery),
-    "GET /v1/budget": Operation("Limits, and what counts against them", _one(money.Budget)),
+    "GET /v1/jobs/{ref}/receipt": Operation("What a job has cost, line by line", _one(ItemizedReceipt)),
+    "GET /v1/spend": Operation("What was spent", _one(Spend), query=money.SpendQuery),
+    "GET /v1/budget": Operation("Limits, and what counts against them", _one(Budget)),
     "GET /v1/reconcile": Operation(
-        "The ledger beside the markets' bills", _one(money.Reconciliation), query=money.MonthQuery
+        "The ledger beside the markets' bills", _one(Reconciliation), query=money.MonthQuery
     ),
     "GET /v1/instances/{ref}": Operation("The life of one machine", _one(money.Instances)),
     "GET /v1/prices": Operation("What a GPU has cost", _one(money.Prices), query=money.PricesQuery),

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
-from autopilot.answers import render
+from autopilot.answers.money import (
+    AccountLaunches,
+    AccountMoney,
+    Against,
+    Budget,
+    JobLaunches,
+    JobMoney,
+    MarketMoney,
+    ScheduleMoney,
+    TokenMoney,
+)
 from autopilot.books.owners import name_makers
 from autopilot.domain.delegation import NOBODY, Delegation, Settled
 from autopilot.domain.job import Job
@@ -31,25 +41,25 @@ async def budget(
     credits: Mapping[str, Decimal | None],
     owner: int | None = None,
     settled: Settled = NOBODY,
-) -> render.Json:
+) -> Budget:
     """``credits``: of each market; ``owner``: whose jobs it is about, without the account; None: all.
 
     ``settled``: whom the settings limit."""
     whole = await read_account(uow, moment, limits, credits) if owner is None else None
     launches = await uow.leases.count_launches(moment.now - timedelta(minutes=10))
-    return {
-        "now": render.plain(moment.now),
-        "currency": "USD",
-        "account": whole,
-        "jobs": [
-            _job(job, moment) | {"launches": _job_launches(launches.get(job.id, NO_LAUNCHES), limits)}
+    return Budget(
+        now=moment.now,
+        currency="USD",
+        account=whole,
+        jobs=[
+            _job(job, moment, _job_launches(launches.get(job.id, NO_LAUNCHES), limits))
             for job in moment.jobs
             if job.array_id is None  # what tasks cost and hold is their array's
             if owner in (None, job.owner)
         ],
-        "tokens": await _read_tokens(uow, moment, owner, settled),
-        "schedules": await _read_schedules(uow, moment, owner),
-    }
+        tokens=await _read_tokens(uow, moment, owner, settled),
+        schedules=await _read_schedules(uow, moment, owner),
+    )
 
 
 def credits_of(engine: Engine) -> dict[str, Decimal | None]:
@@ -59,11 +69,11 @@ def credits_of(engine: Engine) -> dict[str, Decimal | None]:
 
 async def read_account(
     uow: UnitOfWork, moment: Moment, limits: Limits, credits: Mapping[str, Decimal | None]
-) -> render.Json:
+) -> AccountMoney:
     """``credits``: of each market that is to be shown."""
     outstanding, now = list(moment.outstanding.values()), moment.now
-    whole = _account(outstanding, await _read_totals(uow, now), limits, credits, now)
-    return whole | {"launches": _launches(await _count_hour(uow, now), limits)}
+    launches = _launches(await _count_hour(uow, now), limits)
+    return _account(outstanding, await _read_totals(uow, now), limits, credits, now, launches)
 
 
 async def account(uow: UnitOfWork, limits: Limits, now: datetime, params: Params) -> AccountState:
@@ -77,7 +87,7 @@ async def account(uow: UnitOfWork, limits: Limits, now: datetime, params: Params
     return AccountState(limits, allowance(exposure, limits, params), await _count_hour(uow, now))
 
 
-async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, settled: Settled) -> list[render.Json]:
+async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, settled: Settled) -> list[TokenMoney]:
     """Each allowance of a user, or of a token that is in force or has open jobs, and what counts against it: what all
     that it has made have spent, too."""
     owners, now = {job.id: job.owner for job in moment.jobs}, moment.now
@@ -92,12 +102,19 @@ async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, settl
             continue
         sums = await uow.ledger.sum_owners(family, token.counts_from(now))
         live = [each for each in moment.outstanding.values() if owners.get(each.lease.job_id or "") in family]
-        row = {"name": token.name, "number": token.number, "is_monthly": token.is_monthly}
-        rows.append(row | {"made_by": makers[token.number]} | _against_sums(token.allowance, sums, live))
+        rows.append(
+            TokenMoney(
+                name=token.name,
+                number=token.number,
+                is_monthly=token.is_monthly,
+                made_by=makers[token.number],
+                **vars(_against_sums(token.allowance, sums, live)),
+            )
+        )
     return rows
 
 
-async def _read_schedules(uow: UnitOfWork, moment: Moment, owner: int | None) -> list[render.Json]:
+async def _read_schedules(uow: UnitOfWork, moment: Moment, owner: int | None) -> tuple[ScheduleMoney, ...]:
     """Each active one with a budget over all firings, and what counts against it."""
     firings = {job.id: job.schedule_id for job in moment.jobs}
     rows = []
@@ -106,12 +123,13 @@ async def _read_schedules(uow: UnitOfWork, moment: Moment, owner: int | None) ->
             continue
         sums = await uow.ledger.sum_schedule(schedule.id, schedule.counts_from(moment.now))
         live = [each for each in moment.outstanding.values() if firings.get(each.lease.job_id or "") == schedule.id]
-        row = {"id": schedule.id, "name": schedule.spec.name, "is_monthly": schedule.cadence.is_monthly}
-        rows.append(row | _against_sums(schedule.budget, sums, live))
-    return rows
+        against = _against_sums(schedule.budget, sums, live)
+        is_monthly = schedule.cadence.is_monthly
+        rows.append(ScheduleMoney(id=schedule.id, name=schedule.spec.name, is_monthly=is_monthly, **vars(against)))
+    return tuple(rows)
 
 
-def _against_sums(limit: Decimal, sums: OwnerTotals, live: Sequence[Outstanding]) -> render.Json:
+def _against_sums(limit: Decimal, sums: OwnerTotals, live: Sequence[Outstanding]) -> Against:
     """``live``: machines whose bill is not complete. What is held for those that are gone is in ``sums``."""
     held = sum((each.held_total for each in live if not each.lease.is_over), sums.held)
     total = Money(sums.posted, sum((each.accrued_total for each in live), ZERO), held)
@@ -127,25 +145,25 @@ async def _count_hour(uow: UnitOfWork, now: datetime) -> LaunchCount:
     return sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), NO_LAUNCHES)
 
 
-def _launches(count: LaunchCount, limits: Limits) -> render.Json:
+def _launches(count: LaunchCount, limits: Limits) -> AccountLaunches:
     """In the last hour, against the account's limits."""
-    return {
-        "rented": count.rented,
-        "limit": limits.launches_per_hour,
-        "kept_back": limits.kept_back_per_hour,
-        "refused": count.refused,
-        "refused_limit": limits.refused_per_hour,
-    }
+    return AccountLaunches(
+        rented=count.rented,
+        limit=limits.launches_per_hour,
+        kept_back=limits.kept_back_per_hour,
+        refused=count.refused,
+        refused_limit=limits.refused_per_hour,
+    )
 
 
-def _job_launches(count: LaunchCount, limits: Limits) -> render.Json:
+def _job_launches(count: LaunchCount, limits: Limits) -> JobLaunches:
     """In the last ten minutes, against the limits of a job."""
-    return {
-        "rented": count.rented,
-        "limit": limits.launches_per_job_10min,
-        "refused": count.refused,
-        "refused_limit": limits.refused_per_job_10min,
-    }
+    return JobLaunches(
+        rented=count.rented,
+        limit=limits.launches_per_job_10min,
+        refused=count.refused,
+        refused_limit=limits.refused_per_job_10min,
+    )
 
 
 def burning(leases: Iterable[Lease]) -> Decimal:
@@ -170,7 +188,8 @@ def _account(
     limits: Limits,
     credits: Mapping[str, Decimal | None],
     now: datetime,
-) -> render.Json:
+    launches: AccountLaunches,
+) -> AccountMoney:
     day_end, month_end = _ends(now)
     leases = [each.lease for each in outstanding]
     day, month = money(totals.day, outstanding), money(totals.month, outstanding)
@@ -178,71 +197,66 @@ def _account(
     left_month = None if limits.month is None else limits.month - sum(month, ZERO)
     spent_month = month.posted + month.accrued
     forecast = spent_month + accrue(burn, month_end - now)
-    return {
-        "day": _against(limits.day, day, burn, day_end - now),
-        "month": _against(limits.month, month, burn, month_end - now),
-        "held_for": _purposes(outstanding),
-        "max_hourly": render.plain(limits.max_hourly),
-        "max_instances": limits.max_instances,
-        "instances": sum(not lease.is_over for lease in leases),
-        "burn": render.plain(burn),
-        "burn_at_most": render.plain(sum((lease.burn_upper for lease in leases if not lease.is_over), ZERO)),
-        "runway_s": render.plain(lasts(left_month, burn)),
-        "month_ends_at": render.plain(month_end),
-        "forecast_month": render.plain(
-            forecast if limits.month is None else min(forecast, max(limits.month, spent_month))
-        ),
-        "forecast_reaches_limit": limits.month is not None and forecast > limits.month,
-        "markets": [
-            {
-                "name": name,
-                "credit": render.plain(credit),
-                "burn": render.plain(here := burning(lease for lease in leases if lease.provider == name)),
-                "runway_s": render.plain(lasts(credit, here)),
-            }
-            for name, credit in credits.items()
-        ],
-    }
+    return AccountMoney(
+        day=_against(limits.day, day, burn, day_end - now),
+        month=_against(limits.month, month, burn, month_end - now),
+        held_for=_purposes(outstanding),
+        max_hourly=limits.max_hourly,
+        max_instances=limits.max_instances,
+        instances=sum(not lease.is_over for lease in leases),
+        burn=burn,
+        burn_at_most=sum((lease.burn_upper for lease in leases if not lease.is_over), ZERO),
+        runway_s=_seconds(lasts(left_month, burn)),
+        month_ends_at=month_end,
+        forecast_month=forecast if limits.month is None else min(forecast, max(limits.month, spent_month)),
+        forecast_reaches_limit=limits.month is not None and forecast > limits.month,
+        markets=[_market(name, credit, leases) for name, credit in credits.items()],
+        launches=launches,
+    )
 
 
-def _job(job: Job, moment: Moment) -> render.Json:
+def _market(name: str, credit: Decimal | None, leases: Iterable[Lease]) -> MarketMoney:
+    burn = burning(lease for lease in leases if lease.provider == name)
+    return MarketMoney(name=name, credit=credit, burn=burn, runway_s=_seconds(lasts(credit, burn)))
+
+
+def _job(job: Job, moment: Moment, launches: JobLaunches) -> JobMoney:
     total = moment.money_of(job)
     outstanding = moment.of_whole(job)
     burn = burning(each.lease for each in outstanding)
     remaining = None if job.is_array else job.remaining_work
-    forecast = None if remaining is None or not burn else total.posted + total.accrued + accrue(burn, remaining)
-    return {
-        "id": job.id,
-        "name": job.spec.name,
-        "status": job.status,
-        **_against(job.spec.budget, total, burn, None),
-        "held_for": _purposes(outstanding),
-        "max_rate": render.plain(job.spec.max_rate),
-        "burn": render.plain(burn),
-        "forecast": render.plain(forecast),
-    }
+    return JobMoney(
+        id=job.id,
+        name=job.spec.name,
+        status=job.status,
+        **vars(_against(job.spec.budget, total, burn, None)),
+        held_for=_purposes(outstanding),
+        max_rate=job.spec.max_rate,
+        burn=burn,
+        forecast=None if remaining is None or not burn else total.posted + total.accrued + accrue(burn, remaining),
+        launches=launches,
+    )
 
 
-def _purposes(outstanding: Iterable[Outstanding]) -> render.Json:
+def _purposes(outstanding: Iterable[Outstanding]) -> dict[str, Decimal]:
     """The reserves, by purpose."""
     sums: dict[str, Decimal] = {}
     for held in (held for each in outstanding for held in each.held):
         sums[held.purpose] = sums.get(held.purpose, ZERO) + held.amount
-    return {purpose: render.plain(amount) for purpose, amount in sorted(sums.items())}
+    return dict(sorted(sums.items()))
 
 
-def _against(limit: Decimal | None, total: Money, burn: Decimal, ends_in: timedelta | None) -> render.Json:
+def _against(limit: Decimal | None, total: Money, burn: Decimal, ends_in: timedelta | None) -> Against:
     """``runway_s`` None: the limit is not reached at this burn (before its period ends)."""
     left = None if limit is None else limit - sum(total, ZERO)
     runway = lasts(left, burn)
     if runway is not None and ends_in is not None and runway > ends_in:
         runway = None
-    return {
-        "limit": render.plain(limit),
-        **render.amounts(total),
-        "left": render.plain(left),
-        "runway_s": render.plain(runway),
-    }
+    return Against(limit=limit, **total._asdict(), left=left, runway_s=_seconds(runway))
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
 
 
 def _ends(now: datetime) -> tuple[datetime, datetime]:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from autopilot.answers import render
+from autopilot.answers.codec import to_json
+from autopilot.answers.money import JobSpend
 from autopilot.books.receipt import summarise
-from autopilot.domain.cost_columns import COST_NAMES
+from autopilot.domain.cost_columns import NO_COSTS
 from autopilot.domain.job import Job
 from autopilot.domain.job_forecast import GOES_ON
 from autopilot.domain.lease import Lease
@@ -32,10 +34,10 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
     now, outstanding = moment.now, moment.outstanding
     leases, events = await uow.leases.list_by_job(job.id), await uow.events.list_by_job(job.id)
     rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
-    spend = rows[0] if rows else None
+    costs = rows[0].costs if rows else NO_COSTS
     # The machines of an array are its tasks', and of a shared one a task has its share.
     is_by_spend = job.is_array or any(lease.is_shared for lease in leases)
-    by_spend = None if spend is None else spend.on_demand
+    by_spend = rows[0].on_demand if rows else None
     equivalent = by_spend if is_by_spend else render.on_demand_equivalent(leases, now)
     posted = await uow.ledger.sum_by_day([lease.id for lease in leases])
     forecasts = await uow.forecasts.of_jobs([job.id]) if job.status in GOES_ON else {}
@@ -54,13 +56,9 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
         ],
         "bids": [render.bid(record) for record in await uow.bids.list_by_job(job.id)],
         "events": [render.event(record) for record in events],
-        "spend": {
-            "posted": render.plain(ZERO if spend is None else spend.posted),
-            **{name: render.plain(ZERO if spend is None else spend.costs[name]) for name in COST_NAMES},
-            "on_demand_equivalent": render.plain(equivalent),
-        },
+        "spend": to_json(JobSpend(posted=costs.total, **costs.by_column, on_demand_equivalent=equivalent)),
         "forecast": render.forecast(forecasts.get(job.id)),
-        "receipt": await summarise(uow, job, now, events),
+        "receipt": to_json(await summarise(uow, job, now, events)),
     }
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from autopilot.answers import render
 from autopilot.answers.models.money import PricesQuery
+from autopilot.answers.money import MonthOfMoney
 from autopilot.books.finding import find_job
 from autopilot.books.job_life import read_drawn, read_life, read_newest_decisions, read_spans
 from autopilot.books.page_views import read_money, read_now
@@ -49,7 +50,7 @@ class LedgerView:
         body = await read_now(self.uow, await self._read_moment(), self._job, self.limits, {})
         return body | {"markets": []}
 
-    async def read_money(self, by: str, month: str) -> render.Json:
+    async def read_money(self, by: str, month: str) -> MonthOfMoney:
         """As ``GET /v1/page/money`` answers. Raises ``UserError``."""
         return await read_money(self.uow, await self._read_moment(), self.limits, by, month)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from autopilot.answers import render
+from autopilot.answers.codec import to_json
+from autopilot.answers.money import MonthOfMoney
 from autopilot.books.budget import burning, read_account
 from autopilot.books.reconciliation import reconciliation_of_dearest
 from autopilot.books.schedule_view import list_live, render_schedule
@@ -49,8 +51,8 @@ async def read_now(
         "schedules": [await render_schedule(uow, each, moment.now) for each in await list_live(uow, owner)],
         "burns": {job.id: render.plain(burning(_leases_of(job, moment))) for job in still},
         "forecasts": {job_id: render.forecast(each) for job_id, each in forecasts.items()},
-        "account": await read_account(uow, moment, limits, credits) if owner is None else None,
-        "month": await spend(uow, moment, month) if owner is None else None,
+        "account": to_json(await read_account(uow, moment, limits, credits)) if owner is None else None,
+        "month": to_json(await spend(uow, moment, month)) if owner is None else None,
     }
 
 
@@ -59,14 +61,12 @@ def _leases_of(job: Job, moment: Moment) -> list[Lease]:
     return [lease for each in moment.jobs if job.id in (each.id, each.array_id) for lease in each.leases]
 
 
-async def read_money(uow: UnitOfWork, moment: Moment, limits: Limits, by: str, month: str) -> render.Json:
-    """``spend`` of the UTC month, grouped; ``days``: dollars by market and day; ``account`` as in a budget; ``bills``
-    as in a reconciliation. The dearest rows of each, and the sum of the others. Raises ``UserError``.
-    """
+async def read_money(uow: UnitOfWork, moment: Moment, limits: Limits, by: str, month: str) -> MonthOfMoney:
+    """Of the UTC month: what was spent, grouped, and the bills. Raises ``UserError``."""
     grouped, days = await spend_of_month(uow, moment, by, month, ROWS_SHOWN)
-    return {
-        "spend": grouped,
-        "days": days,
-        "account": await read_account(uow, moment, limits, {}),
-        "bills": await reconciliation_of_dearest(uow, moment, month, ROWS_SHOWN),
-    }
+    return MonthOfMoney(
+        spend=grouped,
+        days=days,
+        account=await read_account(uow, moment, limits, {}),
+        bills=await reconciliation_of_dearest(uow, moment, month, ROWS_SHOWN),
+    )

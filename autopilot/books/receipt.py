@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from autopilot.answers import render
+from autopilot.answers.money import ItemizedReceipt, Receipt, ReceiptJob, ReceiptLine, ReceiptMachine
 from autopilot.books.bills import waits_for
-from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO
 from autopilot.domain.reconciliation import newest_revisions
-from autopilot.domain.spend import SpendRow, SpendSource, report, total_row
+from autopilot.domain.spend import Cell, SpendRow, SpendSource, report, total_row
 from autopilot.ports.store import EventRecord, UnitOfWork
 
 BEGINNING = "job.submitted"
@@ -48,7 +47,7 @@ class Billed(NamedTuple):
         return "complete" if self.invoiced is not None or not self.posted else "unconfirmed"
 
 
-async def summarise(uow: UnitOfWork, job: Job, now: datetime, events: Sequence[EventRecord]) -> render.Json | None:
+async def summarise(uow: UnitOfWork, job: Job, now: datetime, events: Sequence[EventRecord]) -> Receipt | None:
     """The receipt without its lines; None for a job that is not over."""
     if not job.status.is_final:
         return None
@@ -56,57 +55,59 @@ async def summarise(uow: UnitOfWork, job: Job, now: datetime, events: Sequence[E
     return _summarise(job, _total(source, now), await _read_bills(uow, job, source), events)
 
 
-async def read_receipt(uow: UnitOfWork, job: Job, now: datetime) -> render.Json:
+async def read_receipt(uow: UnitOfWork, job: Job, now: datetime) -> ItemizedReceipt:
     """What the job has cost, also while it runs: by machine, and by machine, UTC day and kind of cost."""
     source = await uow.reports.sum_spend(job_id=job.id, per="day")
     bills = await _read_bills(uow, job, source)
     leases = {each.lease.id: each.lease for each in bills}
     order = {lease_id: number for number, lease_id in enumerate(leases)}
     cells = sorted(source.cells, key=lambda cell: (order[cell.lease_id], str(cell.day), cell.kind))
-    return {
-        "job": {
-            "id": job.id,
-            "name": job.spec.name,
-            "status": job.status,
-            "exit_code": job.exit_code,
-            "submitted_at": render.plain(job.submitted_at),
-            "finished_at": render.plain(job.finished_at),
-        },
-        **_summarise(job, _total(source, now), bills, await uow.events.list_by_job(job.id)),
-        "machines": [_machine(each, now) for each in bills],
-        "lines": [
-            {
-                "lease_id": cell.lease_id,
-                "provider": leases[cell.lease_id].provider,
-                "instance_id": leases[cell.lease_id].instance_id,
-                "day": None if cell.day is None else cell.day.isoformat(),
-                "kind": cell.kind,
-                "amount": render.plain(cell.amount),
-            }
-            for cell in cells
-        ],
-        "currency": "USD",
-    }
+    summary = _summarise(job, _total(source, now), bills, await uow.events.list_by_job(job.id))
+    return ItemizedReceipt(
+        job=ReceiptJob(
+            id=job.id,
+            name=job.spec.name,
+            status=job.status,
+            exit_code=job.exit_code,
+            submitted_at=job.submitted_at,
+            finished_at=job.finished_at,
+        ),
+        **vars(summary),
+        machines=[_machine(each, now) for each in bills],
+        lines=[_line(cell, leases[cell.lease_id]) for cell in cells],
+        currency="USD",
+    )
+
+
+def _line(cell: Cell, lease: Lease) -> ReceiptLine:
+    return ReceiptLine(
+        lease_id=cell.lease_id,
+        provider=lease.provider,
+        instance_id=lease.instance_id,
+        day=cell.day,
+        kind=cell.kind,
+        amount=cell.amount,
+    )
 
 
 def _total(source: SpendSource, now: datetime) -> SpendRow:
     return total_row(report(source, "job", now=now))
 
 
-def _summarise(job: Job, total: SpendRow, bills: Sequence[Billed], events: Sequence[EventRecord]) -> render.Json:
+def _summarise(job: Job, total: SpendRow, bills: Sequence[Billed], events: Sequence[EventRecord]) -> Receipt:
     lost = [Decimal(str(dict(event.fields)["seconds"])) for event in events if event.name == "work.lost"]
     # An array's interruptions are its tasks'. Events are deleted some time after a job has ended, the oldest first.
     is_told = bool(events) and events[0].name == BEGINNING and not job.is_array
-    return {
-        "posted": render.plain(total.posted),
-        **{name: render.plain(total.costs[name]) for name in COST_NAMES},
-        "bill": _state(bills),
-        "on_demand": render.plain(total.on_demand),
-        "saved": render.plain(total.saved),
-        "is_shared": any(each.lease.is_shared for each in bills) and not job.is_array,
-        "interruptions": count_interruptions(events) if is_told else None,
-        "work_lost_s": float(sum(lost)) if is_told else None,
-    }
+    return Receipt(
+        posted=total.posted,
+        **total.costs.by_column,
+        bill=_state(bills),
+        on_demand=total.on_demand,
+        saved=total.saved,
+        is_shared=any(each.lease.is_shared for each in bills) and not job.is_array,
+        interruptions=count_interruptions(events) if is_told else None,
+        work_lost_s=float(sum(lost)) if is_told else None,
+    )
 
 
 def _state(bills: Sequence[Billed]) -> BillState:
@@ -147,18 +148,17 @@ async def _read_bills(uow: UnitOfWork, job: Job, source: SpendSource) -> list[Bi
     return [Billed(lease, posted[lease.id], invoiced.get(lease.id)) for lease in found]
 
 
-def _machine(billed: Billed, now: datetime) -> render.Json:
+def _machine(billed: Billed, now: datetime) -> ReceiptMachine:
     lease = billed.lease
-    running: timedelta = time_running(lease, now)
-    return {
-        "lease_id": lease.id,
-        "provider": lease.provider,
-        "instance_id": lease.instance_id,
-        "gpu": lease.gpu,
-        "num_gpus": lease.num_gpus,
-        "capacity_type": lease.capacity_type,
-        "running_s": render.plain(running),
-        "posted": render.plain(billed.posted),
-        "invoiced": render.plain(billed.invoiced),
-        "waits_for": billed.waits_for,
-    }
+    return ReceiptMachine(
+        lease_id=lease.id,
+        provider=lease.provider,
+        instance_id=lease.instance_id,
+        gpu=lease.gpu,
+        num_gpus=lease.num_gpus,
+        capacity_type=lease.capacity_type,
+        running_s=time_running(lease, now).total_seconds(),
+        posted=billed.posted,
+        invoiced=billed.invoiced,
+        waits_for=billed.waits_for,
+    )

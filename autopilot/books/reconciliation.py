@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from datetime import datetime
 from decimal import Decimal
 
 from autopilot.answers import render
+from autopilot.answers.money import Amounts, ReconciledLease, Reconciliation, ReconciliationOfDearest
 from autopilot.books.bills import waits_for
 from autopilot.books.finding import JobNotFound
 from autopilot.books.job_life import list_spans
@@ -22,94 +24,61 @@ from autopilot.ports.store import UnitOfWork
 
 READINGS_PER_ANSWER = 288
 """Of one machine, the newest: a day of them."""
-COMPARED = ("estimate", "corrected", "posted", "invoiced", "not_billed", "accrued", "held")
-
-Amounts = Mapping[str, Decimal | None]
-"""Dollars by the names of ``COMPARED``."""
-_Line = tuple[ReconciliationRow, Amounts]
 
 
-async def reconciliation(uow: UnitOfWork, moment: Moment, month: str | None = None) -> render.Json:
+async def reconciliation(uow: UnitOfWork, moment: Moment, month: str | None = None) -> Reconciliation:
     """Our figures beside the market's, instance by instance, in a UTC month; None: this one. Raises ``UserError``."""
     month = month or f"{utc_day(moment.now):%Y-%m}"
-    lines = await _read_lines(uow, moment, month)
-    return _summarise(lines, month) | {"rows": [_render(line, moment) for line in lines]}
+    return _summarise(await _read_rows(uow, moment, month), month)
 
 
-async def reconciliation_of_dearest(uow: UnitOfWork, moment: Moment, month: str, most: int) -> render.Json:
-    """The same with the ``most`` dearest rows, dearest first; ``others``, null where there are none, is the sum of the
-    ``others_count`` that are left. Raises ``UserError``.
-    """
-    lines = sorted(await _read_lines(uow, moment, month), key=lambda line: line[0].posted, reverse=True)
-    others = lines[most:]
-    return _summarise(lines, month) | {
-        "rows": [_render(line, moment) for line in lines[:most]],
-        "others": _plain(_sum(others)) if others else None,
-        "others_count": len(others),
-    }
+async def reconciliation_of_dearest(uow: UnitOfWork, moment: Moment, month: str, most: int) -> ReconciliationOfDearest:
+    """The same with the ``most`` dearest rows. Raises ``UserError``."""
+    rows = sorted(await _read_rows(uow, moment, month), key=lambda row: row.posted, reverse=True)
+    whole, others = replace(_summarise(rows, month), rows=rows[:most]), rows[most:]
+    return ReconciliationOfDearest(**vars(whole), others=_sum(others) if others else None, others_count=len(others))
 
 
-async def _read_lines(uow: UnitOfWork, moment: Moment, month: str) -> list[_Line]:
+async def _read_rows(uow: UnitOfWork, moment: Moment, month: str) -> list[ReconciledLease]:
     rows, is_now = await uow.reports.reconcile(month), month == f"{utc_day(moment.now):%Y-%m}"
-    return [(row, _compare(row, moment.outstanding.get(row.lease_id), month, is_now=is_now)) for row in rows]
+    return [_compare(row, moment.outstanding.get(row.lease_id), month, is_now=is_now) for row in rows]
 
 
-def _summarise(lines: Sequence[_Line], month: str) -> render.Json:
-    """All of an answer but its rows."""
-    return {
-        "month": month,
-        "total": _plain(_sum(lines)),
-        "not_invoiced": sum(row.invoiced is None for row, _ in lines),
-        "currency": "USD",
-    }
+def _summarise(rows: list[ReconciledLease], month: str) -> Reconciliation:
+    missing = sum(row.invoiced is None for row in rows)
+    return Reconciliation(month=month, total=_sum(rows), not_invoiced=missing, currency="USD", rows=rows)
 
 
-def _sum(lines: Sequence[_Line]) -> Amounts:
-    return {name: sum((amounts[name] or ZERO for _, amounts in lines), ZERO) for name in COMPARED}
+def _sum(rows: Sequence[Amounts]) -> Amounts:
+    return Amounts(
+        **{each.name: sum((getattr(row, each.name) or ZERO for row in rows), ZERO) for each in fields(Amounts)}
+    )
 
 
-def _render(line: _Line, moment: Moment) -> render.Json:
-    row, amounts = line
-    return _facts(row, moment.outstanding.get(row.lease_id)) | _plain(amounts)
-
-
-def _compare(row: ReconciliationRow, outstanding: Outstanding | None, month: str, *, is_now: bool) -> Amounts:
-    """Dollars: posted is estimate and corrections; what of it the market has not billed; and what is not yet posted."""
-    accrued, held = ZERO, ZERO
+def _compare(row: ReconciliationRow, outstanding: Outstanding | None, month: str, *, is_now: bool) -> ReconciledLease:
+    accrued, held, lacks, again = ZERO, ZERO, None, None
     if outstanding is not None:
-        days = outstanding.accrued.items()
+        days, looked = outstanding.accrued.items(), outstanding.lease.billing.reconciled_at
         accrued = sum((amount for (_, day), amount in days if f"{day:%Y-%m}" == month), ZERO)
         held = outstanding.held_total if is_now else ZERO
-    amounts = (
-        row.estimate,
-        row.posted - row.estimate,
-        row.posted,
-        row.invoiced,
-        row.posted - (row.invoiced or ZERO),
-        accrued,
-        held,
+        lacks = waits_for(outstanding.lease)
+        again = looked + LOOKS_APART if looked is not None and lacks is BillWait.SECOND_LOOK else None
+    return ReconciledLease(
+        provider=row.provider,
+        instance_id=row.instance_id,
+        lease_id=row.lease_id,
+        job_id=row.job_id,
+        gpu=row.gpu,
+        waits_for=lacks,
+        second_look_at=again,
+        estimate=row.estimate,
+        corrected=row.posted - row.estimate,
+        posted=row.posted,
+        invoiced=row.invoiced,
+        not_billed=row.posted - (row.invoiced or ZERO),
+        accrued=accrued,
+        held=held,
     )
-    return dict(zip(COMPARED, amounts, strict=True))
-
-
-def _plain(amounts: Amounts) -> render.Json:
-    return {name: render.plain(amount) for name, amount in amounts.items()}
-
-
-def _facts(row: ReconciliationRow, outstanding: Outstanding | None) -> render.Json:
-    lease = None if outstanding is None else outstanding.lease
-    looked = None if lease is None else lease.billing.reconciled_at
-    lacks = None if lease is None else waits_for(lease)
-    again = looked + LOOKS_APART if looked is not None and lacks is BillWait.SECOND_LOOK else None
-    return {
-        "provider": row.provider,
-        "instance_id": row.instance_id,
-        "lease_id": row.lease_id,
-        "job_id": row.job_id,
-        "gpu": row.gpu,
-        "waits_for": lacks,
-        "second_look_at": render.plain(again),
-    }
 
 
 async def instance(uow: UnitOfWork, reference: str, now: datetime, params: Params) -> render.Json:

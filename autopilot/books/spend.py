@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import get_args
 
-from autopilot.answers import render
+from autopilot.answers.money import Comparison, Spend, SpendOfMonth
+from autopilot.answers.money import SpendRow as Line
 from autopilot.books.owners import name_owners
 from autopilot.books.periods import Period, period_of
 from autopilot.domain.errors import UserError
@@ -36,45 +37,36 @@ from autopilot.ports.store import UnitOfWork
 SPEND_KEYS: tuple[SpendKey, ...] = get_args(SpendKey)
 
 
-async def spend(uow: UnitOfWork, moment: Moment, query: Mapping[str, str], owner: int | None = None) -> render.Json:
+async def spend(uow: UnitOfWork, moment: Moment, query: Mapping[str, str], owner: int | None = None) -> Spend:
     """Of all, or of that owner's jobs. Raises ``UserError`` for a key, month, day or zone that makes no sense."""
     by, period = _key_of(query), period_of(query)
     source = await _read_source(uow, moment, by, period)
     if owner is not None:
         source = _select(source, lambda lease: lease.owner == owner)
     rows = _report(source, by, period, moment.now)
-    answer = _summarise(source, by, period, moment.now, rows) | {"rows": [spend_row(row) for row in rows]}
     if by == "owner":
-        names = await name_owners(uow, (int(row["key"]) for row in answer["rows"] if row["key"]))
-        for row in answer["rows"]:
-            row["name"] = names[int(row["key"])] if row["key"] else None
-    return answer
+        names = await name_owners(uow, (int(row.key) for row in rows if row.key))
+        rows = tuple(replace(row, name=names[int(row.key)] if row.key else None) for row in rows)
+    return _summarise(source, by, period, moment.now, rows)
 
 
 async def spend_of_month(
     uow: UnitOfWork, moment: Moment, by: str, month: str, most: int
-) -> tuple[render.Json, dict[str, dict[str, str]]]:
+) -> tuple[SpendOfMonth, dict[str, dict[date, Decimal]]]:
     """The answer of ``spend`` for a UTC month; and by market and day what was posted or has accrued.
 
-    Of the rows it has the ``most`` dearest, dearest first; ``others``, null where there are none, is the sum of the
-    ``others_count`` that are left. Raises ``UserError`` as ``spend`` does.
+    Of the rows it has the ``most`` dearest. Raises ``UserError`` as ``spend`` does.
     """
     query = {"by": by, "month": month}
     by, period = _key_of(query), period_of(query)
     source = await _read_source(uow, moment, by, period, per="day")
     days = sum_days_by_market(source, period.first, period.after)
-    rendered = {
-        market: {day.isoformat(): str(render.plain(amount)) for day, amount in sorted(spent.items())}
-        for market, spent in sorted(days.items())
-    }
     rows = sorted(_report(source, by, period, moment.now), key=lambda row: row.posted + row.accrued, reverse=True)
     shown, others = rows[:most], rows[most:]
-    answer = _summarise(source, by, period, moment.now, rows) | {
-        "rows": [spend_row(row) for row in shown],
-        "others": spend_row(total_row(others)) if others else None,
-        "others_count": len(others),
-    }
-    return answer, rendered
+    whole = replace(_summarise(source, by, period, moment.now, rows), rows=[_line(row) for row in shown])
+    of_others = _line(total_row(others)) if others else None
+    answer = SpendOfMonth(**vars(whole), others=of_others, others_count=len(others))
+    return answer, {market: dict(sorted(spent.items())) for market, spent in sorted(days.items())}
 
 
 def _select(source: SpendSource, is_meant: Callable[[LeaseFacts], bool]) -> SpendSource:
@@ -107,20 +99,20 @@ def _report(source: SpendSource, by: str, period: Period, now: datetime) -> tupl
     return report(source, by, now=now, zone=period.zone, first=period.first, after=period.after)
 
 
-def _summarise(source: SpendSource, by: str, period: Period, now: datetime, rows: Iterable[SpendRow]) -> render.Json:
-    """All of an answer but its rows."""
+def _summarise(source: SpendSource, by: str, period: Period, now: datetime, rows: Iterable[SpendRow]) -> Spend:
     total = total_row(rows)
     # Kinds have no hours of their own; the same spend by GPU has.
     compared = total if by != "kind" else total_row(_report(source, "gpu", period, now))
-    return {
-        "by": by,
-        "since": render.plain(period.first and period.first.isoformat()),
-        "until": render.plain(period.last and period.last.isoformat()),
-        "zone": period.zone_name,
-        "total_row": spend_row(compared if by == "kind" else total),
-        "comparisons": _comparisons(compared),
-        "currency": "USD",
-    }
+    return Spend(
+        by=by,
+        since=period.first,
+        until=period.last,
+        zone=period.zone_name,
+        total_row=_line(compared if by == "kind" else total),
+        comparisons=_comparisons(compared),
+        currency="USD",
+        rows=[_line(row) for row in rows],
+    )
 
 
 async def spend_source(uow: UnitOfWork, by: str, period: Period, per: SpendPart | None = None) -> SpendSource:
@@ -167,19 +159,19 @@ def _facts(lease: Lease, job: Job | None) -> LeaseFacts:
     return facts if job is None else replace(facts, owner=job.owner, tags=job.spec.tags, array_id=job.array_id)
 
 
-def spend_row(row: SpendRow) -> render.Json:
-    return {
-        "key": row.key,
-        "name": row.name,
-        **{name: render.plain(amount) for name, amount in row.costs.items()},
-        "posted": render.plain(row.posted),
-        "accrued": render.plain(row.accrued),
-        "held": render.plain(row.held),
-        "instances": row.instances,
-        "running_s": render.plain(row.running),
-        "on_demand": render.plain(row.on_demand),
-        "saved": render.plain(row.saved),
-    }
+def _line(row: SpendRow) -> Line:
+    return Line(
+        key=row.key,
+        name=row.name,
+        **row.costs.by_column,
+        posted=row.posted,
+        accrued=row.accrued,
+        held=row.held,
+        instances=row.instances,
+        running_s=row.running.total_seconds(),
+        on_demand=row.on_demand,
+        saved=row.saved,
+    )
 
 
 def _key_of(query: Mapping[str, str]) -> str:
@@ -189,7 +181,7 @@ def _key_of(query: Mapping[str, str]) -> str:
     return asked
 
 
-def _comparisons(total: SpendRow) -> list[render.Json]:
+def _comparisons(total: SpendRow) -> list[Comparison]:
     """On demand, then by price lists; none where nothing is known of any GPU."""
     made = []
     if total.on_demand is not None:
@@ -201,7 +193,7 @@ def _comparisons(total: SpendRow) -> list[render.Json]:
     return made
 
 
-def _by_list(name: str, total: SpendRow, price_of: Callable[[str], ListPrice | None]) -> render.Json | None:
+def _by_list(name: str, total: SpendRow, price_of: Callable[[str], ListPrice | None]) -> Comparison | None:
     cost, spent, sources = ZERO, ZERO, []
     for gpu, (gpu_hours, spent_on_it) in sorted(total.gpu_hours.items()):
         price = price_of(gpu)
@@ -212,13 +204,13 @@ def _by_list(name: str, total: SpendRow, price_of: Callable[[str], ListPrice | N
     return _comparison(name, cost, spent, sources) if sources else None
 
 
-def _comparison(name: str, cost: Decimal, spent: Decimal, sources: list[str]) -> render.Json:
+def _comparison(name: str, cost: Decimal, spent: Decimal, sources: list[str]) -> Comparison:
     share = (cost - spent) / cost if cost else None
-    return {
-        "name": name,
-        "cost": render.plain(cost),
-        "spent": render.plain(spent),
-        "saved": render.plain(cost - spent),
-        "saved_share": render.plain(None if share is None else share.quantize(Decimal("0.0001"))),
-        "sources": sources,
-    }
+    return Comparison(
+        name=name,
+        cost=cost,
+        spent=spent,
+        saved=cost - spent,
+        saved_share=None if share is None else share.quantize(Decimal("0.0001")),
+        sources=sources,
+    )

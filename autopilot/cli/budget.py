@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from autopilot.answers.money import Budget
 from autopilot.cli import money_views
+from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.client.json_client import JsonClient
@@ -15,6 +17,6 @@ def budget(*, output: Output = FOR_PEOPLE) -> int:
         output.print(body, "jobs")
         return Exit.OK
     out = console()
-    for part in money_views.budget(body):
+    for part in money_views.budget(read(Budget, body)):
         out.print(part)
     return Exit.OK

@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autopilot.answers.money import Receipt
+from autopilot.cli.answers import read
 from autopilot.cli.exit_codes import exit_code_of
 from autopilot.cli.exits import Exit
 from autopilot.client.errors import DaemonError
@@ -61,7 +63,7 @@ def wait_for(client: JsonClient, references: Sequence[str]) -> int:
 
 def tell(body: Mapping[str, Any]) -> list[str]:
     """How the job ended, and its receipt. ``body``: as ``GET /v1/jobs/{ref}`` answers."""
-    return [sentence(body["job"]), *([receipts.tell(body["receipt"])] if body.get("receipt") else [])]
+    return [sentence(body["job"]), *([receipts.tell(read(Receipt, body["receipt"]))] if body.get("receipt") else [])]
 
 
 def sentence(job: Mapping[str, Any]) -> str:

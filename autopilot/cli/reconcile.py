@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from autopilot.answers.money import Reconciliation
 from autopilot.cli import money_views, periods
+from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.client.json_client import JsonClient
@@ -21,6 +23,6 @@ def reconcile(*, month: str | None = None, output: Output = FOR_PEOPLE) -> int:
         output.print(body, "rows")
         return Exit.OK
     out = console()
-    for part in money_views.reconciliation(body):
+    for part in money_views.reconciliation(read(Reconciliation, body)):
         out.print(part)
     return Exit.OK

@@ -5,27 +5,28 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, get_type_hints
 
 from cyclopts import Parameter
 
+from autopilot.answers.codec import plain
+from autopilot.answers.money import Spend, SpendRow
 from autopilot.cli import money_views, periods
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.client.json_client import JsonClient
-from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.errors import UserError, install_hint
 
 Flag = Parameter(negative="")
 KEYS = ("job", "label", "owner", "provider", "gpu", "kind", "day", "month", "instance")
 TAG = "tag:"
 
-_POSTED, _BESIDE = (*COST_NAMES, "posted", "accrued", "held"), ("on_demand", "saved")
-MONEY = (*_POSTED, *_BESIDE)
-COLUMNS = ("key", "name", *_POSTED, "instances", "running_s", *_BESIDE)
+COLUMNS = tuple(each.name for each in fields(SpendRow))
 """Of a file; the last two are empty where no price on demand is known."""
 NANO_DIGITS = 9
 
@@ -85,31 +86,35 @@ def spend(
     )
     if not output.is_for_people:
         output.print(body, "rows")
-    elif csv:
-        _print_csv(body["rows"])
+        return Exit.OK
+    answer = read(Spend, body)
+    if csv:
+        _print_csv(answer.rows)
     elif parquet is not None and write_parquet is not None:
-        write_parquet(body["rows"], parquet)
-        print(f"{len(body['rows'])} lines written to {parquet}")
+        write_parquet(answer.rows, parquet)
+        print(f"{len(answer.rows)} lines written to {parquet}")
     else:
         out = console()
-        for part in money_views.spend(body, by, exact=exact):
+        for part in money_views.spend(answer, by, exact=exact):
             out.print(part)
     return Exit.OK
 
 
-def _print_csv(rows: list[dict[str, Any]]) -> None:
+def _print_csv(rows: list[SpendRow]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow(["" if row.get(name) is None else _cell(row[name]) for name in COLUMNS])
+        writer.writerow([_cell(value) for value in vars(row).values()])
 
 
 def _cell(value: object) -> object:
     """Text that a spreadsheet would run as a formula is kept text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+@\t\r") else value
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(tuple("=+@\t\r")) else value
+    return plain(value)
 
 
-def _parquet_writer() -> Callable[[list[dict[str, Any]], Path], None]:
+def _parquet_writer() -> Callable[[list[SpendRow], Path], None]:
     """Raises ``UserError`` where the library for it is missing, before anything is asked for."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
@@ -119,18 +124,15 @@ def _parquet_writer() -> Callable[[list[dict[str, Any]], Path], None]:
             hint=f"use --csv, or {install_hint('parquet')}",
         ) from None
     amount = arrow.decimal128(38, NANO_DIGITS)
-    types = dict.fromkeys(MONEY, amount) | {"instances": arrow.int64(), "running_s": arrow.float64()}
-    schema = arrow.schema([(name, types.get(name, arrow.string())) for name in COLUMNS])
+    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), Decimal: amount, Decimal | None: amount}
+    hints = get_type_hints(SpendRow)
+    schema = arrow.schema([(name, types.get(hints[name], arrow.string())) for name in COLUMNS])
 
-    def write(rows: list[dict[str, Any]], path: Path) -> None:
-        columns = {name: [_exact(name, row.get(name)) for row in rows] for name in COLUMNS}
+    def write(rows: list[SpendRow], path: Path) -> None:
+        columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
         try:
             parquet.write_table(arrow.table(columns, schema=schema), str(path))
         except OSError as problem:
             raise CommandError(Exit.FAILED, f"cannot write {path}: {problem.strerror or problem}") from None
 
     return write
-
-
-def _exact(name: str, value: Any) -> Any:
-    return Decimal(value) if name in MONEY and value is not None else value

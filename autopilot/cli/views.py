@@ -6,6 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from autopilot.answers.money import Counted, JobSpend, Receipt
+from autopilot.cli.answers import read
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import options_weighed
 from autopilot.domain.cost_columns import COST_NAMES
@@ -130,7 +132,7 @@ def _time_left(job: Row, now: datetime) -> str:
 def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
     """``with_fields``: events as names and fields, not as sentences."""
     job = body["job"]
-    spend = body.get("spend") or {}
+    spend = read(JobSpend, body["spend"])
     parts: list[RenderableType] = [
         facts(
             [
@@ -150,10 +152,10 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 ("deadline", _deadline_detail(job, now)),
                 *_foretell(body.get("forecast"), now),
                 *([] if job.get("tasks") else _runs(job, now)),
-                *_money_lines(job, spend),
+                *_money_lines(read(Counted, job), spend, is_estimate=bool(job.get("is_estimate"))),
                 ("budget", text.money(job.get("budget")) if job.get("budget") is not None else "none"),
                 *_savings(spend),
-                *([("receipt", receipts.tell(body["receipt"]))] if body.get("receipt") else []),
+                *([("receipt", receipts.tell(read(Receipt, body["receipt"])))] if body.get("receipt") else []),
             ]
         )
     ]
@@ -239,25 +241,18 @@ def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
     return f"number {checkpoint['number']} at step {checkpoint['step']}, {at}{doubt}"
 
 
-def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
+def _money_lines(job: Counted, spend: JobSpend, *, is_estimate: bool) -> list[tuple[str, str]]:
     """Posted, by kind; accrued; reserved. The amounts add up as shown."""
-    kinds = [name for name in COST_NAMES if name in spend]
-    amounts = text.Amounts([job | spend], ("posted", "accrued", "held", *kinds))
-    shown = {name: amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")}
-    parts = zip(kinds, amounts.sum_columns(kinds), strict=False) if kinds else ()
-    listed = ", ".join(f"{kind} {cells[0]}" for kind, cells in parts)
-    if job.get("is_estimate"):
-        shared = ", an estimate: other tasks used its machines, too, and a bill is awaited"
-        shown["posted"] += shared
-    return [
-        ("posted", f"{shown['posted']} ({listed})" if listed else shown["posted"]),
-        ("accrued", shown["accrued"]),
-        ("reserved", shown["held"]),
-    ]
+    amounts = text.Amounts([vars(job) | spend.by_column], ("accrued", "held", *COST_NAMES))
+    *parts, (posted, _) = amounts.sum_columns(COST_NAMES)
+    accrued, held = (amounts.sum_columns([name])[0][0] for name in ("accrued", "held"))
+    listed = ", ".join(f"{name} {cells[0]}" for name, cells in zip(COST_NAMES, parts, strict=True))
+    shared = ", an estimate: other tasks used its machines, too, and a bill is awaited" if is_estimate else ""
+    return [("posted", f"{posted}{shared} ({listed})"), ("accrued", accrued), ("reserved", held)]
 
 
-def _savings(spend: Row) -> list[tuple[str, str]]:
-    equivalent = spend.get("on_demand_equivalent")
+def _savings(spend: JobSpend) -> list[tuple[str, str]]:
+    equivalent = spend.on_demand_equivalent
     return [("on demand", f"the same hours: {text.money(equivalent, 4)}")] if equivalent is not None else []
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from autopilot.answers.models import jobs as m
 from autopilot.answers.models import money, plans
 from autopilot.answers.models import schedules as s
+from autopilot.answers.money import Budget, Spend
 from autopilot.client.errors import ApiError, JobEnded, Unreachable
 from autopilot.client.http import Http
 from autopilot.client.sent_part import SentPart
@@ -297,15 +298,15 @@ class AsyncClient:
         """What a job has left, part by part; ``autopilot pull`` fetches it."""
         return await self._http.ask("GET /v1/jobs/{ref}/outputs", m.Outputs, ref)
 
-    async def budget(self) -> money.Budget:
-        return await self._http.ask("GET /v1/budget", money.Budget)
+    async def budget(self) -> Budget:
+        return await self._http.ask("GET /v1/budget", Budget)
 
     async def spend(
         self, by: str = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
-    ) -> money.Spend:
+    ) -> Spend:
         """``by``: ``job``, ``day``, ``owner`` and the like, or ``tag:project``."""
         query = money.SpendQuery.model_validate({"by": by, "month": month, "since": since, "until": until})
-        return await self._http.ask("GET /v1/spend", money.Spend, query=query)
+        return await self._http.ask("GET /v1/spend", Spend, query=query)
 
     async def _newest_event(self) -> int:
         """Events from now on: a page of none that is later than all."""

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TypeVar
 
 import aiohttp
+from pydantic import TypeAdapter
 
-from autopilot.answers.models.base import Answer, Asked, Query
+from autopilot.answers.models.base import Asked, Query
 from autopilot.client.answer import read_answer
 from autopilot.client.errors import Unreachable
 from autopilot.client.exchange import DaemonExchange
@@ -17,7 +18,7 @@ from autopilot.client.sent_part import SentPart
 from autopilot.client.tries import Tries, make_key_header
 from autopilot.config.daemon_address import DaemonAddress
 
-Model = TypeVar("Model", bound=Answer)
+Model = TypeVar("Model")
 
 _WITHIN = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
 
@@ -90,7 +91,7 @@ class Http:
             status, raw = response.status, await response.read()
         if status >= 400:
             read_answer(status, raw)
-        return answer.model_validate_json(raw)
+        return TypeAdapter(answer).validate_json(raw)
 
 
 def _params(query: Query | None) -> dict[str, str]:

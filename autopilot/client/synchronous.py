@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from autopilot.answers.models import jobs as m
-from autopilot.answers.models import money, plans
+from autopilot.answers.models import plans
 from autopilot.answers.models import schedules as s
+from autopilot.answers.money import Budget, Spend
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
 
 T = TypeVar("T")
@@ -124,12 +125,12 @@ class Client:
     def outputs(self, ref: str) -> m.Outputs:
         return self._run(self._inner.outputs(ref))
 
-    def budget(self) -> money.Budget:
+    def budget(self) -> Budget:
         return self._run(self._inner.budget())
 
     def spend(
         self, by: str = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
-    ) -> money.Spend:
+    ) -> Spend:
         return self._run(self._inner.spend(by, month=month, since=since, until=until))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

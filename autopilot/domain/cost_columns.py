@@ -3,11 +3,13 @@ are made of them, and what is posted is the sum of all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from autopilot.domain.instance import CostKind
+from autopilot.domain.money import ZERO
 
 
 class CostColumn(NamedTuple):
@@ -20,22 +22,39 @@ class CostColumn(NamedTuple):
     """Else people see it only where some line has an amount in it."""
 
 
-COST_COLUMNS = (
-    CostColumn("compute", "Compute", (CostKind.COMPUTE,)),
-    CostColumn("storage", "Disk", (CostKind.STORAGE_RUNNING, CostKind.STORAGE_STOPPED)),
-    CostColumn("bandwidth", "Traffic", (CostKind.BANDWIDTH,)),
-    CostColumn("fees", "Fees", (CostKind.FEE, CostKind.CREDIT), is_always_shown=False),
-)
+def _column(title: str, *kinds: CostKind, is_always_shown: bool = True) -> dict[str, Any]:
+    return {"column": (title, kinds, is_always_shown)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What was posted, by what it was for: a member for each of ``COST_COLUMNS``. Their sum is ``posted``."""
+
+    compute: Decimal = field(metadata=_column("Compute", CostKind.COMPUTE))
+    storage: Decimal = field(metadata=_column("Disk", CostKind.STORAGE_RUNNING, CostKind.STORAGE_STOPPED))
+    bandwidth: Decimal = field(metadata=_column("Traffic", CostKind.BANDWIDTH))
+    fees: Decimal = field(metadata=_column("Fees", CostKind.FEE, CostKind.CREDIT, is_always_shown=False))
+
+    @property
+    def by_column(self) -> dict[str, Decimal]:
+        """Also of a line that has other members beside."""
+        return {name: getattr(self, name) for name in COST_NAMES}
+
+    @property
+    def total(self) -> Decimal:
+        return sum(self.by_column.values(), ZERO)
+
+
+COST_COLUMNS = tuple(CostColumn(each.name, *each.metadata["column"]) for each in fields(Costs))
 """Each kind of cost belongs to one of them. A credit is negative."""
 COST_NAMES = tuple(column.name for column in COST_COLUMNS)
 COLUMN_OF = {kind: column.name for column in COST_COLUMNS for kind in column.kinds}
+NO_COSTS = Costs(**dict.fromkeys(COST_NAMES, ZERO))
 
 
-def list_shown(lines: Iterable[Mapping[str, Any]]) -> list[CostColumn]:
-    """The columns to show of lines whose members are amounts, as text, by the columns' names."""
+def list_shown(lines: Iterable[Costs]) -> list[CostColumn]:
+    """The columns to show of these lines."""
     lines = list(lines)
     return [
-        column
-        for column in COST_COLUMNS
-        if column.is_always_shown or any(Decimal(line.get(column.name) or 0) for line in lines)
+        column for column in COST_COLUMNS if column.is_always_shown or any(getattr(line, column.name) for line in lines)
     ]

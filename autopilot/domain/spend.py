@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from autopilot.domain.array import split_task
-from autopilot.domain.cost_columns import COLUMN_OF, COST_NAMES
+from autopilot.domain.cost_columns import COLUMN_OF, COST_NAMES, Costs
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, Span
 from autopilot.domain.money import ZERO, accrue, from_nano, to_nano
@@ -106,8 +106,7 @@ class SpendRow:
     """One line of a report: what is posted, by what it was for, and beside it what is accrued and held back."""
 
     key: str
-    costs: Mapping[str, Decimal]
-    """What is posted, by the names of ``COST_COLUMNS``."""
+    costs: Costs
     accrued: Decimal = ZERO
     held: Decimal = ZERO
     leases: frozenset[str] = frozenset()
@@ -127,7 +126,7 @@ class SpendRow:
 
     @property
     def posted(self) -> Decimal:
-        return sum(self.costs.values(), ZERO)
+        return self.costs.total
 
     @property
     def saved(self) -> Decimal | None:
@@ -243,7 +242,7 @@ class _Sum:
             self.on_demand = (self.on_demand or ZERO) + accrue(lease.on_demand_price, ran)
 
     def add_row(self, row: SpendRow) -> None:
-        for name, amount in row.costs.items():
+        for name, amount in row.costs.by_column.items():
             self.costs[name] += amount
         self.accrued += row.accrued
         self.held += row.held
@@ -259,7 +258,7 @@ class _Sum:
     def row(self, key: str, by: str | None) -> SpendRow:
         return SpendRow(
             key=key,
-            costs=self.costs,
+            costs=Costs(**self.costs),
             accrued=self.accrued,
             held=self.held,
             leases=frozenset(self.leases),

@@ -22,7 +22,7 @@ from autopilot.listener.gate import KnownLogin
 from autopilot.web import words
 from autopilot.web.daemon_source import DaemonLink, DaemonSource
 from autopilot.web.plan_view import PlanView, view_plan
-from autopilot.web.shapes import Row, spent_of
+from autopilot.web.shapes import Row, money_of, spent_of
 from autopilot.web.source import Visitor
 
 JOB_FILE_BYTES = 200_000
@@ -164,12 +164,12 @@ _TITLES = {
 
 def _tell(verb: str, body: Row, now: datetime) -> list[str]:
     job = body["job"]
-    spent = f"It has cost {words.money(spent_of(job))} so far"
+    money = money_of(job)
+    spent = f"It has cost {words.money(spent_of(money))} so far"
     budget = "and has no budget" if job["budget"] is None else f"of its budget of {words.money(job['budget'])}"
     machines = [each for each in (job["main"], job["next"]) if each]
     burn = words.sum_money(*(each["bid"] for each in machines), *(each["storage_rate"] for each in machines))
     billed = f"Its {'machine bills' if len(machines) == 1 else 'machines bill'} up to {words.per_hour(str(burn))}"
-    held = words.sum_money(job["held"])
     told = [f"{spent} {budget}."]
     if verb == "cancel":
         told.append(
@@ -178,14 +178,14 @@ def _tell(verb: str, body: Row, now: datetime) -> list[str]:
             else "Nothing is billed for it now."
         )
         told.append(_tell_saved(job, now))
-        if held > ZERO:
-            told.append(f"{words.money(held)} reserved for it becomes available.")
+        if money.held > ZERO:
+            told.append(f"{words.money(money.held)} reserved for it becomes available.")
         told.append("It cannot be resumed.")
     elif verb == "stop":
         told.append(f"{billed} until its work is saved." if machines else "Nothing is billed for it now.")
         told.append("It is parked until it is resumed; a new machine then has to be set up, which is billed.")
     elif verb == "resume":
-        left = None if job["budget"] is None else Decimal(job["budget"]) - spent_of(job) - held
+        left = None if job["budget"] is None else Decimal(job["budget"]) - spent_of(money) - money.held
         limit = "it has no budget." if left is None else f"it may cost up to {words.money(max(left, ZERO))} more."
         told.append(f"It resumes from its newest checkpoint; {limit}")
     elif verb == "release":
@@ -233,7 +233,7 @@ def _due(job: Row) -> str:
 
 
 def _tell_budget(job: Row, amount: Decimal) -> str:
-    spent = spent_of(job)
+    spent = spent_of(money_of(job))
     if job["budget"] is None:
         left = words.money(max(amount - spent, ZERO))
         return f"It has cost {words.money(spent)} and had no budget: it may cost {left} more."

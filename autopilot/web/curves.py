@@ -21,7 +21,7 @@ COLOURS = 4
 """Of markets; a fifth has the last one's."""
 
 
-def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: str | None, label: str) -> Markup:
+def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: str | Decimal | None, label: str) -> Markup:
     """Each part of ``limit``, by its class, from the left; nothing where there is no limit."""
     if limit is None or Decimal(limit) <= ZERO:
         return svg.NOTHING
@@ -180,7 +180,7 @@ def draw_day_numbers(first: date, after: date, every: int = 1) -> Markup:
     return svg.picture(18, *labels)
 
 
-def draw_month(sums: Mapping[date, Decimal], first: date, after: date, now: datetime, limit: str | None) -> Panel:
+def draw_month(sums: Mapping[date, Decimal], first: date, after: date, now: datetime, cap: Decimal | None) -> Panel:
     """Dollars from the first of the month on, against its limit."""
     count, today = (after - first).days, now.date()
     total, curve = ZERO, [(0.0, ZERO)]
@@ -191,7 +191,6 @@ def draw_month(sums: Mapping[date, Decimal], first: date, after: date, now: date
         total += sums.get(day, ZERO)
         is_today = day == today
         curve.append((number + ((now.hour + now.minute / 60) / 24 if is_today else 1), total))
-    cap = None if limit is None else Decimal(limit)
     scale = Scale((float(max(cap or ZERO, total)) or 1) * MARGIN, MONTH_HEIGHT)
     points = [(1000 * day / count, scale.y(float(amount))) for day, amount in curve]
     marks = []

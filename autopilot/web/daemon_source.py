@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import aiohttp
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.money import MonthOfMoney
 from autopilot.api.of_listener import PEER
 from autopilot.blobs.place import MailboxPlace
 from autopilot.books.finding import JobNotFound
@@ -127,8 +129,8 @@ class DaemonSource:
     async def read_now(self) -> Json:
         return await self.get("/v1/page/now")
 
-    async def read_money(self, by: str, month: str) -> Json:
-        return await self.get("/v1/page/money", {"by": by, "month": month})
+    async def read_money(self, by: str, month: str) -> MonthOfMoney:
+        return from_json(MonthOfMoney, await self.get("/v1/page/money", {"by": by, "month": month}))
 
     async def read_job(self, reference: str) -> Json:
         return await self.get(f"/v1/jobs/{quote(reference, safe='')}/life")

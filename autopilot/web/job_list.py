@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
-from autopilot.web.shapes import Row, spent_of
+from autopilot.web.shapes import Row, money_of, spent_of
 
 A_PAGE = 50
 LONGEST_NAME = 100
@@ -27,7 +27,7 @@ SORTS: Mapping[str, tuple[str, Callable[[Row], Any], bool]] = {
     "": ("most urgent first", urgency, False),
     "newest": ("newest first", lambda job: job["submitted_at"], True),
     "name": ("by name", lambda job: job["name"], False),
-    "spent": ("dearest first", spent_of, True),
+    "spent": ("most expensive first", lambda job: spent_of(money_of(job)), True),
     "deadline": ("by deadline", lambda job: (job["deadline"] is None, job["deadline"] or ""), False),
 }
 """By the word in the address: its name, what is compared, and whether the greatest comes first."""

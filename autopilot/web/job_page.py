@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.money import JobSpend, Receipt
 from autopilot.domain.errors import UserError
 from autopilot.web import curves, svg, words
 from autopilot.web.hero import Hero, Panel, draw_hero
@@ -21,7 +23,9 @@ from autopilot.web.shapes import (
     Row,
     StatusWord,
     budget_meter,
+    budget_of,
     deadline_of,
+    money_of,
     read_lines,
     spent_of,
     status_of,
@@ -119,8 +123,8 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
         source.newest_at,
         job,
         status_of(job),
-        [*_tell_why(job, now), *([receipts.tell(body["receipt"])] if body.get("receipt") else [])],
-        _list_figures(job, body["spend"], now),
+        [*_tell_why(job, now), *([receipts.tell(from_json(Receipt, body["receipt"]))] if body.get("receipt") else [])],
+        _list_figures(job, from_json(JobSpend, body["spend"]), now),
         deadline_of(job, now),
         draw_hero(body, machines, drop_doubles(prices), axis, decision["id"] if decision else None),
         period,
@@ -218,11 +222,12 @@ def _list_array_figures(job: Row, now: datetime) -> list[Figure]:
 
 
 def _figure_of_spend(job: Row) -> Figure:
-    meter = budget_meter(job, job["budget"])
-    return Figure("Spent", words.money(spent_of(job)), tell_limit(job, job["budget"], "budget"), meter)
+    money, budget = money_of(job), budget_of(job)
+    meter = budget_meter(money, budget)
+    return Figure("Spent", words.money(spent_of(money)), tell_limit(money, budget, "budget"), meter)
 
 
-def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
+def _list_figures(job: Row, spend: JobSpend, now: datetime) -> list[Figure]:
     if job.get("tasks"):
         return _list_array_figures(job, now)
     work, estimate = words.duration(job["work_done_s"]), job["estimate_s"]
@@ -232,10 +237,10 @@ def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
     if job["progress"] is not None:
         meter = curves.draw_meter([("work", Decimal(job["progress"]))], "1", f"{words.percent(job['progress'])} done")
     due, saved = deadline_of(job, now), job["checkpoint"]
-    on_demand, spent = spend["on_demand_equivalent"], spent_of(job)
+    on_demand, spent = spend.on_demand_equivalent, spent_of(money_of(job))
     below = ""
-    if on_demand is not None and spent < Decimal(on_demand):
-        below = f"; {words.percent(str(1 - spent / Decimal(on_demand)))} saved"
+    if on_demand is not None and spent < on_demand:
+        below = f"; {words.percent(1 - spent / on_demand)} saved"
     return [
         Figure("Done", words.percent(job["progress"]), done, meter),
         _figure_of_spend(job),
@@ -280,7 +285,7 @@ def _show_decision(decision: Row, decisions: Sequence[Row]) -> DecisionView:
 def _list_machines(machines: Sequence[MachineLife]) -> tuple[list[MachineLine], str]:
     """Newest first, with what they have cost; the costs add up to their total as they are shown."""
     newest = list(reversed(machines))
-    costs = text.Amounts([each.lease for each in newest], ("posted", "accrued"), least=2).sum_columns(
+    costs = text.Amounts([money_of(each.lease) for each in newest], ("posted", "accrued"), least=2).sum_columns(
         ["posted", "accrued"]
     )[-1]
     return [

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from autopilot.answers.money import AccountMoney, ReconciliationOfDearest, Spend, SpendOfMonth, SpendRow
 from autopilot.domain.cost_columns import list_shown
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import month_bounds
 from autopilot.web import curves, words
 from autopilot.web.hero import Panel
-from autopilot.web.shapes import Figure, Row, budget_meter, saved_figure, spent_of, tell_limit
+from autopilot.web.shapes import Figure, budget_meter, saved_figure, spent_of, tell_limit
 from autopilot.web.source import PageSource
 from autopilot.words import text
 
@@ -67,16 +68,12 @@ async def build(source: PageSource, query: Mapping[str, str]) -> MoneyPage:
         raise UserError(f"cannot group spend by {by!r}", hint=f"one of: {', '.join(GROUPS)}")
     first, after = month_bounds(key)
     body = await source.read_money(by, key)
-    spend, account, bills = body["spend"], body["account"], body["bills"]
-    spent = {
-        market: {date.fromisoformat(day): Decimal(amount) for day, amount in days.items()}
-        for market, days in body["days"].items()
-    }
+    spend, account, bills, spent = body.spend, body.account, body.bills, body.days
     whole = {
         day: sum((each.get(day, ZERO) for each in spent.values()), ZERO) for days in spent.values() for day in days
     }
     is_now = key == f"{now:%Y-%m}"
-    limit = account["month"]["limit"] if is_now else None
+    limit = account.month.limit if is_now else None
     return MoneyPage(
         now,
         source.newest_at,
@@ -95,28 +92,32 @@ async def build(source: PageSource, query: Mapping[str, str]) -> MoneyPage:
         GROUPS,
         _tabulate(spend),
         _tabulate_bills(bills),
-        bills["not_invoiced"],
+        bills.not_invoiced,
     )
 
 
-def _list_figures(spend: Row, bills: Row, account: Row | None) -> list[Figure]:
+def _list_figures(spend: Spend, bills: ReconciliationOfDearest, account: AccountMoney | None) -> list[Figure]:
     """``account``: of the present month; None: the month is another."""
-    total = spend["total_row"]
-    limit = None if account is None else account["month"]["limit"]
-    meaning = "posted and accrued" if account is None else tell_limit(account["month"], limit)
-    meter = curves.draw_meter([], None, "") if account is None else budget_meter(account["month"], limit)
-    figures = [Figure("Spent", words.money(spent_of(total)), meaning, meter)]
-    if account is not None:
-        reached = ", capped by the limit" if account["forecast_reaches_limit"] else ""
-        at_this = f"at the current {words.per_hour(account['burn'])}{reached}"
-        figures.append(Figure("Projected", words.money(account["forecast_month"]), at_this))
-    machines = len(bills["rows"]) + bills["others_count"]
-    billed = machines - bills["not_invoiced"]
+    spent = words.money(spent_of(spend.total_row))
+    if account is None:
+        figures = [Figure("Spent", spent, "posted and accrued")]
+    else:
+        month, reached = account.month, ", capped by the limit" if account.forecast_reaches_limit else ""
+        figures = [
+            Figure("Spent", spent, tell_limit(month, month.limit), budget_meter(month, month.limit)),
+            Figure(
+                "Projected",
+                words.money(account.forecast_month),
+                f"at the current {words.per_hour(account.burn)}{reached}",
+            ),
+        ]
+    machines = len(bills.rows) + bills.others_count
+    billed = machines - bills.not_invoiced
     return [
         *figures,
         saved_figure(spend),
         Figure("Billed", f"{billed} of {machines}", "machines have a market bill in the ledger"),
-        Figure("Not billed yet", words.money(bills["total"]["not_billed"]), "posted, not on a bill yet"),
+        Figure("Not billed yet", words.money(bills.total.not_billed), "posted, not on a bill yet"),
     ]
 
 
@@ -131,41 +132,40 @@ def _tabulate_days(spent: Mapping[str, Mapping[date, Decimal]]) -> Table:
     )
 
 
-def _tabulate(spend: Row) -> Table:
+def _tabulate(spend: SpendOfMonth) -> Table:
     """Dearest first, and at the end the sum of those that are too many to be shown."""
-    rows, others = spend["rows"], spend["others"]
+    rows, others = spend.rows, spend.others
     facts = rows if others is None else [*rows, others]
     shown = list_shown(facts)
     parts = [*(column.name for column in shown), "accrued"]
     amounts = text.Amounts(facts, parts, least=2).sum_columns(parts)
     columns = [*(column.title for column in shown), "Accrued", "Total"]
-    is_job = spend["by"] == "job"
-    names = [(_name(row, spend["by"]), row["key"] if is_job and row["key"] else None) for row in rows]
+    names = [(_name(row, spend.by), (row.key or None) if spend.by == "job" else None) for row in rows]
     table = _in_lines(columns, [*names, *_name_others(spend)], amounts)
-    more = [(words.duration(row["running_s"]), words.money(row["saved"])) for row in [*facts, spend["total_row"]]]
+    more = [(words.duration(row.running_s), words.money(row.saved)) for row in [*facts, spend.total_row]]
     lines = [line._replace(cells=(*line.cells, *extra)) for line, extra in zip(table.lines, more[:-1], strict=True)]
     return Table([*columns, "Ran", "Saved"], lines, (*table.total, *more[-1]))
 
 
-def _name_others(body: Row) -> list[tuple[str, None]]:
-    return [] if body["others"] is None else [(f"{body['others_count']:,} others", None)]
+def _name_others(body: SpendOfMonth | ReconciliationOfDearest) -> list[tuple[str, None]]:
+    return [] if body.others is None else [(f"{body.others_count:,} others", None)]
 
 
-def _name(row: Row, by: str) -> str:
+def _name(row: SpendRow, by: str) -> str:
     if by == "provider":
-        return words.market(row["key"])
-    return words.plain(row.get("name") or row["key"] or "no job")
+        return words.market(row.key)
+    return words.plain(row.name or row.key or "no job")
 
 
-def _tabulate_bills(bills: Row) -> Table:
+def _tabulate_bills(bills: ReconciliationOfDearest) -> Table:
     """What is posted of each machine, what the market has billed of it, and the rest; dearest first."""
-    rows, others = bills["rows"], bills["others"]
+    rows, others = bills.rows, bills.others
     amounts = text.Amounts(rows if others is None else [*rows, others], ("invoiced", "not_billed"))
     invoiced, rest, posted = amounts.sum_columns(["invoiced", "not_billed"])
     for number, row in enumerate(rows):
-        if row["invoiced"] is None:
+        if row.invoiced is None:
             invoiced[number] = "no bill yet"
-    names = [(f"{words.market(row['provider'])} {words.plain(row['instance_id'])}", row["job_id"]) for row in rows]
+    names = [(f"{words.market(row.provider)} {words.plain(row.instance_id)}", row.job_id) for row in rows]
     return _in_lines(["Posted", "Billed", "Not billed"], [*names, *_name_others(bills)], [posted, invoiced, rest])
 
 

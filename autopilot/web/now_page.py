@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.money import AccountMoney, Spend
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
 from autopilot.web.job_list import Asked, JobList, choose, urgency
@@ -21,7 +23,9 @@ from autopilot.web.shapes import (
     Row,
     StatusWord,
     budget_meter,
+    budget_of,
     deadline_of,
+    money_of,
     saved_figure,
     spent_of,
     status_of,
@@ -141,8 +145,7 @@ async def build(source: PageSource, query: Mapping[str, str] = NO_QUERY) -> NowP
     begun = min((words.instant(job["submitted_at"]) for job in still), default=now)
     window = min(max(now - begun + timedelta(minutes=10), SHORTEST), LONGEST)
     axis = Axis(now - window, now)
-    account = body["account"]
-    figures = _list_own_figures(still) if account is None else _list_figures(account, body["month"])
+    figures = _list_figures(body) if body["account"] else _list_own_figures(still)
     tasks = body["tasks"][:TASKS_DRAWN]
     drawn = await source.read_machines([job["id"] for job in (*listed.jobs, *tasks)])
     rows, machines = [], []
@@ -161,7 +164,7 @@ async def build(source: PageSource, query: Mapping[str, str] = NO_QUERY) -> NowP
         listed,
         rows,
         [_schedule_row(each) for each in body["schedules"]],
-        [FinishedRow(job, status_of(job), words.money(spent_of(job))) for job in ended[:FINISHED_SHOWN]],
+        [FinishedRow(job, status_of(job), words.money(spent_of(money_of(job)))) for job in ended[:FINISHED_SHOWN]],
         len(ended),
         machines,
         svg.ruler(axis),
@@ -243,8 +246,8 @@ def _market_row(market: Row, now: datetime) -> MarketRow:
 def _list_own_figures(still: Sequence[Row]) -> list[Figure]:
     """For users who see only their own jobs."""
     burn = words.sum_money(*(each["bid"] for job in still for each in (job["main"], job["next"]) if each))
-    spent = sum((spent_of(job) for job in still), ZERO)
-    held = words.sum_money(*(job["held"] for job in still))
+    spent = sum((spent_of(money_of(job)) for job in still), ZERO)
+    held = sum((money_of(job).held for job in still), ZERO)
     return [
         Figure("Open jobs", str(len(still)), "of yours"),
         Figure("Bids", words.money(burn, 3), "for their machines, without disks", unit="/h"),
@@ -253,39 +256,40 @@ def _list_own_figures(still: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def _list_figures(account: Row, month: Row) -> list[Figure]:
+def _list_figures(body: Row) -> list[Figure]:
+    account, month = from_json(AccountMoney, body["account"]), from_json(Spend, body["month"])
     lasts = [
-        (account[period]["runway_s"], name)
-        for period, name in (("day", "today's limit"), ("month", "this month's limit"))
-        if account[period]["runway_s"] is not None
+        (period.runway_s, name)
+        for period, name in ((account.day, "today's limit"), (account.month, "this month's limit"))
+        if period.runway_s is not None
     ]
     first = min(lasts, default=None)
-    if Decimal(account["burn"]) == 0:
+    if not account.burn:
         until = "nothing is being billed"
     else:
         until = f"until {first[1]} is used up" if first else "no limit is reached at this rate"
-    hourly = "" if account["max_hourly"] is None else f", at most {words.per_hour(account['max_hourly'])}"
-    day, whole = account["day"], account["month"]
-    reached = "; at this rate the limit is reached" if account["forecast_reaches_limit"] else ""
+    hourly = "" if account.max_hourly is None else f", at most {words.per_hour(account.max_hourly)}"
+    day, whole = account.day, account.month
+    reached = "; at this rate the limit is reached" if account.forecast_reaches_limit else ""
     return [
         Figure(
             "Spend rate",
-            words.money(account["burn"], 3),
-            f"{account['instances']} {'machine' if account['instances'] == 1 else 'machines'}{hourly}",
+            words.money(account.burn, 3),
+            f"{account.instances} {'machine' if account.instances == 1 else 'machines'}{hourly}",
             unit="/h",
         ),
         Figure("Runway", words.duration(first[0]) if first else "-", until),
         Figure(
             "Today",
             words.money(spent_of(day)),
-            tell_limit(day, day["limit"]),
-            budget_meter(day, day["limit"]),
+            tell_limit(day, day.limit),
+            budget_meter(day, day.limit),
         ),
         Figure(
             "This month",
             words.money(spent_of(whole)),
-            tell_limit(whole, whole["limit"]) + reached,
-            budget_meter(whole, whole["limit"]),
+            tell_limit(whole, whole.limit) + reached,
+            budget_meter(whole, whole.limit),
         ),
         saved_figure(month, "Saved this month"),
     ]
@@ -293,6 +297,7 @@ def _list_figures(account: Row, month: Row) -> list[Figure]:
 
 def _job_row(job: Row, burn: str | None, forecast: Row | None, strip: Markup, now: datetime) -> JobRow:
     main, tasks, estimate = job["main"], job["tasks"], job["estimate_s"]
+    money, budget = money_of(job), budget_of(job)
     estimated = "" if estimate is None else f", {words.duration(estimate)} estimated"
     work = arrays.brief(tasks) if tasks else f"{words.duration(job['work_done_s'])} of work{estimated}"
     why = reasons.tell_stall(job, now) or ("" if job["reason"] == "working" else words.words(job["reason"]))
@@ -310,9 +315,9 @@ def _job_row(job: Row, burn: str | None, forecast: Row | None, strip: Markup, no
         svg.NOTHING if share is None else curves.draw_meter([("work", share)], "1", ""),
         work,
         words.per_hour(burn) if burn is not None and Decimal(burn) else "-",
-        words.money(spent_of(job)),
-        "no budget is set" if job["budget"] is None else f"of {words.money(job['budget'])}",
-        budget_meter(job, job["budget"]),
+        words.money(spent_of(money)),
+        "no budget is set" if budget is None else f"of {words.money(budget)}",
+        budget_meter(money, budget),
         deadline_of(job, now),
     )
 

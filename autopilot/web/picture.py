@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 
 from markupsafe import Markup
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.money import JobSpend
 from autopilot.web import svg, words
 from autopilot.web.hero import DECISIONS_HEIGHT, PRICE_HEIGHT, PROGRESS_HEIGHT, Hero, draw_hero
 from autopilot.web.job_page import STEPS, axis_of, drop_doubles, list_prices, read_prices
 from autopilot.web.machines import THIN, read_machines
-from autopilot.web.shapes import Row, deadline_of, spent_of, status_of
+from autopilot.web.shapes import Row, deadline_of, money_of, spent_of, status_of
 from autopilot.web.source import PageSource
 
 WIDTH, GUTTER, EDGE, GAP = 960, 72, 16, 8
@@ -100,12 +101,12 @@ def _place(picture: Markup, x: float, y: float, width: float, height: float) -> 
 
 
 def _draw_head(body: Row, now: datetime) -> list[Markup]:
-    job, on_demand = body["job"], body["spend"]["on_demand_equivalent"]
-    spent = spent_of(job)
+    job, on_demand = body["job"], from_json(JobSpend, body["spend"]).on_demand_equivalent
+    spent = spent_of(money_of(job))
     of = "" if job["budget"] is None else f" of {words.money(job['budget'])}"
     told = [f"{words.money(spent)}{of} spent"]
-    if on_demand is not None and spent < Decimal(on_demand):
-        told.append(f"{words.percent(str(1 - spent / Decimal(on_demand)))} below the same hours on demand")
+    if on_demand is not None and spent < on_demand:
+        told.append(f"{words.percent(1 - spent / on_demand)} below the same hours on demand")
     if job["progress"] is not None:
         told.append(f"{words.percent(job['progress'])} done")
     due = deadline_of(job, now)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.money import Against, Counted, Spend, SpendRow
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
 from autopilot.words import text
@@ -86,34 +88,40 @@ def _judge_finished(job: Row, deadline: datetime) -> str:
     return "deadline met" if job["status"] == "succeeded" else words.words(job["status"])
 
 
-def spent_of(row: Row) -> Decimal:
+def money_of(job: Row) -> Counted:
+    return from_json(Counted, job)
+
+
+def budget_of(job: Row) -> Decimal | None:
+    return None if job["budget"] is None else Decimal(job["budget"])
+
+
+def spent_of(row: Counted | Against | SpendRow) -> Decimal:
     """Dollars: what is posted and what has accrued since. Reserved money is not spent."""
-    return words.sum_money(row["posted"], row["accrued"])
+    return row.posted + row.accrued
 
 
-def budget_meter(row: Row, limit: str | None) -> Markup:
+def budget_meter(row: Counted | Against, limit: Decimal | None) -> Markup:
     """Spent solid, reserved hatched, the limit the full width."""
-    spent, held = spent_of(row), words.sum_money(row["held"])
-    over = limit is not None and spent > Decimal(limit) * 9 / 10
+    spent = spent_of(row)
+    over = limit is not None and spent > limit * 9 / 10
     label = "" if limit is None else f"{words.money(spent)} of {words.money(limit)} spent"
-    return curves.draw_meter([("used over" if over else "used", spent), ("held", held)], limit, label)
+    return curves.draw_meter([("used over" if over else "used", spent), ("held", row.held)], limit, label)
 
 
-def tell_limit(row: Row, limit: str | None, name: str = "limit") -> str:
+def tell_limit(row: Counted | Against, limit: Decimal | None, name: str = "limit") -> str:
     """``of $8.00; $0.10 more is reserved``."""
     of = f"no {name} set" if limit is None else f"of {words.money(limit)}"
-    held = words.sum_money(row["held"])
-    return of if held <= ZERO else f"{of}; {words.money(held)} more is reserved"
+    return of if row.held <= ZERO else f"{of}; {words.money(row.held)} more is reserved"
 
 
-def saved_figure(body: Row, title: str = "Saved") -> Figure:
-    """``body``: an answer of ``spend``."""
-    compared = next((each for each in body["comparisons"] if each["name"] == "on_demand"), None)
+def saved_figure(spend: Spend, title: str = "Saved") -> Figure:
+    compared = next((each for each in spend.comparisons if each.name == "on_demand"), None)
     if compared is None:
         return Figure(title, "-", "no on-demand price is known")
-    share = compared["saved_share"]
+    share = compared.saved_share
     below = "" if share is None else f"{words.percent(share)} "
-    return Figure(title, words.money(compared["saved"]), f"{below}below the same hours on demand")
+    return Figure(title, words.money(compared.saved), f"{below}below the same hours on demand")
 
 
 def read_lines(body: Row) -> list[str]:

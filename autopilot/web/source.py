@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from autopilot.answers.money import MonthOfMoney
 from autopilot.domain.token import Scope
 
 Json = dict[str, Any]
@@ -38,9 +39,8 @@ class PageSource(Protocol):
         """
         ...
 
-    async def read_money(self, by: str, month: str) -> Json:
-        """``spend`` of a month, grouped; ``days``: dollars by market and day; ``account``; ``bills`` as in
-        ``GET /v1/reconcile``. Raises ``UserError`` for users who do not see all."""
+    async def read_money(self, by: str, month: str) -> MonthOfMoney:
+        """Grouped. Raises ``UserError`` for users who do not see all."""
         ...
 
     async def read_job(self, reference: str) -> Json: ...

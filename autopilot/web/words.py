@@ -23,7 +23,7 @@ def money(value: str | Decimal | None, places: int = 2) -> str:
     return text.money(None if value is None else str(value), places)
 
 
-def per_hour(value: str | None) -> str:
+def per_hour(value: str | Decimal | None) -> str:
     return text.per_hour(value)
 
 
@@ -59,7 +59,7 @@ def moment_in_zone(value: str | datetime | None) -> str:
     return text.NONE if value is None else f"{moment(value)} {zone.name()}"
 
 
-def percent(value: str | None) -> str:
+def percent(value: str | Decimal | None) -> str:
     return text.NONE if value is None else whole(f"{Decimal(value) * 100:.0f} %")
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
 from autopilot.words import text
-
-Row = Mapping[str, Any]
 
 WAITS = {
     "its_end": "the machine still exists",
@@ -23,10 +20,9 @@ UNCONFIRMED = "not confirmed by a bill"
 """Nothing is pending, and the market has shown no line: our own figures are final."""
 
 
-def tell_wait(row: Row) -> str:
-    """Whether the bill is believed, and if not, why."""
-    code = row.get("waits_for")
-    if code is None:
-        return UNCONFIRMED if row.get("invoiced") is None and Decimal(row["posted"] or 0) else "complete"
-    said = WAITS.get(code, text.plain(code))
-    return f"{said} at {text.minute(row['second_look_at'])} UTC" if row.get("second_look_at") else said
+def tell_wait(waits_for: str | None, posted: Decimal, *, is_billed: bool, again: datetime | None = None) -> str:
+    """Whether the bill is believed, and if not, why. ``again``: when it is checked once more."""
+    if waits_for is None:
+        return UNCONFIRMED if not is_billed and posted else "complete"
+    said = WAITS.get(waits_for, text.plain(waits_for))
+    return f"{said} at {text.minute(again)} UTC" if again else said

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from decimal import Decimal
+from typing import Protocol
 
 from autopilot.words import text
-
-Row = Mapping[str, Any]
 
 BILLS = {
     "complete": "confirmed by the market's bill",
@@ -17,29 +15,48 @@ BILLS = {
 }
 
 
-def tell(receipt: Row) -> str:
+class Told(Protocol):
+    """What of a receipt is told."""
+
+    @property
+    def posted(self) -> Decimal: ...
+    @property
+    def bill(self) -> str: ...
+    @property
+    def on_demand(self) -> Decimal | None: ...
+    @property
+    def saved(self) -> Decimal | None: ...
+    @property
+    def is_shared(self) -> bool: ...
+    @property
+    def interruptions(self) -> int | None: ...
+    @property
+    def work_lost_s(self) -> float | None: ...
+
+
+def tell(receipt: Told) -> str:
     """``cost $0.42 (confirmed by the market's bill); on demand the same hours cost $0.76, 45% saved; interrupted twice,
     1 min 20 s of work repeated``."""
     return "; ".join([_tell_cost(receipt), *_tell_saving(receipt), *_tell_interruptions(receipt)])
 
 
-def _tell_cost(receipt: Row) -> str:
-    share = "its share of machines that other tasks used too, " if receipt["is_shared"] else ""
-    return f"cost {text.money(receipt['posted'])} ({share}{BILLS.get(receipt['bill'], text.words(receipt['bill']))})"
+def _tell_cost(receipt: Told) -> str:
+    share = "its share of machines that other tasks used too, " if receipt.is_shared else ""
+    return f"cost {text.money(receipt.posted)} ({share}{BILLS.get(receipt.bill, text.words(receipt.bill))})"
 
 
-def _tell_saving(receipt: Row) -> list[str]:
+def _tell_saving(receipt: Told) -> list[str]:
     """Nothing if no price on demand is known."""
-    on_demand, saved = receipt["on_demand"], receipt["saved"]
-    if on_demand is None or not float(on_demand):
+    on_demand, saved = receipt.on_demand, receipt.saved
+    if not on_demand or saved is None:
         return []
-    share = float(saved) / float(on_demand)
+    share = saved / on_demand
     told = f"{text.percent(share)} saved" if share >= 0 else f"{text.percent(-share)} less than it cost"
     return [f"on demand the same hours cost {text.money(on_demand)}, {told}"]
 
 
-def _tell_interruptions(receipt: Row) -> list[str]:
-    count, lost = receipt["interruptions"], receipt["work_lost_s"]
+def _tell_interruptions(receipt: Told) -> list[str]:
+    count, lost = receipt.interruptions, receipt.work_lost_s
     if count is None:
         return []
     times = {0: "never interrupted", 1: "interrupted once", 2: "interrupted twice"}

@@ -42,7 +42,7 @@ def colourless(output: str) -> str:
     return _COLOUR_OR_CONTROL.sub("", output)
 
 
-def money(value: str | None, places: int = 2) -> str:
+def money(value: str | Decimal | None, places: int = 2) -> str:
     """``$1.20``. An amount too small for its places shows more of them rather than nothing."""
     if value is None:
         return NONE
@@ -55,14 +55,12 @@ def money(value: str | None, places: int = 2) -> str:
 class Amounts:
     """Columns of money whose cells and totals add up as they are shown.
 
-    ``rows``: JSON with an amount for each name; what is missing counts as nothing. All cells have as many decimals: at
+    ``rows``: JSON or answers with an amount for each name; None counts as nothing. All cells have as many decimals: at
     least ``least``, and up to ``most`` so that no amount is shown as nothing.
     """
 
-    def __init__(
-        self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], least: int = 4, most: int = MOST_PLACES
-    ) -> None:
-        self._amounts = [{name: Decimal(row.get(name) or 0) for name in names} for row in rows]
+    def __init__(self, rows: Sequence[object], names: Sequence[str], least: int = 4, most: int = MOST_PLACES) -> None:
+        self._amounts = [{name: _amount_of(row, name) for name in names} for row in rows]
         self._places = places_for((amount for row in self._amounts for amount in row.values()), least, most)
 
     def sum_columns(self, names: Sequence[str]) -> list[list[str]]:
@@ -73,7 +71,11 @@ class Amounts:
         return [[show(amount, self._places) for amount in (*column, sum(column, ZERO))] for column in columns]
 
 
-def per_hour(value: str | None) -> str:
+def _amount_of(row: object, name: str) -> Decimal:
+    return Decimal((row[name] if isinstance(row, Mapping) else getattr(row, name)) or 0)
+
+
+def per_hour(value: str | Decimal | None) -> str:
     """``$0.31/h``, to a tenth of a cent where it has one."""
     if value is None:
         return NONE
@@ -81,8 +83,10 @@ def per_hour(value: str | None) -> str:
     return money(value, 2 if amount == round(amount, 2) else 3) + "/h"
 
 
-def instant(value: str | None) -> datetime | None:
-    return datetime.fromisoformat(value).astimezone(UTC) if value else None
+def instant(value: str | datetime | None) -> datetime | None:
+    if not value:
+        return None
+    return (value if isinstance(value, datetime) else datetime.fromisoformat(value)).astimezone(UTC)
 
 
 def now_of(status: Mapping[str, Any]) -> datetime:
@@ -114,7 +118,7 @@ def clock_time(value: str | None) -> str:
     return NONE if at is None else f"{at:%m-%d %H:%M:%S}"
 
 
-def minute(value: str | None) -> str:
+def minute(value: str | datetime | None) -> str:
     """As ``clock_time``, without the seconds."""
     at = instant(value)
     return NONE if at is None else f"{at:%m-%d %H:%M}"
@@ -124,7 +128,7 @@ def span(seconds: float | None) -> str:
     return NONE if seconds is None else show_duration(timedelta(seconds=seconds))
 
 
-def percent(value: str | float | None) -> str:
+def percent(value: str | float | Decimal | None) -> str:
     return NONE if value is None else f"{Decimal(str(value)):.0%}"
 
 

@@ -30,7 +30,7 @@ def row(key: str, compute: str, storage: str = "0", bandwidth: str = "0", instan
 
 
 def short(rows: tuple[SpendRow, ...]) -> list[tuple[object, ...]]:
-    return [(r.key, *(r.costs[name] for name in ("compute", "storage", "bandwidth")), r.instances) for r in rows]
+    return [(r.key, r.costs.compute, r.costs.storage, r.costs.bandwidth, r.instances) for r in rows]
 
 
 def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **changes: Any) -> PriceObservation:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
-_DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
-
-Money = Annotated[Decimal, WithJsonSchema(_DECIMAL | {"description": "US dollars, or US dollars an hour for a rate"})]
-Number = Annotated[Decimal, WithJsonSchema(_DECIMAL)]
-Instant = datetime
-"""ISO 8601 in UTC."""
-Seconds = float
 Share = Annotated[float, Field(ge=0, le=1)]
 Scalar = str | int | float | bool | None
 
@@ -51,12 +42,3 @@ class Problem(Answer):
     """With ``same_job_open``: the id of that job."""
     plan: str | None = None
     """With ``confirm_first``: the id of the plan that a person is to confirm."""
-
-
-class Costs(Answer):
-    """What was posted, by what it was for: a member for each of ``COST_COLUMNS``. Their sum is ``posted``."""
-
-    compute: Money
-    storage: Money
-    bandwidth: Money
-    fees: Money

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Any
 
 from pydantic import Field, RootModel
 
-from autopilot.answers.models.base import Answer, Asked, Costs, Instant, Money, Number, Query, Scalar, Seconds, Share
+from autopilot.answers.models.base import Answer, Asked, Query, Scalar, Share
 from autopilot.answers.models.plans import Forecast, Plan
+from autopilot.answers.money import JobSpend, Receipt
+from autopilot.answers.scalars import Instant, Money, Number, Seconds
 from autopilot.domain.after import On
 from autopilot.domain.array import MOST_TABLE_BYTES
 from autopilot.domain.code import MOST_BYTES
@@ -421,71 +422,6 @@ class Event(Answer):
     job_id: str | None
     lease_id: str | None
     fields: dict[str, Scalar]
-
-
-class JobSpend(Costs):
-    posted: Money
-    on_demand_equivalent: Money | None
-
-
-class Receipt(Costs):
-    """What a job has cost, confirmed by its markets' bills or not yet."""
-
-    posted: Money
-    bill: str
-    """Of all its machines: ``complete``; ``awaited``; ``unconfirmed``, where a market billed nothing for one; ``none``,
-    where none cost anything."""
-    on_demand: Money | None
-    """What the same hours cost on demand then; null: no price is known."""
-    saved: Money | None
-    is_shared: bool
-    """Other tasks used its machines too: amounts are the job's share, bills those of whole machines."""
-    interruptions: int | None
-    """How often a machine that ran it stopped by itself; null: an array, or its events are deleted."""
-    work_lost_s: Seconds | None
-    """Work that was done twice because it was in no verified checkpoint."""
-
-
-class ReceiptMachine(Answer):
-    lease_id: str
-    provider: str
-    instance_id: str | None
-    gpu: str
-    num_gpus: int
-    capacity_type: str
-    running_s: Seconds
-    posted: Money
-    invoiced: Money | None
-    waits_for: str | None
-    """What its bill lacks; null: nothing more is awaited."""
-
-
-class ReceiptLine(Answer):
-    """The sum of the ledger's entries of one machine, UTC day and kind of cost."""
-
-    lease_id: str
-    provider: str
-    instance_id: str | None
-    day: date | None
-    kind: str
-    amount: Money
-
-
-class ReceiptJob(Answer):
-    id: str
-    name: str
-    status: JobStatus
-    exit_code: int | None
-    submitted_at: Instant
-    finished_at: Instant | None
-
-
-class ItemizedReceipt(Receipt):
-    job: ReceiptJob
-    machines: list[ReceiptMachine]
-    lines: list[ReceiptLine]
-    """They add up to ``posted``."""
-    currency: str
 
 
 class JobLife(Answer):

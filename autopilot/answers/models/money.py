@@ -1,4 +1,4 @@
-"""Spend, budgets, bills and prices."""
+"""What is asked about money; machines and prices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autopilot.answers.models.base import Answer, Costs, Instant, Money, Number, Query, Seconds
+from autopilot.answers.models.base import Answer, Query
 from autopilot.answers.models.jobs import Bid, Event, PaidLease
+from autopilot.answers.scalars import Instant, Money, Number, Seconds
 from autopilot.domain.spend import SpendKey
 
 
@@ -26,160 +27,6 @@ class SpendQuery(Query):
     until: str | None = None
     """The last day."""
     zone: str = "UTC"
-
-
-class SpendRow(Costs):
-    key: str
-    name: str | None
-    """The job's or the owner's, where lines are such."""
-    posted: Money
-    accrued: Money
-    held: Money
-    instances: int
-    running_s: Seconds
-    on_demand: Money | None
-    """What the running hours would have cost on demand."""
-    saved: Money | None
-
-
-class Comparison(Answer):
-    name: str
-    cost: Money
-    spent: Money
-    saved: Money
-    saved_share: Number | None
-    sources: list[str]
-
-
-class Spend(Answer):
-    by: str
-    since: date | None
-    until: date | None
-    zone: str
-    rows: list[SpendRow]
-    total_row: SpendRow
-    comparisons: list[Comparison]
-    currency: str
-
-
-class Against(Answer):
-    """A limit, and what counts against it."""
-
-    limit: Money | None
-    posted: Money
-    accrued: Money
-    held: Money
-    left: Money | None
-    runway_s: Seconds | None
-    """So long what is left lasts; null: the limit is not reached."""
-
-
-class AccountLaunches(Answer):
-    rented: int
-    limit: int
-    kept_back: int
-    refused: int
-    refused_limit: int
-
-
-class JobLaunches(Answer):
-    rented: int
-    limit: int
-    refused: int
-    refused_limit: int
-
-
-class MarketMoney(Answer):
-    name: str
-    credit: Money | None
-    burn: Money
-    runway_s: Seconds | None
-
-
-class AccountMoney(Answer):
-    day: Against
-    month: Against
-    held_for: dict[str, Money]
-    max_hourly: Money | None
-    max_instances: int
-    instances: int
-    burn: Money
-    burn_at_most: Money
-    runway_s: Seconds | None
-    month_ends_at: Instant
-    forecast_month: Money
-    forecast_reaches_limit: bool
-    markets: list[MarketMoney]
-    launches: AccountLaunches
-
-
-class JobMoney(Against):
-    id: str
-    name: str
-    status: str
-    held_for: dict[str, Money]
-    max_rate: Money | None
-    burn: Money
-    forecast: Money | None
-    launches: JobLaunches
-
-
-class TokenMoney(Against):
-    """Of its jobs, and of those of all that it has made."""
-
-    name: str
-    number: int
-    is_monthly: bool
-    made_by: str | None = None
-    """Its maker, in whose allowance it counts too. Null: of a user, or nobody noted it."""
-
-
-class ScheduleMoney(Against):
-    """Of all firings together."""
-
-    id: str
-    name: str
-    is_monthly: bool
-
-
-class Budget(Answer):
-    now: Instant
-    currency: str
-    account: AccountMoney | None
-    """Null for a token that may not see it."""
-    jobs: list[JobMoney]
-    tokens: list[TokenMoney]
-    """Those with an allowance."""
-    schedules: tuple[ScheduleMoney, ...] = ()
-    """Those that go on and have a budget over all firings. A daemon of an older version does not tell."""
-
-
-class Amounts(Answer):
-    estimate: Money
-    corrected: Money
-    posted: Money
-    invoiced: Money | None
-    not_billed: Money
-    accrued: Money
-    held: Money
-
-
-class ReconciledLease(Amounts):
-    provider: str
-    instance_id: str
-    lease_id: str
-    job_id: str | None
-    gpu: str
-    waits_for: str | None
-    second_look_at: Instant | None
-
-
-class Reconciliation(Answer):
-    month: str
-    rows: list[ReconciledLease]
-    total: Amounts
-    not_invoiced: int
-    currency: str
 
 
 class Span(Answer):

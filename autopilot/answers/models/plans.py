@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from autopilot.answers.models.base import Answer, Asked, Instant, Money, Number, Seconds
+from autopilot.answers.models.base import Answer, Asked
+from autopilot.answers.scalars import Instant, Money, Number, Seconds
 
 
 class Offer(Answer):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from autopilot.answers.models.base import Answer, Asked, Instant, Money, Query, Share
+from autopilot.answers.models.base import Answer, Asked, Query, Share
 from autopilot.answers.models.jobs import LONGEST_JOB_FILE, SentCode
 from autopilot.answers.models.plans import Plan
+from autopilot.answers.scalars import Instant, Money
 from autopilot.domain.array import MOST_TABLE_BYTES
 from autopilot.domain.cadence import Overlap
 from autopilot.domain.job import JobStatus

@@ -15,7 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autopilot.answers.money import Spend
 from autopilot.cli import money_views
+from autopilot.cli.answers import read
 from autopilot.cli.output import console
 from autopilot.cli.picture import write_picture
 from autopilot.client.answer import Json
@@ -156,7 +158,7 @@ def _tell(theatre: Theatre, body: Json, struck: Sequence[Struck], results: list[
         _story(body, struck),
         "",
         Rule("what it cost, machine by machine", align="left"),
-        money_views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"),
+        money_views.spend_table(read(Spend, theatre.client.get("/v1/spend", by="instance")), "instance"),
         Text("each bill is checked again after an hour of market time (autopilot reconcile)", style="dim"),
     )
 

@@ -192,10 +192,10 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     assert len((await world.jobs.overview(ListQuery(tasks=True)))["jobs"]) == 4
     async with world.store.snapshot() as uow:
         moment = await read_moment(uow, world.clock.now(), Params())
-        (row,) = (await read_budget(uow, moment, LIMITS, {}))["jobs"]
+        (row,) = (await read_budget(uow, moment, LIMITS, {})).jobs
     rates = [task.main.burn_upper for task in await tasks_of(world) if task.main is not None]
-    assert ZERO < D(row["burn"]) <= sum(rates, ZERO)
-    assert row["held_for"]["safe_stop"]
+    assert ZERO < row.burn <= sum(rates, ZERO)
+    assert row.held_for["safe_stop"]
     page = await world.jobs.overview(ListQuery(array="train", limit=2))
     assert ([job["task"] for job in page["jobs"]], page["next"]) == ([0, 1], "1")
     page = await world.jobs.overview(ListQuery(array="train", after="1"))

@@ -5,22 +5,21 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from autopilot.answers.models.jobs import ItemizedReceipt
-from autopilot.domain.cost_columns import COST_NAMES
+from autopilot.answers.codec import from_json, to_json
+from autopilot.answers.money import ItemizedReceipt
 from autopilot.domain.job import JobStatus
 from autopilot.service.job_receipts import JobReceipts
 from autopilot.words import receipts
 from tests.integration.engine.engine_world import World
 
 
-async def read(world: World) -> dict[str, Any]:
-    body = await world.jobs.receipt(world.job_id)
-    ItemizedReceipt.model_validate(body, strict=False)
-    posted = Decimal(body["posted"])
-    assert sum(Decimal(line["amount"]) for line in body["lines"]) == posted
-    assert sum(Decimal(each["posted"]) for each in body["machines"]) == posted
-    assert sum(Decimal(body[name]) for name in COST_NAMES) == posted
-    return body
+async def read(world: World) -> ItemizedReceipt:
+    receipt = await world.jobs.receipt(world.job_id)
+    assert from_json(ItemizedReceipt, to_json(receipt)) == receipt
+    assert sum(line.amount for line in receipt.lines) == receipt.posted
+    assert sum(each.posted for each in receipt.machines) == receipt.posted
+    assert receipt.total == receipt.posted
+    return receipt
 
 
 async def test_an_outbid_stands_on_the_receipt_and_the_bill_confirms_it(world: World) -> None:
@@ -28,7 +27,7 @@ async def test_an_outbid_stands_on_the_receipt_and_the_bill_confirms_it(world: W
     lease = await world.until_checkpoint()
     assert (await world.jobs.show(world.job_id))["receipt"] is None, "the job is not over"
     begun = await read(world)
-    assert begun["bill"] == "awaited"
+    assert begun.bill == "awaited"
     assert "the market's bill is still to come" in receipts.tell(begun)
     await world.tick(2)
     world.rival(lease, "1.05")
@@ -36,12 +35,12 @@ async def test_an_outbid_stands_on_the_receipt_and_the_bill_confirms_it(world: W
     await world.until_over()
     await world.until_settled()
     body = await read(world)
-    assert (body["bill"], len(body["machines"]), body["interruptions"]) == ("complete", 1, 1)
-    assert body["machines"][0]["invoiced"] == body["posted"]
+    assert (body.bill, len(body.machines), body.interruptions) == ("complete", 1, 1)
+    assert body.machines[0].invoiced == body.posted
     told = receipts.tell(body)
     assert "(confirmed by the market's bill)" in told
     assert "interrupted once" in told
-    assert (await world.jobs.show(world.job_id))["receipt"].items() <= body.items()
+    assert (await world.jobs.show(world.job_id))["receipt"].items() <= to_json(body).items()
     assert await JobReceipts(world.store, world.clock).tell(world.job_id) == told
     assert await JobReceipts(world.store, world.clock).tell("none") == ""
 
@@ -54,8 +53,8 @@ async def test_a_job_that_moved_has_two_machines_and_one_that_the_daemon_ends_is
     await world.until_over()
     await world.until_settled()
     body = await read(world)
-    assert (len(body["machines"]), body["interruptions"], body["bill"]) == (2, 1, "complete")
-    assert Decimal(body["work_lost_s"]) == sum(
+    assert (len(body.machines), body.interruptions, body.bill) == (2, 1, "complete")
+    assert Decimal(body.work_lost_s or 0) == sum(
         Decimal(str(dict(event.fields)["seconds"])) for event in await _losses(world)
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.answers.codec import plain, to_json
 from autopilot.answers.models.money import PricesQuery
+from autopilot.answers.money import SpendOfMonth
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.books.budget import budget, burning, credits_of, lasts
 from autopilot.books.prices import prices
@@ -22,6 +24,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.gpu_names import NAMES
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import LeaseState
+from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine, EngineConfig
@@ -56,7 +59,8 @@ async def store() -> MemoryStore:
 
 async def spend_in(store: Store, query: dict[str, str], now: datetime = NOW) -> dict[str, Any]:
     async with store.snapshot() as uow:
-        return await spend(uow, await read_moment(uow, now, Params()), query)
+        answer: dict[str, Any] = to_json(await spend(uow, await read_moment(uow, now, Params()), query))
+        return answer
 
 
 async def prices_in(store: Store, query: PricesQuery) -> dict[str, Any]:
@@ -144,8 +148,9 @@ async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, ob
     engine = Engine(config, {}, store, blobs, PaperBootstrap(blobs), AgentUnpacker(), clock, UlidIds(clock))
     async with store.snapshot() as uow:
         moment = await read_moment(uow, NOW, Params())
-        found = (await budget(uow, moment, engine.config.limits, credits_of(engine)))["account"]
-    return found["forecast_month"], found["forecast_reaches_limit"]
+        found = (await budget(uow, moment, engine.config.limits, credits_of(engine))).account
+    assert found is not None
+    return plain(found.forecast_month), found.forecast_reaches_limit
 
 
 @pytest.mark.parametrize(
@@ -229,21 +234,22 @@ async def test_the_spend_of_each_market_adds_up_to_all(store: MemoryStore) -> No
         moment = await read_moment(uow, NOW, Params())
         whole, days = await spend_of_month(uow, moment, query["by"], query["month"], 9)
         by_key = await spend(uow, moment, query)
-        dearest_first = sorted(by_key["rows"], key=lambda row: -Decimal(row["posted"]) - Decimal(row["accrued"]))
-        assert whole == by_key | {"rows": dearest_first, "others": None, "others_count": 0}
+        dearest_first = sorted(by_key.rows, key=lambda row: -row.posted - row.accrued)
+        assert whole == SpendOfMonth(**vars(replace(by_key, rows=dearest_first)), others=None, others_count=0)
         cut, _ = await spend_of_month(uow, moment, query["by"], query["month"], 1)
         by_day = await spend(uow, moment, query | {"by": "day"})
         bills = await reconciliation(uow, moment, query["month"])
         dearest = await reconciliation_of_dearest(uow, moment, query["month"], 1)
-    assert cut["rows"] == whole["rows"][:1]
-    assert (cut["others_count"], cut["total_row"]) == (len(whole["rows"]) - 1, whole["total_row"])
-    assert Decimal(cut["rows"][0]["posted"]) + Decimal(cut["others"]["posted"]) == Decimal(whole["total_row"]["posted"])
-    assert dearest["rows"] == [max(bills["rows"], key=lambda row: Decimal(row["posted"]))]
-    assert (dearest["others_count"], dearest["total"]) == (len(bills["rows"]) - 1, bills["total"])
-    first, others = Decimal(dearest["rows"][0]["posted"]), Decimal(dearest["others"]["posted"])
-    assert first + others == Decimal(bills["total"]["posted"])
+    assert cut.rows == whole.rows[:1]
+    assert (cut.others_count, cut.total_row) == (len(whole.rows) - 1, whole.total_row)
+    assert cut.others is not None
+    assert cut.rows[0].posted + cut.others.posted == whole.total_row.posted
+    assert dearest.rows == [max(bills.rows, key=lambda row: row.posted)]
+    assert (dearest.others_count, dearest.total) == (len(bills.rows) - 1, bills.total)
+    assert dearest.others is not None
+    assert dearest.rows[0].posted + dearest.others.posted == bills.total.posted
     assert list(days) == ["runpod", "vastai"]
-    assert days["runpod"][f"{NOW:%Y-%m-%d}"] == "1"
-    spent = {row["key"]: Decimal(row["posted"]) + Decimal(row["accrued"]) for row in by_day["rows"]}
-    assert {day: sum(Decimal(each.get(day, 0)) for each in days.values()) for day in spent} == spent
-    assert min(map(Decimal, days["runpod"].values())) == Decimal("0.000000001")
+    assert days["runpod"][NOW.date()] == 1
+    spent = {date.fromisoformat(row.key): row.posted + row.accrued for row in by_day.rows}
+    assert {day: sum(each.get(day, ZERO) for each in days.values()) for day in spent} == spent
+    assert min(days["runpod"].values()) == Decimal("0.000000001")

@@ -133,7 +133,8 @@ def test_show(daemon: Daemon, capsys: Capture) -> None:
         "25 min 12 s of 1 h, 42%, step 420",
         "machine GPU 97%, 21 of 24 GB; disk 12.4 GB free; load 3.1",
         "on track, slack 2 h 15 min",
-        "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000) accrued $0.0012 reserved $0.1071",
+        "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000, fees $0.0000)",
+        "fees $0.0000) accrued $0.0012 reserved $0.1071",
         "budget $2.00 on demand the same hours: $0.5120",
         "spot $0.28/h $0.0933 $0.0000 $0.0000 1 h 2 min",
         "total $0.2937 $0.0012 $0.1071",
@@ -160,7 +161,7 @@ def test_show_tells_what_a_machine_does_that_is_not_at_work(
 
 
 def test_show_of_a_job_that_has_not_begun(daemon: Daemon, capsys: Capture) -> None:
-    daemon.answers["GET /v1/jobs/new"] = (200, {"job": sample("jobs")["jobs"][1]})
+    daemon.answers["GET /v1/jobs/new"] = (200, {"job": sample("jobs")["jobs"][1], "spend": sample("job")["spend"]})
     out = printed(capsys, "show", "new")
     assert "pending: market unknown" in out
     assert "none yet" in out

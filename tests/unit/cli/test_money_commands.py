@@ -8,7 +8,6 @@ import json
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -168,13 +167,15 @@ def test_a_plot_shows_proportions_and_gaps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("waits_for", "posted", "is_billed", "told"),
     [
-        ({"waits_for": None, "invoiced": "0.52", "posted": "0.52"}, "complete"),
-        ({"waits_for": None, "invoiced": None, "posted": "0.52"}, "not confirmed by a bill"),
-        ({"waits_for": None, "invoiced": None, "posted": "0"}, "complete"),
-        ({"waits_for": "no_bill", "invoiced": None, "posted": "0.52"}, "no line yet"),
+        (None, "0.52", True, "complete"),
+        (None, "0.52", False, "not confirmed by a bill"),
+        (None, "0", False, "complete"),
+        ("no_bill", "0.52", False, "no line yet"),
     ],
 )
-def test_a_machine_whose_bill_never_came_is_told_from_one_that_is_paid(row: dict[str, Any], told: str) -> None:
-    assert bills.tell_wait(row) == told
+def test_a_machine_whose_bill_never_came_is_told_from_one_that_is_paid(
+    waits_for: str | None, posted: str, is_billed: bool, told: str
+) -> None:
+    assert bills.tell_wait(waits_for, Decimal(posted), is_billed=is_billed) == told

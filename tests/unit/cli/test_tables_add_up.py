@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.money import Budget, Reconciliation, Spend
 from autopilot.cli import money_views, views
 from tests.unit.cli.sample_daemon import sample
 
@@ -58,7 +60,7 @@ def test_spend(data: st.DataObject, count: int, exact: bool) -> None:
     has_fees = any(Decimal(row["fees"]) for row in body["rows"])
     kinds = ["compute", "storage", "bandwidth", *(["fees"] if has_fees else [])]
     columns = [*kinds, "posted", "accrued", "held"]
-    rows = shown(money_views.spend_table(body, "job", exact=exact), columns)
+    rows = shown(money_views.spend_table(from_json(Spend, body), "job", exact=exact), columns)
     assert {row["posted"].as_tuple().exponent for row in rows} == {-9 if exact else -2}
     check_totals(rows, columns)
     for row in rows:
@@ -76,7 +78,7 @@ def test_reconcile(data: st.DataObject, count: int) -> None:
         row["not_billed"] = str(Decimal(row["posted"]) - Decimal(row["invoiced"] or 0))
         rows.append(row)
     columns = ["estimate", "corrected", "posted", "invoiced", "unbilled", "accrued", "held"]
-    table = shown(money_views.reconciliation(body | {"rows": rows})[0], columns)
+    table = shown(money_views.reconciliation(from_json(Reconciliation, body | {"rows": rows}))[0], columns)
     check_totals(table, columns)
     for row in table:
         assert row["estimate"] + row["corrected"] == row["posted"]
@@ -90,7 +92,7 @@ def test_budget(data: st.DataObject) -> None:
         limit |= some(data, ("posted", "accrued", "held", "limit"))
         spent = sum((Decimal(limit[name]) for name in ("posted", "accrued", "held")), Decimal(0))
         limit["left"] = str(Decimal(limit["limit"]) - spent)
-    for row in shown(money_views.budget(body)[0], ["limit", "posted", "accrued", "held", "left"]):
+    for row in shown(money_views.budget(from_json(Budget, body))[0], ["limit", "posted", "accrued", "held", "left"]):
         assert row["limit"] - row["posted"] - row["accrued"] - row["held"] == row["left"]
 
 

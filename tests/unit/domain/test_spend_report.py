@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Span
 from autopilot.domain.money import ZERO, from_nano
@@ -183,8 +182,8 @@ def test_columns() -> None:
     source = a_source([Cell("l", None, kind, amount) for kind, amount in amounts.items()], [])
     (row,) = report(source, "label", now=LATER)
     assert (row.key, row.posted) == ("train", sum(amounts.values()))
-    assert row.costs["storage"] == amounts[CostKind.STORAGE_RUNNING] + amounts[CostKind.STORAGE_STOPPED]
-    assert row.costs["fees"] == amounts[CostKind.FEE] + amounts[CostKind.CREDIT]
+    assert row.costs.storage == amounts[CostKind.STORAGE_RUNNING] + amounts[CostKind.STORAGE_STOPPED]
+    assert row.costs.fees == amounts[CostKind.FEE] + amounts[CostKind.CREDIT]
     assert (row.on_demand, row.saved) == (None, None)
 
 
@@ -230,7 +229,7 @@ def test_however_it_is_cut_the_sums_are_the_same(by: SpendKey, keys: list[str]) 
     rows = report(two_leases(), by, now=LATER)
     assert [row.key for row in rows] == keys
     total = total_row(rows)
-    assert [str(total.costs[name]) for name in COST_NAMES] == ["9", "1", "0", "0.5"]
+    assert [str(amount) for amount in total.costs.by_column.values()] == ["9", "1", "0", "0.5"]
     assert (total.accrued, total.held, total.posted) == (Decimal("0.75"), Decimal("0.1875"), Decimal("10.5"))
     assert (total.leases, total.instances, total.compared) == (frozenset({"l1", "l2"}), 2, Decimal(6))
     hours = {"RTX 4090": 6 * HOUR, "A100": HOUR} if by != "kind" else {}
@@ -256,7 +255,7 @@ def test_a_line_is_of_its_own_lease() -> None:
 
 def test_hours_and_money_stand_on_the_zone_s_own_days() -> None:
     rows = report(two_leases(), "day", now=LATER, zone=BERLIN)
-    assert [(row.key, row.running, row.costs["compute"], row.held) for row in rows] == [
+    assert [(row.key, row.running, row.costs.compute, row.held) for row in rows] == [
         ("2026-11-20", 2 * HOUR, Decimal(5), Decimal("0.1875")),
         ("2026-11-21", 2 * HOUR, Decimal(4), ZERO),
     ]

@@ -62,14 +62,14 @@ async def test_machines_add_up_to_their_total(reader: LedgerReader) -> None:
 async def test_days_and_markets_add_up(reader: LedgerReader) -> None:
     async with reader.view() as view:
         page = await money_page.build(view, {"by": "provider"})
-        total = (await view.read_money("day", "2026-11"))["spend"]["total_row"]
+        total = (await view.read_money("day", "2026-11")).spend.total_row
     assert page.day_table.columns == ["RunPod", "vast.ai", "All"]
     assert [line.name for line in page.day_table.lines] == ["20 Nov", "17 Nov"]
     cells = [[_dollars(cell) for cell in line.cells] for line in page.day_table.lines]
     for *parts, whole in [*cells, [_dollars(cell) for cell in page.day_table.total]]:
         assert sum(parts) == whole
     assert [sum(column) for column in zip(*cells, strict=True)] == [_dollars(cell) for cell in page.day_table.total]
-    spent = D(total["posted"]) + D(total["accrued"])
+    spent = total.posted + total.accrued
     assert page.figures[0].number == f"${round(spent, 2)}"
     by_market = {line.name: _dollars(line.cells[-3]) for line in page.table.lines}
     assert sum(by_market.values()) == _dollars(page.table.total[-3])
