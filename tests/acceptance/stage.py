@@ -17,7 +17,7 @@ from autopilot.client.answer import Json
 from autopilot.client.errors import NotRunning
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.patience import PATIENCE_S
 from tests.processes import ForkedProcess, run_forked
 

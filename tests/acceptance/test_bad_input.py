@@ -19,7 +19,7 @@ from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.shares import SMALL_ROOM_BYTES
 from autopilot.client.json_client import JsonClient
 from autopilot.config.daemon_address import DaemonAddress
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
     a_theatre,
     assert_one_error,

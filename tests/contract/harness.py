@@ -9,9 +9,9 @@ from typing import Protocol, TypeVar
 
 from autopilot.clock import ManualClock
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.provider import Provider
 from autopilot.service.leadership import FencedProvider
+from autopilot_lab.memory_store.store import MemoryStore
 
 STRANGERS = "colleague-"
 """Prefix of the names of others' machines, which the emulated lists contain in every test."""

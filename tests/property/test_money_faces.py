@@ -32,9 +32,9 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.engine.outstanding import read_moment
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.web import money_page
 from autopilot.web.money_page import Table
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import limits
 from tests.leases import change_lease
 from tests.store_records import DAY, START, a_job, a_lease, an_entry

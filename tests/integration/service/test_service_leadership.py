@@ -19,7 +19,7 @@ from autopilot.client.answer import Json
 from autopilot.client.errors import DaemonError
 from autopilot.client.json_client import JsonClient
 from autopilot.config.daemon_address import DaemonAddress
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
     first_tick,
     is_settled,
