@@ -13,7 +13,7 @@ from figures import Figure
 
 from autopilot.cli.client import Json
 from autopilot.domain.array import MOST_TASKS
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 
 TIMEOUT_S = 300.0
 JOB = f"""name = "many"

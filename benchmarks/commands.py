@@ -12,7 +12,7 @@ from pathlib import Path
 
 from figures import Figure
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 
 REPEATS = 15
 TICK_S = 2.0

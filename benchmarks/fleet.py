@@ -21,9 +21,9 @@ from pathlib import Path
 from random import Random
 
 from autopilot.clock import ScaledClock
-from autopilot.lab.sandbox.catalogue import default_catalogue
-from autopilot.lab.sandbox.market.machines import MachineSpec
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from autopilot_lab.sandbox.catalogue import default_catalogue
+from autopilot_lab.sandbox.market.machines import MachineSpec
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 
 MACHINES = 500
 """Of each kind: as many as a search for one answers with at the most."""

@@ -30,10 +30,10 @@ from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.store import DecisionRecord, EventRecord
 from autopilot.service.wiring import Daemon, daemon
 from autopilot.store.database import open_store
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 
 JOBS, OPEN = 1_000, 200
 DAYS = 90

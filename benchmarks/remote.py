@@ -15,7 +15,7 @@ from commands import TICK_S, wall_s
 from figures import Figure
 
 from autopilot.blobs.place import API, MailboxPlace
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.certificates import make_certificate
 
 FOLLOWERS = 100

@@ -27,7 +27,7 @@ import pytest
 
 from autopilot.cli.client import Json
 from autopilot.cli.exits import CommandError
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests import wheels
 from tests.acceptance.stage import a_theatre, is_settled, show, submit, until, without_settings
 from tests.patience import PATIENCE_S

@@ -21,7 +21,7 @@ _IMPORTED = [
     "autopilot.cli.service",
     "autopilot.service.main",
     *(f"autopilot.providers.{market}.plugin" for market in ("vastai", "runpod", "mithril", "nebius")),
-    "autopilot.lab.sandbox.server",
+    "autopilot_lab.sandbox.server",
 ]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.demo.two_markets import price_out_runpod
+from autopilot_lab.demo.theatre import Theatre
+from autopilot_lab.demo.two_markets import price_out_runpod
 from tests.acceptance.stage import FINAL, a_theatre, job_text, show, submit, until
 
 KEPT = Path(__file__).parents[1] / "docs/images/page"

@@ -73,9 +73,9 @@ GROUPS = {
         Command("version", "autopilot.cli.service:version", "Print the version"),
     ),
     "Laboratory": (
-        Command("demo", "autopilot.lab.demo.command:demo", "Watch a job survive the sandbox market"),
-        Command("sandbox", "autopilot.lab.sandbox.command:sandbox", "Run a local market that costs nothing"),
-        Command("backtest", "autopilot.lab.backtest.command:backtest", "Score policies on a recorded market"),
+        Command("demo", "autopilot_lab.demo.command:demo", "Watch a job survive the sandbox market"),
+        Command("sandbox", "autopilot_lab.sandbox.command:sandbox", "Run a local market that costs nothing"),
+        Command("backtest", "autopilot_lab.backtest.command:backtest", "Score policies on a recorded market"),
     ),
 }
 

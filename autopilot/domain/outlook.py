@@ -59,7 +59,7 @@ class PhaseModel:
     """Spot capacity as hidden phases of a market: a Markov chain of which only on or off is seen.
 
     Several phases of one sign make lifetimes of any shape; groups of phases that rarely change into one another are
-    kinds of markets (calm, busy). ``autopilot.lab.backtest.fit`` estimates it.
+    kinds of markets (calm, busy). ``autopilot_lab.backtest.fit`` estimates it.
     """
 
     on: tuple[bool, ...]

@@ -15,7 +15,7 @@ from typing import Any
 
 from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.transport import NotRunning
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.patience import PATIENCE_S
 from tests.processes import ForkedProcess, run_forked
 

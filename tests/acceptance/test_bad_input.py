@@ -18,7 +18,7 @@ import pytest
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.shares import SMALL_ROOM_BYTES
 from autopilot.cli.client import Client
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
     a_theatre,
     assert_one_error,

@@ -21,7 +21,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 import pytest
 
 from autopilot.cli.exits import CommandError
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.recording_proxy import RecordingProxy
 from tests.acceptance.stage import command, job_text, show, submit, until, without_settings
 

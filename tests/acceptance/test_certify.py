@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
 from autopilot.markets.installed import claims_of
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, until
 
 SETTLED = {market: {claim.id for claim in claims_of(market) if claim.step} for market in ("vastai", "runpod")}

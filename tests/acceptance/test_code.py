@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, show, until
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, is_settled, job_text, show, submit, until
 from tests.patience import PATIENCE_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, command, job_text, show, submit, until
 
 pytestmark = pytest.mark.slow

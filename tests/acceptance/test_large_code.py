@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.blobs.place import API, MailboxPlace
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command
 
 pytestmark = pytest.mark.slow

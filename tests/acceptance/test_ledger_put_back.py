@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.cli.client import Json
-from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.demo.verdict import Reference, checks
+from autopilot_lab.demo.theatre import Theatre
+from autopilot_lab.demo.verdict import Reference, checks
 from tests.acceptance.stage import (
     a_theatre,
     command,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import is_settled, job_text, show, submit, until
 from tests.patience import PATIENCE_S
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
+from autopilot_lab.demo.theatre import Theatre
+from autopilot_lab.sandbox.nebius.catalogue import PROJECTS
 from tests.acceptance.stage import command, is_settled, job_text, show, submit, until
 from tests.patience import PATIENCE_S
 

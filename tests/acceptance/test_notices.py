@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, command, job_text, show, submit, until
 from tests.patience import PATIENCE_S
 

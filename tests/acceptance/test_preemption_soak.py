@@ -23,8 +23,8 @@ import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.cli.client import Json
-from autopilot.lab.demo.theatre import Theatre
 from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import FINAL, SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 

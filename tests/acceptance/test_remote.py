@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from autopilot.blobs.place import API, MailboxPlace
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, until, without_settings
 from tests.certificates import make_certificate
 from tests.patience import PATIENCE_S

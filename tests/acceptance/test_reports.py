@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, is_settled, job_text, show, submit, until
 
 pytestmark = pytest.mark.slow

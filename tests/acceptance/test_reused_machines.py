@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.cli.client import Json
-from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.demo.verdict import match_books
+from autopilot_lab.demo.theatre import Theatre
+from autopilot_lab.demo.verdict import match_books
 from tests.acceptance.stage import a_theatre, command, show, until
 from tests.acceptance.test_preemption_soak import preempt
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, command, show, until, without_settings
 from tests.patience import PATIENCE_S
 

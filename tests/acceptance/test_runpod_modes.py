@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.demo.verdict import Reference, checks
+from autopilot_lab.demo.theatre import Theatre
+from autopilot_lab.demo.verdict import Reference, checks
 from tests.acceptance.stage import SPEED, command, is_settled, job_text, show, submit, until
 
 STEPS = 2500

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from autopilot.config.keys import store_private
-from autopilot.lab.demo.theatre import KEYS, Theatre
+from autopilot_lab.demo.theatre import KEYS, Theatre
 from tests.acceptance.stage import SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, job_text, show, submit, until, without_settings
 from tests.patience import PATIENCE_S
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from autopilot.blobs.place import API, MailboxPlace
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, job_text
 from tests.patience import PATIENCE_S
 

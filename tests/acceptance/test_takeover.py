@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from autopilot.cli.client import Json
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import FINAL, a_theatre, command, market_events, show, until
 from tests.pg import PostgresServer
 from tests.previous import (

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.demo.two_markets import price_out_runpod
+from autopilot_lab.demo.theatre import Theatre
+from autopilot_lab.demo.two_markets import price_out_runpod
 from tests.acceptance.stage import a_theatre
 from tests.browser.browser_world import LIMITS, Onlooker
 

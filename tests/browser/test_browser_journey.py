@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Request, Route, expect
 
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import job_text, show, submit, until
 from tests.browser.browser_world import SOON_MS, Onlooker
 

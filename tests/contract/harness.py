@@ -9,9 +9,9 @@ from typing import Protocol, TypeVar
 
 from autopilot.clock import ManualClock
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.provider import Provider
 from autopilot.service.leadership import FencedProvider
+from autopilot_lab.memory_store.store import MemoryStore
 
 STRANGERS = "colleague-"
 """How the names of others' machines begin that stand in the emulated lists, whatever a test does."""

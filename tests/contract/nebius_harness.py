@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.nebius import plugin
+from autopilot_lab.sandbox.nebius.catalogue import PROJECTS
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.contract.harness import QuickClock
 from tests.patience import PATIENCE_S
 

@@ -24,8 +24,8 @@ from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.prices import FINE_SPAN
 from autopilot.domain.time import utc_day
 from autopilot.engine.past_prices import PastPrices
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.contract.harness import STRANGERS, Harness, QuickClock
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.runpod import plugin
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.contract.harness import QuickClock
 from tests.patience import PATIENCE_S
 

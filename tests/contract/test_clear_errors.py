@@ -12,9 +12,9 @@ import pytest
 from autopilot.clock import ManualClock
 from autopilot.config.settings import ProviderSettings, Settings
 from autopilot.domain.errors import UserError
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service import doctor
 from autopilot.service.wiring import connect_markets
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.contract.harness import QuickClock
 
 MARKETS = ("vastai", "runpod")

@@ -33,7 +33,6 @@ from autopilot.domain.params import Params
 from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.markets.facts import MarketFacts
 from autopilot.markets.installed import GROUP, available, every_market, facts_of
 from autopilot.policy.guard import Limits
@@ -42,6 +41,7 @@ from autopilot.providers import registry
 from autopilot.service.wiring import AgentBootstrap, connect_markets
 from autopilot.web import words
 from autopilot.words.certificates import tell_command
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.contract.harness import Harness, QuickClock
 from tests.contract.provider_contract import ProviderContract
 from tests.memory_blobs import MemoryBlobs

@@ -25,10 +25,10 @@ from autopilot.config.settings import (
     Settings,
 )
 from autopilot.domain.errors import UserError
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.service.certificates import certify_rules
 from autopilot.service.main import serve
 from autopilot.service.wiring import Daemon, daemon
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.patience import PATIENCE_S, eventually
 
 SPEED = 120.0

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.provider import Plugin
 from autopilot.providers import mithril, runpod, vastai
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.contract import mithril_harness, runpod_harness, vastai_harness
 from tests.contract.harness import QuickClock
 from tests.patience import PATIENCE_S

@@ -9,14 +9,14 @@ from typing import get_type_hints
 
 import pytest
 
-from autopilot.lab.memory_store.access import Access
-from autopilot.lab.memory_store.store import MemoryStore
-from autopilot.lab.memory_store.tables import MemoryTables
-from autopilot.lab.memory_store.unit_of_work import MemoryUnitOfWork
 from autopilot.ports.store import Store, UnitOfWork
 from autopilot.store.database import open_store
 from autopilot.store.statements import Statements
 from autopilot.store.unit_of_work import SqlUnitOfWork
+from autopilot_lab.memory_store.access import Access
+from autopilot_lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.unit_of_work import MemoryUnitOfWork
 from tests.contract.store_contract import StoreContract
 
 

@@ -12,9 +12,9 @@ from signal import SIGKILL
 import pytest
 
 from autopilot.domain.lease import LeaseState
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.store import CommitUnknown, Store, StoreUnavailable, UnitOfWork
 from autopilot.store.database import open_store
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.store_records import DAY, a_checkpoint, a_job, a_lease, an_entry
 
 PROGRAM = """

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import pytest
 
 from autopilot.domain.offer import CapacityType
-from autopilot.lab.sandbox import faults
-from autopilot.lab.sandbox.mithril import injected_faults as mithril_faults
-from autopilot.lab.sandbox.nebius import injected_faults as nebius_faults
-from autopilot.lab.sandbox.runpod import injected_faults as runpod_faults
 from autopilot.ports.provider import Done, MarketUnknown, RefusalCode, Refused
+from autopilot_lab.sandbox import faults
+from autopilot_lab.sandbox.mithril import injected_faults as mithril_faults
+from autopilot_lab.sandbox.nebius import injected_faults as nebius_faults
+from autopilot_lab.sandbox.runpod import injected_faults as runpod_faults
 from tests.contract.harness import Harness, QuickClock
 from tests.contract.mithril_harness import mithril_harness
 from tests.contract.nebius_harness import nebius_harness

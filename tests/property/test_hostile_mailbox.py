@@ -28,11 +28,11 @@ from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.params import Params
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.mailbox import Mailbox, mail_events
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.policy.decide import decide
 from autopilot.ports.blobs import MAX_READ_BYTES
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import a_job, a_lease, a_market, a_spec, at, no_hosts
 
 NASTY = st.one_of(

@@ -37,8 +37,8 @@ from autopilot.domain.params import Params
 from autopilot.domain.spend import report, total_row
 from autopilot.engine.accrue import accruals, hold_reserves, post_accruals
 from autopilot.engine.invoices import UNFINISHED_FOR, import_invoice
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.store import CommitUnknown, Store, UnitOfWork
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import an_instance, an_intent, heartbeat
 from tests.property.reference_ledger import MICROSECONDS_PER_DAY, Line, Machine
 

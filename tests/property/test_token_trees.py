@@ -31,8 +31,8 @@ from autopilot.domain.token import MOST_MADE, Scope, Token
 from autopilot.engine.engine import Engine
 from autopilot.engine.purses import read_purses
 from autopilot.ids import UlidIds
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.policy.purse import Purse
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import a_spec
 from tests.store_records import START, a_job, a_lease, an_entry
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tools.bids
-from autopilot.lab.backtest.live import Live
-from autopilot.lab.backtest.play import Conditions, optimal_cost, play
-from autopilot.lab.backtest.policies import Policy, fit_models, parse_policies, starter
+from autopilot_lab.backtest.live import Live
+from autopilot_lab.backtest.play import Conditions, optimal_cost, play
+from autopilot_lab.backtest.policies import Policy, fit_models, parse_policies, starter
 from tools.bids.columns import MODES, Case, cases
 from tools.bids.kept import RESULTS, Kept, append, code_now, read
 from tools.bids.report import OWN, tables

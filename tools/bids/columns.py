@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from autopilot.lab.backtest.live import Live, as_searched
-from autopilot.lab.backtest.suite import HOUR_S, BidRun, BidSuite
-from autopilot.lab.backtest.suite_file import read_suite
-from autopilot.lab.backtest.synthetic import Kind, synthetic_suite
+from autopilot_lab.backtest.live import Live, as_searched
+from autopilot_lab.backtest.suite import HOUR_S, BidRun, BidSuite
+from autopilot_lab.backtest.suite_file import read_suite
+from autopilot_lab.backtest.synthetic import Kind, synthetic_suite
 
 RECORDED = ("aws-g2-2015-spring", "aws-r3-2015", "aws-m3-2015")
 MADE_UP: tuple[Kind, ...] = ("calm", "stormy", "trending")

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import tools.calibration
-from autopilot.lab.backtest.live import Live
-from autopilot.lab.backtest.suite import BidSuite
-from autopilot.lab.backtest.suite_file import read_suite
+from autopilot_lab.backtest.live import Live
+from autopilot_lab.backtest.suite import BidSuite
+from autopilot_lab.backtest.suite_file import read_suite
 from tools.calibration.cases import Case, made_up, recorded
 from tools.calibration.kept import RESULTS, ROOT, Kept, append, code_of, read
 from tools.calibration.report import picture, tables

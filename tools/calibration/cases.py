@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from autopilot.lab.backtest.live import Live, as_searched
-from autopilot.lab.backtest.suite import HOUR_S, BidRun, BidSuite, whole_ticks
-from autopilot.lab.backtest.synthetic import Kind, synthetic_suite
+from autopilot_lab.backtest.live import Live, as_searched
+from autopilot_lab.backtest.suite import HOUR_S, BidRun, BidSuite, whole_ticks
+from autopilot_lab.backtest.synthetic import Kind, synthetic_suite
 
 APART_S = 7 * 86400.0
 """Between two starts on a recorded market: runs of one week see much the same prices."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from autopilot.lab.backtest.svg import PALETTE, Plot, Series, draw
+from autopilot_lab.backtest.svg import PALETTE, Plot, Series, draw
 from tools.calibration.scores import Share, coverage, reliability
 from tools.calibration.trial import Trial
 

@@ -11,17 +11,17 @@ from typing import Any
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.market import Market
 from autopilot.engine.auctions import LEARN_FROM
-from autopilot.lab.backtest.bids import BidView
-from autopilot.lab.backtest.live import Live
-from autopilot.lab.backtest.map_live import LiveMapping
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.session import GPU, MARKET, ORIGIN
-from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidJob, on_demand_cost
 from autopilot.planning.plan import OverBudget, plan
 from autopilot.planning.prospects import Unlikely
 from autopilot.pricing.auction.played_floors import RECORD_STEP_S
 from autopilot.pricing.availability.prior import PHASES
+from autopilot_lab.backtest.bids import BidView
+from autopilot_lab.backtest.live import Live
+from autopilot_lab.backtest.map_live import LiveMapping
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.play import Conditions, play
+from autopilot_lab.backtest.session import GPU, MARKET, ORIGIN
+from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, on_demand_cost
 from tools.calibration.cases import Case
 
 

@@ -1,6 +1,6 @@
 """The belief about a spot market before anything was seen of it: the prior that the product ships.
 
-Fitted by ``autopilot.lab.backtest.fit`` to public records of spot availability: AWS V100 in 9 zones over 45 days
+Fitted by ``autopilot_lab.backtest.fit`` to public records of spot availability: AWS V100 in 9 zones over 45 days
 of 2023 and GCP H100 in 13 zones over 15 days of 2025 (SkyNomad artifact, Apache-2.0). Two kinds of market,
 each with a short and a long phase of either sign. Rows were rounded to three digits and are scaled to sum to 1.
 """

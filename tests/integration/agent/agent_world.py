@@ -35,7 +35,7 @@ CALM = 10
 uploads, and 90 market seconds are nine real ones."""
 JOB = "job-1"
 INSTANCE = "77"
-TRAINER = Path(__file__).parents[3] / "autopilot/lab/sandbox/images/demo/opt/demo/train.py"
+TRAINER = Path(__file__).parents[3] / "packages/lab/autopilot_lab/sandbox/images/demo/opt/demo/train.py"
 DAY = timedelta(days=1)
 
 

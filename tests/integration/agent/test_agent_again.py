@@ -25,7 +25,6 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.policy.guard import Limits
@@ -34,6 +33,7 @@ from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.integration.agent.agent_world import DAY, SPEED, World, verified
 from tests.patience import eventually
 from tests.previous import Previous

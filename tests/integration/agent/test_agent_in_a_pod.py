@@ -23,13 +23,13 @@ from autopilot.agent.unpack import AgentUnpacker
 from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
-from autopilot.lab.sandbox.runpod import provider as runpod_market
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.providers.runpod import plugin
+from autopilot_lab.sandbox.runpod import provider as runpod_market
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.integration.agent.agent_world import CALM, DAY, JOB, SPEED, Lease, World, processes_beneath
 from tests.patience import PATIENCE_S, eventually
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from autopilot.host.artifact import host_key, host_source
-from autopilot.lab.sandbox.private_images import PrivateImage
-from autopilot.lab.sandbox.vm.machines import VirtualMachines
+from autopilot_lab.sandbox.private_images import PrivateImage
+from autopilot_lab.sandbox.vm.machines import VirtualMachines
 from tests.integration.agent.agent_world import SPEED, World, training
 from tests.integration.agent.vm_world import KEY, Vm, a_vm
 

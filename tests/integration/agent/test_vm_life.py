@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.host.artifact import host_key, host_source
-from autopilot.lab.sandbox.vm.machines import VirtualMachines
 from autopilot.mailbox.report_shapes import Heartbeat
+from autopilot_lab.sandbox.vm.machines import VirtualMachines
 from tests.integration.agent.agent_world import JOB, SPEED, World, training, verified
 from tests.integration.agent.vm_world import KEY, Vm, a_vm
 from tests.patience import eventually

@@ -15,15 +15,15 @@ from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
 from autopilot.host.artifact import host_key, host_sha256
 from autopilot.host.user_data import user_data
-from autopilot.lab.sandbox.private_images import PrivateImage
-from autopilot.lab.sandbox.vm.config import VmConfig
-from autopilot.lab.sandbox.vm.machines import VirtualMachines
 from autopilot.mailbox.keys import host_key as report_key
 from autopilot.mailbox.keys import orders_key, registry_login_key
 from autopilot.mailbox.order_shapes import HostPlan, Work
 from autopilot.mailbox.reading import parse_host_report
 from autopilot.mailbox.report_shapes import HostReport
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
+from autopilot_lab.sandbox.private_images import PrivateImage
+from autopilot_lab.sandbox.vm.config import VmConfig
+from autopilot_lab.sandbox.vm.machines import VirtualMachines
 from tests.integration.agent.agent_world import JOB, TRAINER, Lease, World
 from tests.patience import eventually
 

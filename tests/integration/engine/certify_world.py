@@ -22,15 +22,6 @@ from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.engine.certification import CertifyRules
-from autopilot.lab.sandbox.market.instances import Container
-from autopilot.lab.sandbox.market.metering import to_decimal
-from autopilot.lab.sandbox.mithril.bids import BILLED, Bid
-from autopilot.lab.sandbox.nebius.vms import VmState
-from autopilot.lab.sandbox.runpod.billing import billed_total as billed_to
-from autopilot.lab.sandbox.runpod.pods import Container as PodContainer
-from autopilot.lab.sandbox.runpod.pods import Pod
-from autopilot.lab.sandbox.units import NANO
-from autopilot.lab.sandbox.vastai.billing import billed_total
 from autopilot.mailbox.keys import heartbeat_key, orders_key
 from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.mailbox.wire import SSH_PORT
@@ -38,6 +29,15 @@ from autopilot.ports.blobs import BlobStore
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin
+from autopilot_lab.sandbox.market.instances import Container
+from autopilot_lab.sandbox.market.metering import to_decimal
+from autopilot_lab.sandbox.mithril.bids import BILLED, Bid
+from autopilot_lab.sandbox.nebius.vms import VmState
+from autopilot_lab.sandbox.runpod.billing import billed_total as billed_to
+from autopilot_lab.sandbox.runpod.pods import Container as PodContainer
+from autopilot_lab.sandbox.runpod.pods import Pod
+from autopilot_lab.sandbox.units import NANO
+from autopilot_lab.sandbox.vastai.billing import billed_total
 from tests.integration.engine.engine_agents import ORDERS
 from tests.integration.engine.engine_world import World
 from tests.integration.engine.nebius_world import connect as connect_nebius

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 from autopilot.agent.shipped.orders import parse_taken_over
 from autopilot.blobs.local import URL_PREFIX
 from autopilot.domain.agent_state import AgentState
-from autopilot.lab.sandbox.market.instances import Container, Contract
-from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import exec_key, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
 from autopilot.mailbox.wire import EXEC, EXIT_HERE, NEXT_TASK, RUN_AGAIN
 from autopilot.ports.blobs import BlobStore
+from autopilot_lab.sandbox.market.instances import Container, Contract
+from autopilot_lab.sandbox.market.market import SandboxMarket
 from tests.checkpoint_data import a_part, an_index
 
 ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")

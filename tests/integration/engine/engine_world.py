@@ -37,9 +37,6 @@ from autopilot.domain.spend import report
 from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
-from autopilot.lab.memory_store.store import MemoryStore
-from autopilot.lab.sandbox.market.instances import Contract
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.policy.guard import Limits
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.ports.recording import Recorder
@@ -47,6 +44,9 @@ from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
+from autopilot_lab.memory_store.store import MemoryStore
+from autopilot_lab.sandbox.market.instances import Contract
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.integration.engine.engine_agents import Agents
 from tests.integration.engine.in_process import connect_in_process
 from tests.memory_blobs import MemoryBlobs

@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from autopilot.lab.sandbox.server import Sandbox
-from autopilot.lab.sandbox.vastai.app import Dropped
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
 from autopilot.providers.reading import NoReply, Reply
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
+from autopilot_lab.sandbox.server import Sandbox
+from autopilot_lab.sandbox.vastai.app import Dropped
 
 
 class InProcess:

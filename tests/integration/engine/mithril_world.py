@@ -8,12 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 from autopilot.domain.lease import Lease
-from autopilot.lab.sandbox.market.metering import to_decimal
-from autopilot.lab.sandbox.mithril.bids import BILLED, Bid
-from autopilot.lab.sandbox.mithril.market import MithrilMarket
-from autopilot.lab.sandbox.units import NANO
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin
+from autopilot_lab.sandbox.market.metering import to_decimal
+from autopilot_lab.sandbox.mithril.bids import BILLED, Bid
+from autopilot_lab.sandbox.mithril.market import MithrilMarket
+from autopilot_lab.sandbox.units import NANO
 from tests.integration.engine.engine_agents import ORDERS, Agent, Agents
 from tests.integration.engine.engine_world import OURS, World
 

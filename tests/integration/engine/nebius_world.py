@@ -8,13 +8,13 @@ from decimal import Decimal
 from fractions import Fraction
 
 from autopilot.domain.lease import Lease
-from autopilot.lab.sandbox.market.metering import to_decimal
-from autopilot.lab.sandbox.nebius.catalogue import PROJECTS
-from autopilot.lab.sandbox.nebius.market import NebiusMarket
-from autopilot.lab.sandbox.nebius.vms import BILLED, Vm
-from autopilot.lab.sandbox.units import NANO
 from autopilot.ports.provider import Provider
 from autopilot.providers.nebius import plugin
+from autopilot_lab.sandbox.market.metering import to_decimal
+from autopilot_lab.sandbox.nebius.catalogue import PROJECTS
+from autopilot_lab.sandbox.nebius.market import NebiusMarket
+from autopilot_lab.sandbox.nebius.vms import BILLED, Vm
+from autopilot_lab.sandbox.units import NANO
 from tests.integration.engine.engine_agents import ORDERS, Agent, Agents
 from tests.integration.engine.engine_world import World
 

@@ -18,12 +18,12 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import LostBidRules
 from autopilot.domain.reasons import Reason
-from autopilot.lab.sandbox.catalogue import default_catalogue
-from autopilot.lab.sandbox.market.instances import Cause, Contract
-from autopilot.lab.sandbox.market.journal import JournalEntry
-from autopilot.lab.sandbox.market.machines import HostState, Machine, MachineSpec
-from autopilot.lab.sandbox.market.metering import to_decimal
-from autopilot.lab.sandbox.units import NANO
+from autopilot_lab.sandbox.catalogue import default_catalogue
+from autopilot_lab.sandbox.market.instances import Cause, Contract
+from autopilot_lab.sandbox.market.journal import JournalEntry
+from autopilot_lab.sandbox.market.machines import HostState, Machine, MachineSpec
+from autopilot_lab.sandbox.market.metering import to_decimal
+from autopilot_lab.sandbox.units import NANO
 from tests.integration.engine.engine_world import LIMITS, D, World
 
 START = ManualClock().now()

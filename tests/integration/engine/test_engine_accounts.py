@@ -12,8 +12,8 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.engine.accounts import NOTE, forget_account
 from autopilot.engine.reconcile import SETTLE
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.integration.engine.engine_world import JOB, World, a_world
 from tests.integration.engine.in_process import connect_in_process
 

@@ -14,9 +14,9 @@ from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY
 from autopilot.engine.history import observation
-from autopilot.lab.backtest.replay import replay
 from autopilot.pricing.rule.bidding import first_bid
 from autopilot.service.recording import FileRecorder
+from autopilot_lab.backtest.replay import replay
 from tests.integration.engine.engine_world import JOB, D, World
 
 DUE = JOB.replace('estimate = "10m"', 'estimate = "2h"\n[deadline]\nwithin = "3h"')

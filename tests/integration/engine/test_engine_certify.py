@@ -17,11 +17,11 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Role
 from autopilot.engine.certification import end_certificate
 from autopilot.ids import UlidIds
-from autopilot.lab.sandbox.market.metering import GPU
 from autopilot.markets.installed import claims_of
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import Store
 from autopilot.words import reasons
+from autopilot_lab.sandbox.market.metering import GPU
 from tests.integration.engine.certify_world import VERSION, CertifyWorld, note_row, verdicts, with_one_fast
 from tests.integration.engine.engine_world import JOB, D, a_world
 

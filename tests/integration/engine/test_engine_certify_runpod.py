@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.certificate import ClaimVerdict
-from autopilot.lab.sandbox.runpod.exchange import Mode
 from autopilot.markets.installed import claims_of
+from autopilot_lab.sandbox.runpod.exchange import Mode
 from tests.integration.engine.certify_world import RunpodCertifyWorld, note_row, verdicts, with_one_fast
 from tests.integration.engine.engine_world import D, a_world
 

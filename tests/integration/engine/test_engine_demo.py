@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from autopilot.config.paths import packaged_config
-from autopilot.lab.demo.all_markets import ALL_MARKETS
-from autopilot.lab.demo.script import Script, Story
-from autopilot.lab.demo.theatre import KEYS, Theatre
-from autopilot.lab.demo.two_markets import TWO_MARKETS
 from autopilot.ports.provider import Provider
 from autopilot.providers import registry
+from autopilot_lab.demo.all_markets import ALL_MARKETS
+from autopilot_lab.demo.script import Script, Story
+from autopilot_lab.demo.theatre import KEYS, Theatre
+from autopilot_lab.demo.two_markets import TWO_MARKETS
 from tests.integration.engine.engine_agents import Agents
 from tests.integration.engine.engine_world import D, World, a_world
 from tests.integration.engine.mithril_world import MithrilAgents

@@ -10,8 +10,8 @@ import pytest
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.policy.scene import Scene
+from autopilot_lab.sandbox.market.instances import Contract
 from tests.integration.engine.engine_world import INSTALL_ID, D, World, a_world
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
-from autopilot.lab.sandbox.market.machines import HostState, Machine
+from autopilot_lab.sandbox.market.machines import HostState, Machine
 from tests.integration.engine.engine_world import JOB, D, World
 
 SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'

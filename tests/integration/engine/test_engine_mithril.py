@@ -11,9 +11,9 @@ import pytest
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
-from autopilot.lab.sandbox.mithril.bids import BidStatus
-from autopilot.lab.sandbox.mithril.lifecycle import Timings
 from autopilot.planning.prospects import Unlikely
+from autopilot_lab.sandbox.mithril.bids import BidStatus
+from autopilot_lab.sandbox.mithril.lifecycle import Timings
 from tests.integration.engine.engine_world import a_world
 from tests.integration.engine.mithril_world import JOB, MithrilWorld
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.job import JobStatus
-from autopilot.lab.sandbox.mithril.pools import AuctionPool
+from autopilot_lab.sandbox.mithril.pools import AuctionPool
 from tests.integration.engine.engine_world import a_world
 from tests.integration.engine.mithril_world import JOB, MithrilWorld
 from tests.integration.engine.test_engine_lost_bids import SPOT_ONLY, only_host

@@ -7,7 +7,7 @@ import pytest
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.lab.sandbox.market.machines import HostState
+from autopilot_lab.sandbox.market.machines import HostState
 from tests.integration.engine.engine_world import D, World
 
 

@@ -7,7 +7,7 @@ import pytest
 from autopilot.domain.instance import Instance
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
-from autopilot.lab.memory_store.jobs import MemoryJobs
+from autopilot_lab.memory_store.jobs import MemoryJobs
 from tests.integration.engine.engine_world import World
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autopilot.lab.backtest.replay import replay
 from autopilot.service.recording import FileRecorder
+from autopilot_lab.backtest.replay import replay
 from tests.integration.engine.engine_world import JOB, World
 
 WITH_DEADLINE = JOB.replace('estimate = "10m"', 'estimate = "10m"\n[deadline]\nwithin = "1h"')

@@ -13,8 +13,8 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.observe import Reading
-from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.mailbox.keys import orders_key
+from autopilot_lab.sandbox.market.machines import HostState
 from tests.integration.engine.engine_world import INSTALL_ID, D, World
 
 

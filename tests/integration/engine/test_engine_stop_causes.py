@@ -16,10 +16,10 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.engine.outlook import lives_of
-from autopilot.lab.sandbox.runpod.market import PodMarket
-from autopilot.lab.sandbox.runpod.pods import Cause, Container
 from autopilot.ports.provider import Provider
 from autopilot.providers.runpod import plugin
+from autopilot_lab.sandbox.runpod.market import PodMarket
+from autopilot_lab.sandbox.runpod.pods import Cause, Container
 from tests.integration.engine.engine_agents import ORDERS, Agent, Agents
 from tests.integration.engine.engine_world import JOB, World, a_world
 from tests.integration.engine.mithril_world import JOB as MITHRIL_JOB

@@ -32,15 +32,15 @@ from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.registry_logins import RegistryAccess
 from autopilot.ids import UlidIds
-from autopilot.lab.sandbox.private_images import Login, PrivateImage
-from autopilot.lab.sandbox.runpod import registries
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
-from autopilot.lab.sandbox.vastai import offers
 from autopilot.ports.provider import Plugin
 from autopilot.ports.store import EventRecord, Store
 from autopilot.providers import runpod, vastai
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
+from autopilot_lab.sandbox.private_images import Login, PrivateImage
+from autopilot_lab.sandbox.runpod import registries
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot_lab.sandbox.vastai import offers
 from tests.builders import START
 from tests.contract.harness import QuickClock
 from tests.integration.engine.engine_world import LIMITS

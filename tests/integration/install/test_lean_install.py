@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from autopilot.clock import SystemClock
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.locks import DEVELOP, ROOT, RUN, read_left_out, read_pins
 from tests.patience import PATIENCE_S
 

@@ -14,8 +14,8 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.clock import SystemClock
 from autopilot.config.http import HttpSettings
 from autopilot.config.settings import ApiSettings, Settings
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import Daemon, daemon
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.integration.service.service_world import a_key, a_market, own_name
 
 NO_LIMIT = aiohttp.ClientTimeout(total=None)

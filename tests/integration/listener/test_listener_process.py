@@ -20,8 +20,8 @@ import pytest
 
 from autopilot.blobs.place import MailboxPlace
 from autopilot.config.settings import load_settings
-from autopilot.lab.demo.theatre import Theatre
 from autopilot.service.doctor import Check, check_mailbox
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import command, job_text, until
 from tests.integration.service.service_world import a_patient_theatre, own_name
 from tests.mailboxes import put

@@ -16,9 +16,9 @@ from autopilot.domain.drift import DriftKind
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.remark import RemarkKind
-from autopilot.lab.sandbox.mithril.bids import BidStatus
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.mithril import plugin
+from autopilot_lab.sandbox.mithril.bids import BidStatus
 from tests.contract.harness import QuickClock
 from tests.contract.mithril_harness import KEY, MithrilHarness, mithril_harness
 from tests.contract.provider_contract import (

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.labels import label_for
 from autopilot.domain.offer import OfferQuery
-from autopilot.lab.sandbox.nebius.catalogue import PROJECTS, TENANT
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot_lab.sandbox.nebius.catalogue import PROJECTS, TENANT
 from tests.contract.harness import QuickClock
 from tests.contract.nebius_harness import NebiusHarness, nebius_harness
 from tests.contract.provider_contract import LABEL, OTHER_LABEL, listed, rent, request, running, seen

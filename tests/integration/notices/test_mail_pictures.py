@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 from autopilot.clock import ManualClock
 from autopilot.domain.params import Params
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.notices.mail import LARGEST_PICTURE, MOST_PICTURES
 from autopilot.notices.message import message_of
 from autopilot.ports.store import PendingNotice, StoreUnavailable
 from autopilot.service.job_pictures import JobPictures
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.integration.notices.test_mail import NOTICE, Letters, a_mail_server, a_sink
 from tests.unit.web.web_ledger import JOB, LIMITS, NOW, fill
 

@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from autopilot.blobs.place import API, MailboxPlace
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, job_text, show, submit, until
 from tests.patience import PATIENCE_S
 

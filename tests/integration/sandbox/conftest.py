@@ -10,8 +10,8 @@ import pytest
 from vastai import VastAI
 
 from autopilot.clock import ManualClock
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.ports.clock import Clock
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.patience import eventually
 
 START = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from vastai import VastAI
 
-from autopilot.lab.sandbox.private_images import Login, PrivateImage, refusal
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot_lab.sandbox.private_images import Login, PrivateImage, refusal
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from tests.builders import START
 from tests.contract.harness import QuickClock
 

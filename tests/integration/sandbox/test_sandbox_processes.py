@@ -13,8 +13,8 @@ import pytest
 
 from autopilot.clock import ScaledClock
 from autopilot.domain.errors import UserError
-from autopilot.lab.sandbox.boxes import image_directory
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
+from autopilot_lab.sandbox.boxes import image_directory
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig
 from tests.patience import eventually
 
 DAEMONISE = """
@@ -254,7 +254,7 @@ async def process(tmp_path: Path) -> Any:
     """The sandbox as a process of its own, and its URL."""
     port_file = tmp_path / "port"
     started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "autopilot.lab.sandbox", "--state-dir", str(tmp_path / "s"), "--no-rate-limits"),
+        *(sys.executable, "-m", "autopilot_lab.sandbox", "--state-dir", str(tmp_path / "s"), "--no-rate-limits"),
         *("--port-file", str(port_file), "--speed", "200"),
         stdout=asyncio.subprocess.PIPE,
     )

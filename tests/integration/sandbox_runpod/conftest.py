@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 
 from autopilot.clock import ManualClock
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.clock import Clock
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.integration.sandbox_runpod.runpod_desk import START, Desk
 
 

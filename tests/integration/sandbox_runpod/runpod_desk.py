@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from autopilot.lab.sandbox.server import Sandbox
+from autopilot_lab.sandbox.server import Sandbox
 from tests.patience import eventually
 
 START = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

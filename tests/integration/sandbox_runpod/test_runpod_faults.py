@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from autopilot.lab.sandbox.runpod import injected_faults
+from autopilot_lab.sandbox.runpod import injected_faults
 from tests.integration.sandbox_runpod.runpod_desk import AGENT, RENT, Refusal, sample
 
 WISH = {"bidPerGpu": 0.25, "gpuTypeId": "NVIDIA GeForce RTX 3090", "imageName": "x", "name": "n"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig
+from autopilot_lab.sandbox.runpod.exchange import ExchangeConfig
 from tests.integration.sandbox_runpod.runpod_desk import RENT, START, Refusal, assert_same_shape, sample
 
 SDK_POD = "graphql/pod_running.json"

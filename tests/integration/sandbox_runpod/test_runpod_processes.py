@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autopilot.clock import ScaledClock
-from autopilot.lab.sandbox.runpod.pods import NetworkVolume
+from autopilot_lab.sandbox.runpod.pods import NetworkVolume
 from tests.integration.sandbox_runpod.runpod_desk import START
 
 STUBBORN = "trap 'echo warned >> workspace/warned' TERM; echo $$ > worker.pid; while :; do sleep 0.05; done"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.runpod.pods import NetworkVolume
+from autopilot_lab.sandbox.runpod.pods import NetworkVolume
 from tests.integration.sandbox_runpod.runpod_desk import SAMPLES, assert_same_shape, sample
 
 STORE = NetworkVolume("agv6w2qcg7", "my-dataset", 50, "US-KS-2")

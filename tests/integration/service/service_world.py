@@ -19,9 +19,9 @@ from autopilot.cli.client import Client
 from autopilot.clock import SystemClock
 from autopilot.config.http import HttpSettings
 from autopilot.config.settings import ApiSettings, BlobsSettings, ProviderSettings, Settings
-from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import Daemon, daemon
+from autopilot_lab.demo.theatre import Theatre
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.acceptance.stage import SPEED, ForkedTheatre
 from tests.api_answers import check_answer
 from tests.integration.service.patient import be_patient

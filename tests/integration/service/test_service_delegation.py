@@ -19,8 +19,8 @@ from autopilot.api import requests
 from autopilot.clock import SystemClock
 from autopilot.config.settings import ApiSettings, ProviderSettings, Settings
 from autopilot.domain.token import Scope
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.acceptance.stage import job_text
 from tests.integration.service.service_world import Served, a_key
 from tests.integration.service.test_service_access import Client, make, submit

@@ -17,7 +17,7 @@ import pytest
 from autopilot.blobs.place import MailboxPlace
 from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError
-from autopilot.lab.demo.theatre import Theatre
+from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
     first_tick,
     is_settled,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from autopilot.cli.main import run
-from autopilot.lab.demo.theatre import Process, Theatre
+from autopilot_lab.demo.theatre import Process, Theatre
 from tests.acceptance.stage import (
     first_tick,
     is_settled,

@@ -32,13 +32,13 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.policy.guard import Limits
 from autopilot.ports.provider import Plugin
 from autopilot.ports.store import Store
 from autopilot.providers import runpod, vastai
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.builders import START, a_spec
 from tests.contract.harness import QuickClock
 from tests.patience import PATIENCE_S

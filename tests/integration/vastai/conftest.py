@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from autopilot.clock import ScaledClock
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.integration.vastai.vastai_bench import SPEED, Bench
 
 

@@ -13,10 +13,10 @@ import aiohttp
 from autopilot.clock import ScaledClock
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.lab.sandbox.server import Sandbox
 from autopilot.ports.provider import CreateRequest, Done
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider
+from autopilot_lab.sandbox.server import Sandbox
 from tests.patience import PATIENCE_S
 
 T = TypeVar("T")

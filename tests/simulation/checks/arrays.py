@@ -9,7 +9,7 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.task_shares import share_spent
-from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box
 

@@ -10,7 +10,7 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token, is_of_token
-from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box, Host

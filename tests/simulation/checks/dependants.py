@@ -9,7 +9,7 @@ from autopilot.domain.after import On, paired_with
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
-from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.simulation.ground.ground import Ground
 
 WANTED = {

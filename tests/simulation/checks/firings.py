@@ -9,7 +9,7 @@ from decimal import Decimal
 from autopilot.domain.cadence import Cadence, Overlap
 from autopilot.domain.job import Job
 from autopilot.domain.schedule import Schedule, ScheduleStatus
-from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import Ground
 from tests.simulation.virtual.clock import at

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from autopilot.domain.lease import Lease
 from autopilot.engine.engine import CALLS_WAIT_REAL_S
-from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.simulation.checks.conduct import CHECKED_EVERY_S
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import Ground

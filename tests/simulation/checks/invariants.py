@@ -15,7 +15,7 @@ from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import to_nano
-from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.simulation.checks.allowances import Allowances
 from tests.simulation.checks.arrays import Arrays
 from tests.simulation.checks.bids import Bids

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autopilot.domain.job import JobSpec
-from autopilot.lab.memory_store.tables import Committed, MemoryTables
+from autopilot_lab.memory_store.tables import Committed, MemoryTables
 from tests.simulation.ground.books import Books
 from tests.simulation.ground.faults import Faults
 from tests.simulation.ground.machines import Box

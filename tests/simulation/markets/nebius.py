@@ -60,10 +60,10 @@ from nebius.api.nebius.compute.v1 import (
 )
 from nebius.api.nebius.vpc.v1 import ListSubnetsResponse, Subnet
 
-from autopilot.lab.sandbox.nebius import messages, refusals
-from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
-from autopilot.lab.sandbox.nebius.vms import MarketOperation
 from autopilot.providers.nebius import names
+from autopilot_lab.sandbox.nebius import messages, refusals
+from autopilot_lab.sandbox.nebius.refusals import NebiusRefused
+from autopilot_lab.sandbox.nebius.vms import MarketOperation
 from tests.simulation.ground.machines import Box, State
 from tests.simulation.ground.wire import Raw, Request, Snapshots
 from tests.simulation.markets.capped import DISK, PROJECTS, Cap, CappedMarket, No, Op, Refused, Vm, parts

@@ -7,10 +7,10 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from autopilot.lab.memory_store.store import MemoryStore
-from autopilot.lab.memory_store.tables import Committed, MemoryTables
-from autopilot.lab.memory_store.unit_of_work import MemoryUnitOfWork
 from autopilot.ports.store import CommitUnknown, StoreUnavailable
+from autopilot_lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.tables import Committed, MemoryTables
+from autopilot_lab.memory_store.unit_of_work import MemoryUnitOfWork
 from tests.simulation.ground.ground import Ground
 
 LEDGER = "ledger"

@@ -14,7 +14,6 @@ from nebius.api.nebius.common.v1 import Operation
 from pydantic import SecretStr
 
 from autopilot.domain.instance import Instance
-from autopilot.lab.sandbox.nebius.refusals import NebiusRefused, too_many_requests
 from autopilot.ports.clock import Clock
 from autopilot.providers.nebius.adapter import NebiusProvider
 from autopilot.providers.nebius.client import NebiusClient
@@ -22,6 +21,7 @@ from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.nebius.reply import Fault, MarketRefused, Refusal
 from autopilot.providers.nebius.sdk import refusal_of
 from autopilot.providers.reading import NoReply
+from autopilot_lab.sandbox.nebius.refusals import NebiusRefused, too_many_requests
 from tests.simulation.ground.wire import Raw, Request
 from tests.simulation.markets.capped import PROJECTS
 from tests.simulation.markets.nebius import operation_request, request

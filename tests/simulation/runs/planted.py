@@ -31,7 +31,6 @@ from autopilot.engine import (
     purses,
     reconcile,
 )
-from autopilot.lab.memory_store.tables import MemoryTables
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.policy import budget, guard
@@ -41,6 +40,7 @@ from autopilot.providers import pacing, values
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.vastai import listing, outcomes
 from autopilot.providers.vastai.adapter import VastaiProvider
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.leases import change_lease
 from tests.simulation.product.daemon import SENTINEL_KEY, OrdersBootstrap
 from tests.simulation.runs.bug import Patches, bug

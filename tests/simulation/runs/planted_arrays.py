@@ -9,11 +9,11 @@ from autopilot.domain import evolve, task_shares
 from autopilot.domain.money import from_nano
 from autopilot.domain.zones import share_out
 from autopilot.engine import reuse
-from autopilot.lab.memory_store.jobs import MemoryJobs
-from autopilot.lab.memory_store.rows import Rows
 from autopilot.policy import array_measures
 from autopilot.policy.guard import Exposure
 from autopilot.policy.width import choose_width
+from autopilot_lab.memory_store.jobs import MemoryJobs
+from autopilot_lab.memory_store.rows import Rows
 from tests.simulation.runs.bug import Patches, bug
 
 

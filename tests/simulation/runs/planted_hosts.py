@@ -17,12 +17,12 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine import engine, mailbox
 from autopilot.engine.lost_bids import LostBids
-from autopilot.lab.memory_store.jobs import MemoryJobs
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.policy import budget, decide, hold, paused
 from autopilot.providers.vastai.echoes import Echoes
 from autopilot.service.leadership import FencedProvider
+from autopilot_lab.memory_store.jobs import MemoryJobs
 from tests.simulation.product.agents import SimAgent
 from tests.simulation.runs.bug import Patches, bug
 

@@ -8,8 +8,8 @@ from typing import Any
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine import engine, firings, purses
-from autopilot.lab.memory_store.jobs import MemoryJobs
-from autopilot.lab.memory_store.tables import MemoryTables
+from autopilot_lab.memory_store.jobs import MemoryJobs
+from autopilot_lab.memory_store.tables import MemoryTables
 from tests.simulation.runs.bug import Patches, bug
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from autopilot.lab.memory_store.tables import Committed
+from autopilot_lab.memory_store.tables import Committed
 from tests.simulation.checks.invariants import Invariants
 from tests.simulation.ground.faults import Faults
 from tests.simulation.ground.ground import Ground

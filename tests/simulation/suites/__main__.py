@@ -13,11 +13,11 @@ import structlog
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import parse_duration
-from autopilot.lab.backtest.live import Live, as_searched
-from autopilot.lab.backtest.suite import BidRun, BidSuite
-from autopilot.lab.backtest.suite_file import read_suite
-from autopilot.lab.backtest.synthetic import synthetic_suite
 from autopilot.workers import workers
+from autopilot_lab.backtest.live import Live, as_searched
+from autopilot_lab.backtest.suite import BidRun, BidSuite
+from autopilot_lab.backtest.suite_file import read_suite
+from autopilot_lab.backtest.synthetic import synthetic_suite
 from tests.simulation.drivers.campaign import prepare, with_fixed_hashes
 from tests.simulation.suites.compare import Kept, Pair, side_by_side, sums
 from tests.simulation.suites.play import play_backtest, play_engine

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from math import isinf
 
-from autopilot.lab.backtest.live import PREPARING_S
+from autopilot_lab.backtest.live import PREPARING_S
 from tests.simulation.ground import recorded
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box, Host, State

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from autopilot.lab.backtest.bids import BidView
-from autopilot.lab.backtest.choices import Choice
-from autopilot.lab.backtest.play import play
-from autopilot.lab.backtest.policies import fit_models, parse_policies, starter
+from autopilot_lab.backtest.bids import BidView
+from autopilot_lab.backtest.choices import Choice
+from autopilot_lab.backtest.play import play
+from autopilot_lab.backtest.policies import fit_models, parse_policies, starter
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, State
 from tests.simulation.runs.run import Play, run

@@ -11,10 +11,10 @@ from math import floor, isinf, log10
 
 from autopilot.domain.params import Params, Timing, TrafficSizes
 from autopilot.domain.prices import PriceObservation
-from autopilot.lab.backtest.live import Live, recorded_since
-from autopilot.lab.backtest.play import Conditions, estimated_job
-from autopilot.lab.backtest.suite import BidJob, BidRun, BidSuite
 from autopilot.policy.guard import Limits
+from autopilot_lab.backtest.live import Live, recorded_since
+from autopilot_lab.backtest.play import Conditions, estimated_job
+from autopilot_lab.backtest.suite import BidJob, BidRun, BidSuite
 from tests.simulation.ground.scenario import GPU, Scenario, Submit, a_spec
 from tests.simulation.virtual.clock import at
 

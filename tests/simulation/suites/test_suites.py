@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.lab.backtest.live import Live, as_searched
-from autopilot.lab.backtest.suite import BidConfig, BidRun, BidSuite
+from autopilot_lab.backtest.live import Live, as_searched
+from autopilot_lab.backtest.suite import BidConfig, BidRun, BidSuite
 from tests.simulation.suites.compare import Kept, Pair, first_difference, sums
 from tests.simulation.suites.play import Held, Played, play_backtest, play_engine
 from tests.simulation.suites.start import Start

@@ -9,10 +9,10 @@ import pytest
 from autopilot.api.logs import LOG_BYTES_PER_ANSWER, LOG_CHUNKS_PER_ANSWER, LogReader
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.lease import LeaseState
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.mailbox.keys import log_key, parse_log_key
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, write_log_note
 from autopilot.ports.blobs import MAX_READ_BYTES
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.store_records import a_job, a_lease
 
 

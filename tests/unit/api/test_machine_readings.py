@@ -9,7 +9,7 @@ from autopilot.answers import render
 from autopilot.books.reconciliation import READINGS_PER_ANSWER, instance
 from autopilot.domain.params import Params
 from autopilot.domain.readings import Gpu, MachineReading, Readings
-from autopilot.lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import START, a_job, a_lease
 
 TAKEN = Readings((Gpu(0.97, 21, 24), Gpu()), 12, 3.1, 2520.0)

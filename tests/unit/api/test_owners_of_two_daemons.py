@@ -13,7 +13,7 @@ from autopilot.api.tokens import TokenService
 from autopilot.clock import ManualClock
 from autopilot.domain.delegation import NOBODY, Settled
 from autopilot.domain.token import Scope, Token
-from autopilot.lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.store_records import START
 
 ALICE = Token(-4711, "alice", "", Scope.ADMIN, False, (), START, None)

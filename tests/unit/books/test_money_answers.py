@@ -27,9 +27,9 @@ from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.outstanding import read_moment
 from autopilot.ids import UlidIds
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.store import Store
 from autopilot.providers.paper.bootstrap import PaperBootstrap
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import limits
 from tests.leases import change_lease
 from tests.store_records import START, a_job, a_lease, an_entry

@@ -18,14 +18,14 @@ from autopilot.clock import ManualClock
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine import event_log, firings, invoices, predecessors
-from autopilot.lab.sandbox.__main__ import _parser
-from autopilot.lab.sandbox.faults import FAMILIES, KINDS
-from autopilot.lab.sandbox.mithril import injected_faults as mithril_faults
-from autopilot.lab.sandbox.nebius import injected_faults as nebius_faults
-from autopilot.lab.sandbox.runpod import injected_faults
-from autopilot.lab.sandbox.runpod.exchange import Mode
-from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
 from autopilot.listener.api_port import OF_LISTENER
+from autopilot_lab.sandbox.__main__ import _parser
+from autopilot_lab.sandbox.faults import FAMILIES, KINDS
+from autopilot_lab.sandbox.mithril import injected_faults as mithril_faults
+from autopilot_lab.sandbox.nebius import injected_faults as nebius_faults
+from autopilot_lab.sandbox.runpod import injected_faults
+from autopilot_lab.sandbox.runpod.exchange import Mode
+from autopilot_lab.sandbox.server import Sandbox, SandboxConfig
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 

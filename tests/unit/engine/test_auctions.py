@@ -17,10 +17,10 @@ from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY
 from autopilot.engine.auctions import LEARN_EVERY, LOOK_AGAIN, Auctions, FloorRecord, serves
 from autopilot.engine.history import observation
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.policy.eligibility import eligible
 from autopilot.ports.store import StoreUnavailable
 from autopilot.pricing.rule.cost import price_candidates
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
 P = Params()

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.conditions import ConditionLog
-from autopilot.lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import START, D, a_job, a_spec
 
 

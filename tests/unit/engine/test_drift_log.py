@@ -15,7 +15,7 @@ from autopilot.domain.certificate import Certificate
 from autopilot.domain.drift import Drift, DriftKind
 from autopilot.engine import drift
 from autopilot.engine.drift import KEEP_EVERY, DriftLog
-from autopilot.lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.store_records import a_job
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.domain.readings import Gpu, MachineReading, Readings
 from autopilot.engine.history import History, Retention, observation
-from autopilot.lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import a_job, a_lease, a_new_home
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

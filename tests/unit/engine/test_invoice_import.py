@@ -14,7 +14,7 @@ from autopilot.domain.ledger import EntryType
 from autopilot.domain.params import Params
 from autopilot.engine.accrue import hold_reserves
 from autopilot.engine.invoices import import_invoice, write_off
-from autopilot.lab.memory_store.store import MemoryStore
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import HOUR, D
 from tests.leases import change_lease
 from tests.store_records import DAY, START, a_lease, an_entry

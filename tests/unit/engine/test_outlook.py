@@ -18,9 +18,9 @@ from autopilot.domain.outlook import Lives, ObservedTime, PhaseModel
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.outlook import LIVES_EVERY, SHAPE_EVERY, Outlooks, lives_of
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.policy.decide import decide
 from autopilot.pricing.availability.phases import first_belief, next_belief
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_intent, an_offer, at
 
 P = Params()

@@ -16,10 +16,10 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.predecessors import judge, judge_waiting, look_for_outputs
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.mailbox.keys import verified_outputs_key
 from autopilot.mailbox.report_shapes import Manifest, Part
 from autopilot.ports.store.jobs import JobTitle
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import START, a_spec
 from tests.builders import a_job as a_built_job
 

@@ -14,8 +14,8 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.engine.maintenance import Maintenance
 from autopilot.ids import UlidIds
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.ports.provider import Provider
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import D, capabilities
 from tests.store_records import START, a_lease
 

@@ -15,10 +15,10 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
 from autopilot.ids import UlidIds
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.notices.kinds import BY_DEFAULT, KINDS, NAMES, OF_EVENT, Facts, NoticeKind
 from autopilot.notices.outbox import LONGEST_TEXT, LONGEST_TITLE, Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import EventRecord, PendingNotice
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.store_records import START, a_job, a_lease
 
 FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {

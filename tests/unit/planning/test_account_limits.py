@@ -15,10 +15,10 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.market import Allowance
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.planning.account_limits import AccountState, account_notes, paid_until
 from autopilot.planning.plan import plan
 from autopilot.pricing.rule.cost import price_candidates
+from autopilot_lab.memory_store.store import MemoryStore
 from tests import store_records
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer, limits
 

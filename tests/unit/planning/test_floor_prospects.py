@@ -11,11 +11,11 @@ from autopilot.domain.job import GpuChoice
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.planning.floor_prospects import floors_question, read_cheapest
 from autopilot.planning.plan import plan
 from autopilot.policy.eligibility import eligible
 from autopilot.pricing.rule.cost import price_candidates
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 PARAMS = Params()

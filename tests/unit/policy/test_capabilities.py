@@ -20,9 +20,9 @@ from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.auctions import Auctions
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.policy.decide import decide
 from autopilot.pricing.rule.cost import price_candidates
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_paused_lease, a_spec, an_offer, at, capabilities
 from tests.unit.engine.test_auctions import MARKET, a_job_due, recorded
 from tests.unit.engine.test_auctions import shape as shape_of

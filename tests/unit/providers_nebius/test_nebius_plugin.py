@@ -7,7 +7,7 @@ import sys
 
 IMPORTED = """
 import sys
-import autopilot.providers.nebius, autopilot.providers.registry, autopilot.lab.sandbox.server
+import autopilot.providers.nebius, autopilot.providers.registry, autopilot_lab.sandbox.server
 from autopilot.markets.installed import available
 assert "nebius" in available()
 print({name.partition(".")[0] for name in sys.modules} & {"nebius", "grpc", "google", "jwt"})

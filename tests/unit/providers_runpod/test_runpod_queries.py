@@ -15,7 +15,7 @@ from autopilot.ports.provider import CreateRequest
 from autopilot.providers.runpod import create, queries
 from autopilot.providers.runpod.config import parse_settings
 
-SCHEMA = build_schema(resources.files("autopilot.lab.sandbox.runpod").joinpath("schema.graphql").read_text())
+SCHEMA = build_schema(resources.files("autopilot_lab.sandbox.runpod").joinpath("schema.graphql").read_text())
 DOCUMENTS = [
     value
     for name, value in vars(queries).items()

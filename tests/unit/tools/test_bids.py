@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.backtest.live import Live
+from autopilot_lab.backtest.live import Live
 from tools.bids import __main__ as command
 from tools.bids.columns import cases
 from tools.bids.kept import Kept, append, code_now, read

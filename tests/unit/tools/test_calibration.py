@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.backtest.live import Live, as_searched
-from autopilot.lab.backtest.suite import BidSuite
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.live import Live, as_searched
+from autopilot_lab.backtest.suite import BidSuite
+from autopilot_lab.backtest.suite_file import suite_from
 from tools.calibration import __main__ as command
 from tools.calibration.cases import BUDGETS, Case, recorded
 from tools.calibration.kept import Kept, append, code_of, read

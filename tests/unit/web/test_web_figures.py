@@ -19,10 +19,10 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState, Span
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleStatus
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.web import job_page, money_page, now_page, svg, words
 from autopilot.web.site import PageSite
 from autopilot.web.source import READER
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.contract.store_schedules import a_schedule
 from tests.store_records import a_job, a_lease, an_entry
 from tests.unit.web.page_reader import PageReader

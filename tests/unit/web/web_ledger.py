@@ -18,9 +18,9 @@ from autopilot.domain.money import Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
-from autopilot.lab.memory_store.store import MemoryStore
 from autopilot.policy.guard import Limits
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, Store
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.leases import change_lease
 from tests.store_records import START, a_job, a_lease, an_entry
 

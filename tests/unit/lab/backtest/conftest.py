@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.lab.backtest.suite import Suite
-from autopilot.lab.backtest.suite_file import read_suite
+from autopilot_lab.backtest.suite import Suite
+from autopilot_lab.backtest.suite_file import read_suite
 
 BESIDE_THE_CHECKOUT = Path(__file__).parents[5] / "shared" / "traces"
 TRACES = Path(os.environ.get("AUTOPILOT_TRACES", BESIDE_THE_CHECKOUT))

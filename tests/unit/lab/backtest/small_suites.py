@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from autopilot.lab.backtest.policies import REGISTRY, Policy, default_policies
+from autopilot_lab.backtest.policies import REGISTRY, Policy, default_policies
 
 
 def availability_body(states: str = "1111110011111111", **changes: Any) -> dict[str, Any]:

@@ -9,14 +9,14 @@ import pytest
 
 from autopilot.cli.main import run
 from autopilot.domain.errors import UserError
-from autopilot.lab.backtest.array_play import play_array
-from autopilot.lab.backtest.arrays import ArrayPlan, parse_widths, run_arrays
-from autopilot.lab.backtest.live import Live, as_searched
-from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.policies import fit_models, parse_policies, starter
-from autopilot.lab.backtest.suite import HOUR_S, BidSuite
-from autopilot.lab.backtest.synthetic import Kind, synthetic_suite
-from autopilot.lab.backtest.tasks import Task
+from autopilot_lab.backtest.array_play import play_array
+from autopilot_lab.backtest.arrays import ArrayPlan, parse_widths, run_arrays
+from autopilot_lab.backtest.live import Live, as_searched
+from autopilot_lab.backtest.play import Conditions, play
+from autopilot_lab.backtest.policies import fit_models, parse_policies, starter
+from autopilot_lab.backtest.suite import HOUR_S, BidSuite
+from autopilot_lab.backtest.synthetic import Kind, synthetic_suite
+from autopilot_lab.backtest.tasks import Task
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_what_the_deadline_leaves_no_time_for_is_late_and_told_so() -> None:
 
 
 def test_no_two_tasks_have_a_machine_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autopilot.lab.backtest import array_play
+    from autopilot_lab.backtest import array_play
 
     step, most = array_play._Array._step, [0]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.backtest.availability import AvailabilityView
-from autopilot.lab.backtest.choices import Choice
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.perturbation import Perturbation
-from autopilot.lab.backtest.play import Conditions, estimated_job, play
-from autopilot.lab.backtest.suite import Job, Suite
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.availability import AvailabilityView
+from autopilot_lab.backtest.choices import Choice
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.perturbation import Perturbation
+from autopilot_lab.backtest.play import Conditions, estimated_job, play
+from autopilot_lab.backtest.suite import Job, Suite
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import availability_body
 
 N, S, D, P = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.PARK

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.backtest.bids import BidView
-from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.play import Conditions, optimal_cost, play
-from autopilot.lab.backtest.policies import parse_policies, starter
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.bids import BidView
+from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.play import Conditions, optimal_cost, play
+from autopilot_lab.backtest.policies import parse_policies, starter
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import bid_body, random_availability_body, random_bid_body
 
 COSTS = [

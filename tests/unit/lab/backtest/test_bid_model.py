@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.backtest.bids import BidView
-from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.perturbation import Perturbation
-from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.suite import BidSuite, Pays, Suite
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.bids import BidView
+from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.perturbation import Perturbation
+from autopilot_lab.backtest.play import Conditions, play
+from autopilot_lab.backtest.suite import BidSuite, Pays, Suite
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import bid_body
 
 N, K, D, P = Choice.NONE, Choice.KEEP, Choice.ON_DEMAND, Choice.PARK

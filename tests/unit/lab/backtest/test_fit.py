@@ -8,11 +8,11 @@ import pytest
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.outlook import PhaseModel
-from autopilot.lab.backtest.fit import SAMPLE_S, fit, phases_of
-from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilitySuite
-from autopilot.lab.backtest.suite_file import suite_from
 from autopilot.pricing.availability.phases import first_belief, next_belief, stationary, transition
 from autopilot.pricing.availability.prior import PHASES
+from autopilot_lab.backtest.fit import SAMPLE_S, fit, phases_of
+from autopilot_lab.backtest.suite import AvailabilityConfig, AvailabilitySuite
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import bid_body
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from autopilot.lab.backtest.play import Conditions, optimal_cost, play
-from autopilot.lab.backtest.policies import parse_policies, starter
-from autopilot.lab.backtest.selection import select_runs
-from autopilot.lab.backtest.suite import BidRun, Suite
+from autopilot_lab.backtest.play import Conditions, optimal_cost, play
+from autopilot_lab.backtest.policies import parse_policies, starter
+from autopilot_lab.backtest.selection import select_runs
+from autopilot_lab.backtest.suite import BidRun, Suite
 
 pytestmark = pytest.mark.slow
 

@@ -18,11 +18,11 @@ from autopilot.cli.main import run
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.prices import PriceObservation
-from autopilot.lab.backtest.history import history_suites
-from autopilot.lab.backtest.suite import BidSuite, ticks_until
-from autopilot.lab.backtest.synthetic import synthetic_suite
-from autopilot.lab.backtest.tasks import DAY, TICK_S, Task
 from autopilot.store.database import open_store
+from autopilot_lab.backtest.history import history_suites
+from autopilot_lab.backtest.suite import BidSuite, ticks_until
+from autopilot_lab.backtest.synthetic import synthetic_suite
+from autopilot_lab.backtest.tasks import DAY, TICK_S, Task
 from tests.store_records import a_job
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from autopilot.cli.main import run
-from autopilot.lab.backtest.bids import BidChooser, BidView
-from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.live import (
+from autopilot.pricing.availability.prior import PHASES
+from autopilot_lab.backtest.bids import BidChooser, BidView
+from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.live import (
     FIRST_LOOK_S,
     PREPARING_S,
     RELEASED_S,
@@ -21,12 +22,11 @@ from autopilot.lab.backtest.live import (
     Live,
     as_searched,
 )
-from autopilot.lab.backtest.map_live import LiveMapping
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.play import Conditions, estimated_job, play
-from autopilot.lab.backtest.suite import BidConfig, BidJob, BidSuite, Config, Job
-from autopilot.lab.backtest.suite_file import suite_from
-from autopilot.pricing.availability.prior import PHASES
+from autopilot_lab.backtest.map_live import LiveMapping
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.play import Conditions, estimated_job, play
+from autopilot_lab.backtest.suite import BidConfig, BidJob, BidSuite, Config, Job
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import bid_body, random_bid_body
 
 pytestmark = pytest.mark.slow

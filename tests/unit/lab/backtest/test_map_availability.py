@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from autopilot.domain.params import Params
 from autopilot.engine.actions import LONGEST_LIFE
-from autopilot.lab.backtest.availability import AvailabilityView, play_availability
-from autopilot.lab.backtest.choices import Choice
-from autopilot.lab.backtest.map_availability import start_on_availability
-from autopilot.lab.backtest.optimal import optimal_availability
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.perturbation import EXACT, Perturbation
-from autopilot.lab.backtest.session import VANISH_RISK, physics, with_given
-from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilityJob, AvailabilityRun, ticks_until, whole_ticks
 from autopilot.pricing.availability.prior import PHASES
+from autopilot_lab.backtest.availability import AvailabilityView, play_availability
+from autopilot_lab.backtest.choices import Choice
+from autopilot_lab.backtest.map_availability import start_on_availability
+from autopilot_lab.backtest.optimal import optimal_availability
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.perturbation import EXACT, Perturbation
+from autopilot_lab.backtest.session import VANISH_RISK, physics, with_given
+from autopilot_lab.backtest.suite import AvailabilityConfig, AvailabilityJob, AvailabilityRun, ticks_until, whole_ticks
 
 DEADLINE_S = 36_000.0
 """All runs share it: clusters are made once for ten-minute steps."""

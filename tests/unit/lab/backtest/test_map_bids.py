@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from autopilot.domain.floors import AuctionShape
-from autopilot.lab.backtest.bids import BidChooser, BidView
-from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.map_bids import MOST_STEPS, BidMapping
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.perturbation import Perturbation
-from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.suite import BidConfig, BidJob, Config, Job
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.bids import BidChooser, BidView
+from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.map_bids import MOST_STEPS, BidMapping
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.perturbation import Perturbation
+from autopilot_lab.backtest.play import Conditions, play
+from autopilot_lab.backtest.suite import BidConfig, BidJob, Config, Job
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import bid_body
 
 WORK_H = 10

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autopilot.lab.backtest.availability import AvailabilityView, play_availability
-from autopilot.lab.backtest.bids import BidView, play_bids
-from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.play import Conditions, estimated_job, optimal_cost, play
-from autopilot.lab.backtest.policies import starter
-from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.availability import AvailabilityView, play_availability
+from autopilot_lab.backtest.bids import BidView, play_bids
+from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.play import Conditions, estimated_job, optimal_cost, play
+from autopilot_lab.backtest.policies import starter
+from autopilot_lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import (
     availability_body,
     baselines,

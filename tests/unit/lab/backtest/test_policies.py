@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autopilot.domain.errors import UserError
-from autopilot.lab.backtest.policies import REGISTRY, Policy, default_policies, parse_policies, starter
+from autopilot_lab.backtest.policies import REGISTRY, Policy, default_policies, parse_policies, starter
 
 
 def test_names_and_parameters() -> None:

@@ -16,10 +16,10 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Allowance
 from autopilot.domain.outlook import Lives, Outlook, PhaseModel, Shape
 from autopilot.domain.params import Params
-from autopilot.lab.backtest.replay import replay
 from autopilot.policy.decide import decide
 from autopilot.policy.scene import Scene, scene_from_json, scene_to_json
 from autopilot.service.recording import FileRecorder
+from autopilot_lab.backtest.replay import replay
 from tests.builders import HOUR, START, D, a_checkpoint, a_job, a_lease, a_market, a_paused_lease, a_spec, an_offer, at
 
 PARAMS = Params()

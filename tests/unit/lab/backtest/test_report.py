@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from autopilot.lab.backtest.play import Conditions
-from autopilot.lab.backtest.report import report
-from autopilot.lab.backtest.runner import Plan, run_plan
-from autopilot.lab.backtest.scores import score_all
-from autopilot.lab.backtest.suite_file import suite_from
-from autopilot.lab.backtest.svg import Plot, Series, draw
+from autopilot_lab.backtest.play import Conditions
+from autopilot_lab.backtest.report import report
+from autopilot_lab.backtest.runner import Plan, run_plan
+from autopilot_lab.backtest.scores import score_all
+from autopilot_lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.svg import Plot, Series, draw
 from tests.unit.lab.backtest.small_suites import baselines, random_availability_body, random_bid_body
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from autopilot.domain.errors import UserError
-from autopilot.lab.backtest.perturbation import Perturbation
-from autopilot.lab.backtest.play import Conditions
-from autopilot.lab.backtest.runner import Plan, Result, run_plan
-from autopilot.lab.backtest.selection import select_runs
-from autopilot.lab.backtest.suite import AvailabilitySuite
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.perturbation import Perturbation
+from autopilot_lab.backtest.play import Conditions
+from autopilot_lab.backtest.runner import Plan, Result, run_plan
+from autopilot_lab.backtest.selection import select_runs
+from autopilot_lab.backtest.suite import AvailabilitySuite
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import baselines, random_availability_body, random_bid_body
 
 HARD = Conditions(0.5, Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1))

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.policies import Policy
-from autopilot.lab.backtest.runner import Result
-from autopilot.lab.backtest.scores import score_all
-from autopilot.lab.backtest.suite import Suite
-from autopilot.lab.backtest.suite_file import suite_from
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.policies import Policy
+from autopilot_lab.backtest.runner import Result
+from autopilot_lab.backtest.scores import score_all
+from autopilot_lab.backtest.suite import Suite
+from autopilot_lab.backtest.suite_file import suite_from
 from tests.unit.lab.backtest.small_suites import availability_body
 
 KEYS = {

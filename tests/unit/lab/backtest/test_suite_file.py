@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from autopilot.domain.errors import UserError
-from autopilot.lab.backtest.suite import AvailabilitySuite, BidSuite, on_demand_cost
-from autopilot.lab.backtest.suite_file import read_suite, suite_from
+from autopilot_lab.backtest.suite import AvailabilitySuite, BidSuite, on_demand_cost
+from autopilot_lab.backtest.suite_file import read_suite, suite_from
 from tests.unit.lab.backtest.small_suites import availability_body, bid_body
 
 

@@ -9,11 +9,11 @@ from statistics import median
 
 import pytest
 
-from autopilot.lab.backtest.bids import BidChooser, BidView, play_bids
-from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.map_live import start_on_bids
-from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.suite import (
+from autopilot_lab.backtest.bids import BidChooser, BidView, play_bids
+from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.map_live import start_on_bids
+from autopilot_lab.backtest.play import Conditions, play
+from autopilot_lab.backtest.suite import (
     AvailabilityConfig,
     AvailabilityJob,
     BidConfig,
@@ -22,8 +22,8 @@ from autopilot.lab.backtest.suite import (
     BidSuite,
     Listing,
 )
-from autopilot.lab.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
-from autopilot.lab.backtest.tasks import DAY
+from autopilot_lab.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
+from autopilot_lab.backtest.tasks import DAY
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import pytest
 from autopilot.cli.main import run
 from autopilot.config.job_file import parse_job
 from autopilot.domain.errors import UserError
-from autopilot.lab.backtest.perturbation import EXACT
-from autopilot.lab.backtest.play import Conditions, budget_of
-from autopilot.lab.backtest.synthetic import synthetic_suite
-from autopilot.lab.backtest.tasks import Task, task_of
-from autopilot.lab.backtest.trials import Trial, pool
+from autopilot_lab.backtest.perturbation import EXACT
+from autopilot_lab.backtest.play import Conditions, budget_of
+from autopilot_lab.backtest.synthetic import synthetic_suite
+from autopilot_lab.backtest.tasks import Task, task_of
+from autopilot_lab.backtest.trials import Trial, pool
 
 NOW = datetime(2026, 9, 1, 10, tzinfo=UTC)
 TOP = 'name = "short"\nimage = "python:3.12"\nrun = "python train.py"\n[resources]\ngpu = "RTX 4090"\n'

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.catalogue import default_catalogue
-from autopilot.lab.sandbox.market.instances import Contract, RentOrder
-from autopilot.lab.sandbox.market.market import SandboxMarket
+from autopilot_lab.sandbox.catalogue import default_catalogue
+from autopilot_lab.sandbox.market.instances import Contract, RentOrder
+from autopilot_lab.sandbox.market.market import SandboxMarket
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

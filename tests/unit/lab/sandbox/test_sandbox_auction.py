@@ -3,7 +3,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.lab.sandbox.market.auction import Claim, allocate
+from autopilot_lab.sandbox.market.auction import Claim, allocate
 
 GPUS = st.frozensets(st.integers(0, 3), min_size=1)
 PRICES = st.one_of(st.none(), st.integers(1, 12).map(lambda cents: Fraction(cents, 100)))

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.catalogue import default_catalogue
-from autopilot.lab.sandbox.churn import Churn
-from autopilot.lab.sandbox.market.exchange import NoSuchAsk, NoSuchInstance
-from autopilot.lab.sandbox.market.instances import Cause, Contract
-from autopilot.lab.sandbox.market.machines import HostState
-from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit, OrderRefused, SandboxMarket
-from autopilot.lab.sandbox.market.metering import DISK, GPU
+from autopilot_lab.sandbox.catalogue import default_catalogue
+from autopilot_lab.sandbox.churn import Churn
+from autopilot_lab.sandbox.market.exchange import NoSuchAsk, NoSuchInstance
+from autopilot_lab.sandbox.market.instances import Cause, Contract
+from autopilot_lab.sandbox.market.machines import HostState
+from autopilot_lab.sandbox.market.market import CannotStart, InsufficientCredit, OrderRefused, SandboxMarket
+from autopilot_lab.sandbox.market.metering import DISK, GPU
 
 OpenMarket = Callable[..., Any]
 

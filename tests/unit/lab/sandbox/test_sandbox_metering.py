@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.lab.sandbox.market.metering import DISK, DOWN, GPU, Meter, to_decimal
+from autopilot_lab.sandbox.market.metering import DISK, DOWN, GPU, Meter, to_decimal
 
 START = datetime(2026, 3, 1, 23, 0, tzinfo=UTC)
 MILLI = Decimal("0.001")

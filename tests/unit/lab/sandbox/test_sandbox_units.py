@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
-from autopilot.lab.sandbox.units import cut_at_midnights
+from autopilot_lab.sandbox.units import cut_at_midnights
 
 EVENING = datetime(2026, 2, 28, 22, 0, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.lab.sandbox.mithril.auction import Order, clear
+from autopilot_lab.sandbox.mithril.auction import Order, clear
 
 D = Decimal
 MINIMUM = D("1.00")

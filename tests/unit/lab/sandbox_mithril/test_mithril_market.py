@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.market.metering import to_decimal
-from autopilot.lab.sandbox.mithril.bids import Bid, BidOrder, BidStatus, MachineStatus
-from autopilot.lab.sandbox.mithril.lifecycle import NoMachines, Timings
-from autopilot.lab.sandbox.mithril.market import MithrilMarket, MithrilRefused
-from autopilot.lab.sandbox.mithril.pools import AuctionPoolSpec, TypeSpec
+from autopilot_lab.sandbox.market.metering import to_decimal
+from autopilot_lab.sandbox.mithril.bids import Bid, BidOrder, BidStatus, MachineStatus
+from autopilot_lab.sandbox.mithril.lifecycle import NoMachines, Timings
+from autopilot_lab.sandbox.mithril.market import MithrilMarket, MithrilRefused
+from autopilot_lab.sandbox.mithril.pools import AuctionPoolSpec, TypeSpec
 
 D = Decimal
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,12 +7,12 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.lab.sandbox.nebius.catalogue import H200, PROJECTS
-from autopilot.lab.sandbox.nebius.lifecycle import NoMachines, Timings
-from autopilot.lab.sandbox.nebius.market import DISK_PER_GB_H, NebiusMarket
-from autopilot.lab.sandbox.nebius.pools import NebiusPool, PoolSpec
-from autopilot.lab.sandbox.nebius.refusals import NebiusRefused
-from autopilot.lab.sandbox.nebius.vms import Vm, VmOrder, VmState
+from autopilot_lab.sandbox.nebius.catalogue import H200, PROJECTS
+from autopilot_lab.sandbox.nebius.lifecycle import NoMachines, Timings
+from autopilot_lab.sandbox.nebius.market import DISK_PER_GB_H, NebiusMarket
+from autopilot_lab.sandbox.nebius.pools import NebiusPool, PoolSpec
+from autopilot_lab.sandbox.nebius.refusals import NebiusRefused
+from autopilot_lab.sandbox.nebius.vms import Vm, VmOrder, VmState
 
 D = Decimal
 START = datetime(2026, 1, 1, 0, 4, tzinfo=UTC)

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
-from autopilot.lab.sandbox.runpod.machines import Machine
-from autopilot.lab.sandbox.runpod.market import PodMarket
+from autopilot_lab.sandbox.runpod.catalogue import default_catalogue
+from autopilot_lab.sandbox.runpod.machines import Machine
+from autopilot_lab.sandbox.runpod.market import PodMarket
 from tests.unit.lab.sandbox_runpod.runpod_tenant import START, Tenant
 
 

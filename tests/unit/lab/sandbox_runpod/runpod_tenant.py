@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from autopilot.lab.sandbox.runpod.market import PodMarket
-from autopilot.lab.sandbox.runpod.pods import Pod, PodOrder
+from autopilot_lab.sandbox.runpod.market import PodMarket
+from autopilot_lab.sandbox.runpod.pods import Pod, PodOrder
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from graphql import GraphQLInputObjectType
 
-from autopilot.lab.sandbox.runpod.containers import command
-from autopilot.lab.sandbox.runpod.lifecycle import javascript_date
-from autopilot.lab.sandbox.runpod.rows import iso
-from autopilot.lab.sandbox.runpod.schema import schema
+from autopilot_lab.sandbox.runpod.containers import command
+from autopilot_lab.sandbox.runpod.lifecycle import javascript_date
+from autopilot_lab.sandbox.runpod.rows import iso
+from autopilot_lab.sandbox.runpod.schema import schema
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
-from autopilot.lab.sandbox.runpod.machines import Machine
-from autopilot.lab.sandbox.runpod.placement import Tenant, evictions, free_gpus, price_to_win
+from autopilot_lab.sandbox.runpod.catalogue import default_catalogue
+from autopilot_lab.sandbox.runpod.machines import Machine
+from autopilot_lab.sandbox.runpod.placement import Tenant, evictions, free_gpus, price_to_win
 
 SPEC = next(spec for spec in default_catalogue(1) if spec.gpu_count == 8 and spec.floor is not None)
 MACHINE = Machine(SPEC, Decimal("0.10"))

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from autopilot.lab.sandbox.market.machines import HostState
-from autopilot.lab.sandbox.market.metering import DISK, GPU
-from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
-from autopilot.lab.sandbox.runpod.churn import Churn
-from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig, Mode, SpotPrice
-from autopilot.lab.sandbox.runpod.lifecycle import Timings
-from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
-from autopilot.lab.sandbox.runpod.market import PodMarket
-from autopilot.lab.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
-from autopilot.lab.sandbox.runpod.refusals import PodRefused, RefusalReason
+from autopilot_lab.sandbox.market.machines import HostState
+from autopilot_lab.sandbox.market.metering import DISK, GPU
+from autopilot_lab.sandbox.runpod.catalogue import default_catalogue
+from autopilot_lab.sandbox.runpod.churn import Churn
+from autopilot_lab.sandbox.runpod.exchange import ExchangeConfig, Mode, SpotPrice
+from autopilot_lab.sandbox.runpod.lifecycle import Timings
+from autopilot_lab.sandbox.runpod.machines import Cloud, Requirements
+from autopilot_lab.sandbox.runpod.market import PodMarket
+from autopilot_lab.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
+from autopilot_lab.sandbox.runpod.refusals import PodRefused, RefusalReason
 from tests.unit.lab.sandbox_runpod.runpod_tenant import START, Tenant
 
 D = Decimal

@@ -1,0 +1,205 @@
+"""A run as it is live: machines load for as long as they do, and bill once they are up; an outbid is seen within the
+tick; a move makes the new machine ready beside the old.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autopilot_lab.backtest.bids import KEEP, ON_DEMAND, PARK, SPOT, BidChooser, BidRunState, BidView
+from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.live import FIRST_LOOK_S, PREPARING_S, RELEASED_S, SEES_OUTBID_S, SEES_SAVED_S, Live
+from autopilot_lab.backtest.outcome import Outcome
+from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidRun
+
+
+@dataclass(slots=True)
+class _NewMachine:
+    """Where the job moves to."""
+
+    choice: Choice | Spot
+    left_s: float
+    """Of its loading."""
+
+
+class LiveRunState(BidRunState):
+    __slots__ = ("_block", "_live", "_new", "_unbilled_s")
+
+    def __init__(
+        self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome, live: Live
+    ) -> None:
+        super().__init__(config, run, floors, outcome)
+        self._live, self._block = live, run.block
+        self._new: _NewMachine | None = None
+        self._unbilled_s = 0.0
+        """Of the time that is pending: the machine loads."""
+
+    @property
+    def machines(self) -> set[int]:
+        """Of the market's, those that are held: while a move goes on there are two."""
+        new = None if self._new is None or not isinstance(self._new.choice, Spot) else self._new.choice.machine
+        return {machine for machine in (self.machine, new) if machine is not None}
+
+    @property
+    def may_take_next(self) -> bool:
+        """Whether the machine on which the work has ended runs, and another task could have it."""
+        return self.is_done and not self.is_moving and self.running in (SPOT, ON_DEMAND)
+
+    @property
+    def beyond_s(self) -> float:
+        """So long before the end of its last tick the work was done."""
+        return max(self.done_s - self._work_s, 0.0)
+
+    def take_over(self, left: LiveRunState) -> None:
+        """Have the machine on which another task has ended in the tick before, and has been at work there since."""
+        self.running, self.machine, self.bid, self.is_set_up = left.running, left.machine, left.bid, left.is_set_up
+        self.billed_rate = left.billed_rate
+        self._bill_on(left.released_s)
+        self.done_s = max(left.beyond_s - PREPARING_S, 0.0)
+        self.safe_s = 0.0
+
+    @property
+    def is_moving(self) -> bool:
+        """A move goes on by itself: nothing is asked until it is done or has failed."""
+        return self._new is not None
+
+    @property
+    def first_look_s(self) -> float:
+        return FIRST_LOOK_S
+
+    def answer_within_tick(self, before: Choice, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
+        """Twice it is of use that the daemon looks every 15 s: when a checkpoint is known, and after an outbid."""
+        begins_s, late_s = view.tick * self._config.tick_s, 0.0
+        if before is SPOT and self._checkpoint_in_s is not None:
+            late_s = self._checkpoint_in_s + SEES_SAVED_S
+            view.now_s = begins_s + late_s
+            before = self._answer_at_checkpoint(late_s, view, job, choose, at)
+        if before is SPOT and self.running is KEEP:
+            assert self.machine is not None
+            self._pause()
+            late_s += SEES_OUTBID_S
+            view.show(at + 1, self.machine)
+            view.show_outbid(self.machine)
+            view.now_s = begins_s + late_s
+            before = self._ask(late_s, view, job, choose, at)
+        return before
+
+    @property
+    def _checkpoint_in_s(self) -> float | None:
+        """Seconds of the tick until the machine that runs makes a checkpoint; None: it makes none in this tick."""
+        if self.running is not SPOT or self.is_moving or self.pending_s > 0:
+            return None
+        left_s = self._config.checkpoint_s - (self.done_s - self.safe_s)
+        is_seen = left_s + SEES_SAVED_S < min(self._config.tick_s, self._work_s - self.done_s)
+        return left_s if is_seen else None
+
+    def _answer_at_checkpoint(self, in_s: float, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
+        begun = self.done_s, self.safe_s
+        self.done_s += in_s
+        self.safe_s = self.done_s - SEES_SAVED_S
+        before = self._ask(in_s, view, job, choose, at)
+        if self.running is SPOT:
+            # It goes on, and the work of the tick is not done yet.
+            self.done_s, self.safe_s = begun
+        return before
+
+    def _ask(self, late_s: float, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
+        self.tell(view, job)
+        choice = choose(view)
+        return self.take(self.stay() if choice is PARK else choice, at, late_s)
+
+    def take(self, choice: Choice | Spot, at: int, late_s: float = 0.0) -> Choice:
+        if self._new is None and self._is_move(choice):
+            self.outcome.migrations += 1
+            self._new = _NewMachine(choice, self._live.loading_s(self._block, at))
+        if self._new is None:
+            return super().take(choice, at, late_s)
+        return self._move_on(self._new, at)
+
+    def go_on(self, before: Choice) -> None:
+        super().go_on(before)
+        if self.is_done:
+            self._release()
+        new = self._new
+        if new is not None and new.left_s <= 0:
+            # The old machine has saved, the new one fetches that.
+            self._promote(new, self._config.resume_s)
+
+    def _release(self) -> None:
+        """What the last tick has beyond the end of the work is not billed."""
+        self._bill_on(-self.released_s)
+
+    @property
+    def released_s(self) -> float:
+        """So long before the end of its last tick its bill has ended."""
+        return max(self.beyond_s - RELEASED_S, 0.0)
+
+    def _bill_on(self, for_s: float) -> None:
+        """What runs is billed for so much longer, or not any more."""
+        if self.running is SPOT:
+            self.outcome.spot += self.billed_rate * for_s / HOUR_S
+        else:
+            self.outcome.on_demand += self.billed_rate * for_s / HOUR_S
+
+    def _is_move(self, choice: Choice | Spot) -> bool:
+        if self.running not in (SPOT, ON_DEMAND):
+            return False
+        if isinstance(choice, Spot):
+            return choice.machine != self.machine
+        return choice is ON_DEMAND and self.running is SPOT
+
+    def _start_s(self, at: int, late_s: float) -> float:
+        return self._load(self._live.loading_s(self._block, at), late_s)
+
+    def _resume_s(self, late_s: float) -> float:
+        return self._load(self._config.resume_s, late_s)
+
+    def _load(self, takes_s: float, late_s: float) -> float:
+        self._unbilled_s = late_s + max(takes_s - PREPARING_S, 0.0)
+        return late_s + takes_s
+
+    def _billed_of_start_s(self, served_s: float) -> float:
+        unbilled_s = min(self._unbilled_s, served_s)
+        self._unbilled_s -= unbilled_s
+        return served_s - unbilled_s
+
+    def _move_on(self, new: _NewMachine, at: int) -> Choice:
+        """One tick with both machines. Whichever is outbid is given up."""
+        old_runs, new_runs = self._goes_on(at), self._wins(new.choice, at)
+        if not new_runs:
+            self._new = None
+            return super().take(Spot(self.machine, self.bid) if self.machine is not None else ON_DEMAND, at)
+        if not old_runs:
+            self._pause()
+            self._promote(new, new.left_s, loads_s=new.left_s - PREPARING_S)
+            return SPOT
+        up_s = min(max(self._config.tick_s - new.left_s + PREPARING_S, 0.0), self._config.tick_s)
+        self.outcome.lost += self._price_of(new.choice, at) * up_s / HOUR_S
+        self.outcome.storage += self._storage
+        new.left_s -= self._config.tick_s
+        return self.running
+
+    def _goes_on(self, at: int) -> bool:
+        return self.machine is None or self.bid >= self._floors[self.machine][at + 1]
+
+    def _wins(self, choice: Choice | Spot, at: int) -> bool:
+        return not isinstance(choice, Spot) or choice.bid >= self._floors[choice.machine][at + 1]
+
+    def _price_of(self, choice: Choice | Spot, at: int) -> float:
+        """$/h of a machine that runs by that choice."""
+        if not isinstance(choice, Spot):
+            return self._config.on_demand_price
+        return choice.bid if self._bills_at_bid else self._floors[choice.machine][at + 1]
+
+    def _promote(self, new: _NewMachine, pending_s: float, *, loads_s: float = 0.0) -> None:
+        """``loads_s``: of what is pending, at first."""
+        self._new = None
+        self.pending_s, self._unbilled_s = pending_s, max(loads_s, 0.0)
+        if isinstance(new.choice, Spot):
+            self.running, self.machine, self.bid, self.is_set_up = SPOT, new.choice.machine, new.choice.bid, True
+            self.billed_rate = new.choice.bid
+        else:
+            self.running, self.machine, self.bid, self.is_set_up = ON_DEMAND, None, 0.0, False
+            self.billed_rate = self._config.on_demand_price

@@ -1,0 +1,218 @@
+"""The product's policy on bid suites: a few machines whose floors move, on-demand beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import ceil, isinf, nan
+
+from autopilot.domain.actions import Acquire, ChangeBid, Release, SaveAndStop, SetStatus
+from autopilot.domain.agent_state import AgentState
+from autopilot.domain.floors import AuctionShape
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Checkpoint
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market, ProviderView
+from autopilot.domain.offer import Capabilities, CapacityType, Offer
+from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
+from autopilot.pricing.auction.floors import TUNABLE, FloorFit, estimate
+from autopilot.pricing.auction.tables import auction_tables
+from autopilot_lab.backtest.bids import BidView
+from autopilot_lab.backtest.choices import Choice
+from autopilot_lab.backtest.choices import Spot as SpotAt
+from autopilot_lab.backtest.session import (
+    GB_MONTH,
+    MARKET,
+    ORIGIN,
+    Session,
+    offer,
+    physics,
+    price_of,
+    vanishing_ticks,
+    with_given,
+)
+from autopilot_lab.backtest.suite import PAYS_BID, BidConfig, BidJob
+from autopilot_lab.backtest.suite import Params as Given
+
+ON_DEMAND_MACHINE = "on-demand"
+REFIT_S = 8 * 3600.0
+"""So often the floors seen meanwhile are learnt from, too: a market need not stay as it was."""
+MOST_STEPS = 500
+"""Of a table, for the work: in more, steps are longer than ticks. The daemon's tables have 288."""
+BID_UNIT = Decimal("0.000001")
+CEILING = Decimal("0.999")
+"""On suites no on-demand renter displaces a bid: it needs only be the lower price."""
+
+
+@lru_cache(maxsize=8)
+def views_of(pays: str, *, shows_held_floors: bool) -> dict[str, ProviderView]:
+    able = Capabilities(
+        spot=True,
+        on_demand=True,
+        can_rebid=True,
+        pauses_when_outbid=True,
+        keeps_disk_when_stopped=True,
+        reports_floor=True,
+        bills_at_bid=pays == "bid",
+        rebid_needs_stop=pays == "cap",
+        shows_held_floors=shows_held_floors,
+    )
+    return {MARKET: ProviderView(able, known=True, credit=None)}
+
+
+class BidMapping:
+    def __init__(self, config: BidConfig, job: BidJob, given: Given) -> None:
+        if given.get(PAYS_BID):
+            job = replace(job, pays="bid")
+        self._config, self._job = config, job
+        self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
+        self._tick = timedelta(seconds=config.tick_s)
+        self.params = with_given(self._params(), given)
+        self._on_demand_price = price_of(config.on_demand_price)
+        self._storage_rate = price_of(config.storage_rate)
+        self._session = self._begin(job)
+        self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_price, self._storage_rate)
+        self._numbers = {machine: number for number, machine in enumerate(config.machines)}
+        self._auction: AuctionShape | None = None
+        self._refit_ticks = ceil(REFIT_S / config.tick_s)
+        self._step_ticks = max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
+
+    def _begin(self, job: BidJob, begun_at: datetime = ORIGIN) -> Session:
+        return Session(
+            job,
+            self.params,
+            begun_at,
+            disk_gb=GB_MONTH,
+            max_bid=(self._on_demand_price * self.params.bids.ceiling_of_on_demand).quantize(BID_UNIT),
+            checkpoint_interval=timedelta(seconds=self._config.checkpoint_s),
+        )
+
+    def _params(self) -> Params:
+        config = self._config
+        params = physics(self._job, config.tick_s, config.migrate_s)
+        return replace(
+            params,
+            timing=replace(params.timing, resume_s=config.resume_s),
+            bids=replace(params.bids, unit=BID_UNIT, ceiling_of_on_demand=CEILING),
+            # On synthetic markets a margin over the floor brought nothing.
+            auction=replace(params.auction, least_markup=Decimal(1)),
+        )
+
+    def choose(self, view: BidView) -> Choice | SpotAt:
+        now = ORIGIN + timedelta(seconds=view.now_s)
+        session = self._session
+        held = self._update_held(view, now)
+        if held is not None:
+            self._see(view, held, now)
+        saved = session.estimate - timedelta(seconds=view.safe_left_s)
+        saved_as = Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now)
+        session.set_progress(view.work_left_s, view.spent, saved_as, view.progress)
+        answer: Choice | SpotAt = view.running
+        if view.machine is not None:
+            answer = SpotAt(view.machine, view.bid)
+        return self._carry_out(view, self._market(view, now), now, answer)
+
+    def _carry_out(self, view: BidView, market: Market, now: datetime, answer: Choice | SpotAt) -> Choice | SpotAt:
+        """``answer``: what goes on where nothing is done."""
+        session = self._session
+        for action in session.decide(market, now):
+            match action:
+                case Acquire():
+                    session.rent(action, now)
+                    is_spot = action.capacity_type is CapacityType.SPOT
+                    machine = action.offer.machine_id
+                    answer = SpotAt(self._numbers[machine], float(action.bid)) if is_spot else Choice.ON_DEMAND
+                case ChangeBid(_, bid):
+                    assert view.machine is not None
+                    session.rebid(action, now)
+                    answer = SpotAt(view.machine, float(bid))
+                case Release() | SaveAndStop(_, Reason.WAITING_FOR_PRICE):
+                    # A planned stop loses no work on suites.
+                    self._left(action, now)
+                    session.lose(now)
+                    return self._after_leaving(view, market, now)
+                case SaveAndStop() | SetStatus():
+                    return Choice.PARK
+                case _:
+                    raise TypeError(f"not on such a market: {action}")
+        return answer
+
+    def _market(self, view: BidView, now: datetime) -> Market:
+        if self._auction is None or view.tick % self._refit_ticks == 0:
+            self._auction = self._shape(view)
+        views = views_of(self._job.pays, shows_held_floors=True)
+        return Market(views, self._offers(view), now, outlook=Outlook(auction=self._auction))
+
+    def _after_leaving(self, _view: BidView, _market: Market, _now: datetime) -> Choice | SpotAt:
+        """What is done in the same tick once a machine has been given up."""
+        return Choice.NONE
+
+    def _left(self, action: Release | SaveAndStop, now: datetime) -> None:
+        """A machine is given up."""
+
+    def _update_held(self, view: BidView, now: datetime) -> Lease | None:
+        """What is held by the view; the job is brought to it where a move was refused."""
+        session = self._session
+        held = session.job.main
+        name = ON_DEMAND_MACHINE if view.running is Choice.ON_DEMAND else ""
+        if view.machine is not None:
+            name = self._config.machines[view.machine]
+        if held is None or held.machine_id == name:
+            return held
+        session.lose(now)
+        return session.before if session.before is not None and session.before.machine_id == name else None
+
+    def _see(self, view: BidView, held: Lease, now: datetime) -> None:
+        if view.running is Choice.KEEP:
+            if view.is_set_up and not held.agent.boot:
+                held = replace(held, agent=replace(held.agent, boot=1))
+            assert view.machine is not None
+            floor = view.floors[view.machine]
+            to_win = None if isinf(floor) else price_of(floor)
+            stopped = InstanceStatus.STOPPED
+            self._session.see(held, stopped, price_of(view.bid), AgentState.UNHEARD, now, price_to_win=to_win)
+            return
+        state = AgentState.SETTING_UP if view.pending_s > 0 else AgentState.RUNNING
+        billed = self._on_demand_price
+        if held.is_spot:
+            assert view.machine is not None
+            floor = view.floors[view.machine]
+            billed = price_of(view.bid if self._job.pays == "bid" else min(view.bid, floor))
+        self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
+
+    def _offers(self, view: BidView) -> tuple[Offer, ...]:
+        machines = zip(self._config.machines, view.floors, strict=True)
+        shown = (offer(name, price_of(floor), None, self._storage_rate) for name, floor in machines if not isinf(floor))
+        return (*shown, self._always)
+
+    def _shape(self, view: BidView) -> AuctionShape:
+        """The tables' shape from the floors before the run; the tables are made here, before the first decision."""
+        config, job, params = self._config, self._job, self._session.params
+        machines, every = range(len(config.machines)), self._step_ticks
+        # Taken from the newest floor back: that one is always learnt from.
+        rows = (view.history(number, view.ticks_seen)[::-1][::every][::-1] for number in machines)
+        floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
+        step_s = every * config.tick_s
+        outlook = estimate(dict(zip(config.machines, floors, strict=True)), step_s, config.on_demand_price, self._fit)
+        reserve_ticks = job.lag_ticks + vanishing_ticks(job.vanish)
+        shape = AuctionShape(
+            outlook,
+            longest_work_s=job.work_s,
+            on_demand_price=config.on_demand_price,
+            storage_rate=config.storage_rate,
+            ceiling=float(params.bids.ceiling_of_on_demand) * config.on_demand_price,
+            bills_at_bid=job.pays == "bid",
+            migrate_s=config.migrate_s,
+            resume_s=config.resume_s,
+            checkpoint_s=config.checkpoint_s,
+            reserve_s=reserve_ticks * config.tick_s,
+            shows_running=view.shows_running,
+            # Where the floors of machines that run are known, nobody rents them on demand.
+            lost_per_h=0.0 if view.shows_running else params.auction.preemptions_per_h,
+        )
+        auction_tables(shape)
+        return shape

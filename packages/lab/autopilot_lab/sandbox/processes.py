@@ -1,0 +1,80 @@
+"""A vast.ai instance's command, environment and disk, as a box of local processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from autopilot_lab.sandbox.boxes import Boxes, Launch
+from autopilot_lab.sandbox.market.instances import Contract
+
+_LOGIN_RUNTYPES = ("ssh", "jupyter")
+
+
+@dataclass(frozen=True)
+class ContainerExit:
+    instance_id: int
+    boot: int
+    code: int
+
+
+class LocalContainers:
+    """The containers of vast.ai instances, ``<state_dir>/instances/<id>``. See ``boxes.py``."""
+
+    def __init__(self, state_dir: Path, environment: Callable[[Contract], dict[str, str]]) -> None:
+        """``environment`` gives what the provider sets for an instance, besides what is set here."""
+        self._environment = environment
+        self._boxes = Boxes(state_dir / "instances")
+
+    def start(self, instance: Contract) -> None:
+        data_directory = {"DATA_DIRECTORY": str(self.root(instance.id) / "workspace")}
+        launch = Launch(
+            image=instance.order.image,
+            command=_command(instance),
+            env=_user_environment(instance) | self._environment(instance) | data_directory,
+            mode="service" if (instance.order.runtype or "").startswith(_LOGIN_RUNTYPES) else "container",
+        )
+        self._boxes.start(str(instance.id), instance.boots, launch)
+
+    def terminate(self, instance_id: int) -> None:
+        self._boxes.terminate(str(instance_id))
+
+    def kill(self, instance_id: int) -> None:
+        self._boxes.kill(str(instance_id))
+
+    def wipe(self, instance_id: int) -> None:
+        self._boxes.wipe(str(instance_id))
+
+    def root(self, instance_id: int) -> Path:
+        return self._boxes.root(str(instance_id))
+
+    def console(self, instance_id: int) -> bytes:
+        """All output so far; empty when there was none."""
+        return self._boxes.console(str(instance_id))
+
+    def exits(self) -> list[ContainerExit]:
+        """Containers that ended by themselves since the last call."""
+        return [ContainerExit(int(ended.key), ended.boot, ended.code) for ended in self._boxes.take_ended()]
+
+    async def settle(self) -> None:
+        """Wait until everything asked for so far has happened."""
+        await self._boxes.settle()
+
+    async def close(self) -> None:
+        """Kill every instance; disks stay."""
+        await self._boxes.close()
+
+
+def _command(instance: Contract) -> list[str]:
+    order = instance.order
+    if order.args:
+        return [*([order.onstart] if order.onstart else []), *order.args]
+    if order.onstart:
+        return ["sh", "-c", order.onstart]
+    return ["sleep", "infinity"]
+
+
+def _user_environment(instance: Contract) -> dict[str, str]:
+    """What the customer set; keys like ``-p 8000:8000`` are docker options, not variables."""
+    return {key: value for key, value in instance.order.env if not key.startswith("-")}
