@@ -125,7 +125,9 @@ def overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
     lines = ["Usage: autopilot COMMAND [OPTIONS]", "", OVERVIEW, ""]
     for group, commands in GROUPS.items():
-        lines += [f"{group}:", *(f"  {command.name:<{width}}  {command.summary}" for command in commands), ""]
+        missing = " (not installed)" if commands is OF_THE_LABORATORY and not laboratory.is_installed() else ""
+        rows = [f"  {command.name:<{width}}  {command.summary}" for command in commands]
+        lines += [f"{group}{missing}:", *rows, ""]
     return "\n".join([*lines, "Run autopilot COMMAND --help for details."])
 
 
