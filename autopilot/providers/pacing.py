@@ -24,11 +24,12 @@ _is_urgent: ContextVar[bool] = ContextVar("is_urgent", default=False)
 @contextmanager
 def urgently() -> Iterator[None]:
     """For what ends a bill, with all reads that it takes: ``LONGEST_HOLD_S`` after a refusal it is sent again."""
-    token = _is_urgent.set(True)
+    was = _is_urgent.get()
+    _is_urgent.set(True)
     try:
         yield
     finally:
-        _is_urgent.reset(token)
+        _is_urgent.set(was)  # no token: what a killed process leaves open is closed in another context
 
 
 class _Backoff:

@@ -104,6 +104,8 @@ class Pieces:
         keeper, plan = self.keeper, self.plan
         if self.is_all:
             keeper.seen = [each.identity for each in self.scanned]
+            with keeper.looking:
+                self.watch.settle_suspect(plan, keeper.pace())
         else:
             keeper.seen = None if plan.kept else [each.identity for each in self.scanned]
             with keeper.looking:

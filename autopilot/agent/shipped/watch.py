@@ -156,6 +156,7 @@ class Piece:
         self.since, self.changed_at, self.changed_in = now, now, 0
         self.restless_since, self.grown_at, self.most = now, now, (0, 0)
         self.is_gone = False
+        self.waited_for_until = LONG_AGO  # after a suspect copy
         self.is_doubtful = False  # it was restored from a suspect checkpoint and is as it was then
 
     @property
@@ -302,6 +303,12 @@ class Watch:
         for name in plan.dropped:
             self.pieces.pop(name, None)
 
+    def settle_suspect(self, plan: Plan, pace: LookPace) -> None:
+        """All was copied as it was: for another interval a good copy is waited for before the next of that kind."""
+        for name in plan.suspect:
+            if name in self.pieces:
+                self.pieces[name].waited_for_until = self.now + pace.two_intervals_s / 2
+
     def settle_piece(self, name: str, piece: Piece, taken: Writes) -> None:
         piece.settle(taken)
         if piece.items:
@@ -366,6 +373,8 @@ class Watch:
 
     def is_stuck(self, piece: Piece, pace: LookPace) -> bool:
         """Whether it is never quiet. A new one that still grows is no such piece, for as long as that may take."""
+        if self.verdicts is None and self.now < piece.waited_for_until:
+            return False
         since = piece.restless_since if piece.good is not None else piece.grown_at
         is_endless = self.now - piece.restless_since >= LONGEST_GROWTH * pace.two_intervals_s
         return self.now - since >= pace.two_intervals_s or is_endless
