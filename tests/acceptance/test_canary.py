@@ -183,7 +183,9 @@ def search_commands(theatre: CanaryTheatre, job_id: str) -> None:
 
 
 def is_over(body: Any) -> bool:
-    return body["job"]["status"] == "cancelled" and all(lease["state"] in ("gone", "abandoned") for lease in body["leases"])
+    return body["job"]["status"] == "cancelled" and all(
+        lease["state"] in ("gone", "abandoned") for lease in body["leases"]
+    )
 
 
 def environment(theatre: CanaryTheatre) -> dict[str, Any]:
