@@ -11,7 +11,7 @@ from autopilot.cli.main import OF_THE_LABORATORY
 from tests.locks import ROOT, RUN, read_pins
 
 PAGE = (ROOT / "docs/reference/distributions.md").read_text()
-ROW = re.compile(r"^\| `([\w-]+)` \| (?:`(\w+)`|none) \| .+ \| (\d*) \| .* \|$", re.MULTILINE)
+ROW = re.compile(r"^\| `([\w-]+)` \| (?:`(\w+)`|none) \| .+ \| *(\d*) *\|.*\|$", re.MULTILINE)
 
 
 def extras(directory: Path) -> set[tuple[str, str]]:
