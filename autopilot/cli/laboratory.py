@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from autopilot import __version__
@@ -31,6 +30,8 @@ def require(command: str) -> None:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # imported longer than the overview takes
+
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # importable without being installed: it is read from the checkout

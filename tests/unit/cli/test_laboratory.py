@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 
 import pytest
@@ -54,7 +55,7 @@ def test_where_it_is_installed_the_shell_completes_its_commands() -> None:
 def test_a_laboratory_of_another_version_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(laboratory, "version", lambda _: "0.0.9")
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.0.9")
     assert run([name]) == Exit.USAGE
     assert capsys.readouterr().err.splitlines() == [
         f"error: the laboratory, gpu-autopilot-lab, is of version 0.0.9, and this program of version {__version__}",
