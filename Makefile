@@ -79,7 +79,7 @@ page-pictures: $(READY)    ## regenerate the reference pictures of the pages, an
 	AUTOPILOT_KEEP_PICTURES=1 $(BIN)/pytest -q -m slow tests/browser/test_browser_pictures.py
 	$(BIN)/python -m tools.page_pictures
 
-release: $(READY)    ## build wheel and sdist; install the wheel away from the sources and run its demo
+release: $(READY)    ## build both wheels and the sdist; install them away from the sources and run the demo
 	tools/release.sh $(VENV)
 
 previous: $(READY)    ## keep REVISION as the version before, which the takeover test upgrades from
@@ -91,17 +91,18 @@ COMPILE := uv pip compile -q pyproject.toml --universal -p 3.11 --generate-hashe
 lock:    ## resolve the dependencies again: requirements.lock to run, requirements-dev.lock beside it to develop (needs uv)
 	$(COMPILE) --extra vast --extra runpod --extra nebius --extra postgres --extra s3 --excludes requirements-left-out.txt \
 		-o requirements.lock
-	$(COMPILE) --extra lab --extra dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) packages/lab/pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
 
 clean:    ## remove the virtual environment and caches
 	rm -rf $(VENV) $(VENV)-3.* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Locked and hash-checked, then this checkout on top. --no-deps: the SDKs declare what the lock leaves out.
 # Written last, so a cut-off set-up starts over.
-$(READY): requirements.lock requirements-dev.lock pyproject.toml
+$(READY): requirements.lock requirements-dev.lock pyproject.toml packages/lab/pyproject.toml autopilot/__init__.py
 	$(PYTHON) -c 'import sys; sys.exit("autopilot needs Python 3.11 to 3.14; try: make PYTHON=python3.12") if not (3, 11) <= sys.version_info < (3, 15) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: \
 		-r requirements.lock -r requirements-dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--editable . --editable packages/lab
 	touch $(READY)

@@ -7,8 +7,14 @@ import hashlib
 import re
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
+
+from tests.locks import ROOT
+
+LABORATORY = ROOT / "packages/lab"
+"""The sources of the second distribution; the first one's are those of the whole checkout."""
 
 
 def build(sources: Path, directory: Path, target: str = "wheel") -> Path:
@@ -18,6 +24,19 @@ def build(sources: Path, directory: Path, target: str = "wheel") -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = directory.iterdir()
     return made
+
+
+def python_beside(*built: Path, root: Path) -> Path:
+    """A Python in the new directory ``root`` that has these wheels, and the libraries of the tests, but no sources."""
+    venv.create(root, with_pip=False)
+    (packages,) = (root / "lib").glob("python3.*/site-packages")
+    for wheel in built:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(packages)
+    # Files there that name further directories, as that of an editable install does, are not read.
+    libraries = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "libraries.pth").write_text("\n".join(libraries) + "\n")
+    return root / "bin/python"
 
 
 def under_version(wheel: Path, version: str, directory: Path) -> Path:

@@ -118,7 +118,9 @@ def _print_idioms() -> None:
     """Counts, and in all per ``PER_LINES`` lines: of the pages, and of the code whose docstrings are counted."""
     pages = [page.read_text() for group in folders(ROOT).values() for page in group]
     code = [
-        file.read_text() for room in ("autopilot", "tests", "tools") for file in sorted((ROOT / room).rglob("*.py"))
+        file.read_text()
+        for room in ("autopilot", "packages", "tests", "tools")
+        for file in sorted((ROOT / room).rglob("*.py"))
     ]
     print(f"\n{'idiom':<20}" + "".join(f"{name:>10}" for name in IDIOMS) + f"{'all':>7}{'per 10,000 lines':>18}")
     for kind, texts, lines in (

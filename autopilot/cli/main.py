@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from autopilot.cli import laboratory
 from autopilot.cli.exits import Exit
 from autopilot.domain.errors import UserError
 
@@ -72,7 +73,7 @@ GROUPS = {
         Command("completion", "autopilot.cli.completion:completion", "Print a shell completion script"),
         Command("version", "autopilot.cli.service:version", "Print the version"),
     ),
-    "Laboratory": (
+    "Laboratory": (  # by text alone: it is another distribution, and may be missing
         Command("demo", "autopilot_lab.demo.command:demo", "Watch a job survive the sandbox market"),
         Command("sandbox", "autopilot_lab.sandbox.command:sandbox", "Run a local market that costs nothing"),
         Command("backtest", "autopilot_lab.backtest.command:backtest", "Score policies on a recorded market"),
@@ -80,6 +81,7 @@ GROUPS = {
 }
 
 COMMANDS = tuple(command for group in GROUPS.values() for command in group)
+OF_THE_LABORATORY = GROUPS["Laboratory"]
 
 ALIASES = {"queue": "ps", "status": "ps"}
 """Names that other tools use for our commands."""
@@ -125,12 +127,14 @@ def overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
     lines = ["Usage: autopilot COMMAND [OPTIONS]", "", OVERVIEW, ""]
     for group, commands in GROUPS.items():
-        lines += [f"{group}:", *(f"  {command.name:<{width}}  {command.summary}" for command in commands), ""]
+        missing = " (not installed)" if commands is OF_THE_LABORATORY and not laboratory.is_installed() else ""
+        rows = [f"  {command.name:<{width}}  {command.summary}" for command in commands]
+        lines += [f"{group}{missing}:", *rows, ""]
     return "\n".join([*lines, "Run autopilot COMMAND --help for details."])
 
 
 def app() -> App:
-    """Every command, registered by name; none is imported yet."""
+    """Every command that is installed, registered by name; none is imported yet."""
     from cyclopts import App
 
     made = App(
@@ -144,11 +148,14 @@ def app() -> App:
         print_error=False,
     )
     for command in COMMANDS:
-        made.command(command.target, name=command.name)
+        if command not in OF_THE_LABORATORY or laboratory.is_installed():
+            made.command(command.target, name=command.name)
     return made
 
 
 def _dispatch(argv: Sequence[str]) -> int:
+    if any(argv[0] == command.name for command in OF_THE_LABORATORY):
+        laboratory.require(argv[0])
     from cyclopts import CycloptsError
 
     try:

@@ -17,7 +17,15 @@ class UserError(Exception):
 
 def install_hint(extra: str) -> str:
     """How to add an extra. The package is in no registry, hence from where it was installed."""
-    return f"in the checkout that you installed from: pip install '.[{extra}]'"
+    return f"{_IN_THE_CHECKOUT} '.[{extra}]'"
+
+
+def lab_hint(extra: str = "") -> str:
+    """How to install the laboratory, perhaps with an extra of its own; the same holds for it."""
+    return f"{_IN_THE_CHECKOUT} " + (f"'./packages/lab[{extra}]'" if extra else "./packages/lab")
+
+
+_IN_THE_CHECKOUT = "in the checkout that you installed from: pip install"
 
 
 class InvalidTransition(Exception):

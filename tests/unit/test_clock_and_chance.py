@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import autopilot
+import autopilot_lab
 
-PACKAGE = Path(autopilot.__file__).parent
+PACKAGES = Path(autopilot.__file__).parent, Path(autopilot_lab.__file__).parent
 BANNED = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "uuid.uuid4", "uuid.uuid1", "os.urandom"}
 ALLOWED = {
     ("clock.py", "datetime.now"): "it is the clock",
     ("service/identity.py", "datetime.now"): "the instant that a scaled clock begins with",
-    ("lab/sandbox/__main__.py", "datetime.now"): "the same, for a sandbox of its own",
+    ("sandbox/__main__.py", "datetime.now"): "the same, for a sandbox of its own",
     ("agent/shipped/memory.py", "uuid.uuid4"): "a rented machine's own token",
 }
 
@@ -27,7 +28,10 @@ def calls(source: str) -> set[str]:
 
 def test_the_clock_and_chance_are_asked_in_their_rooms_only() -> None:
     found = {
-        (str(path.relative_to(PACKAGE)), call) for path in PACKAGE.rglob("*.py") for call in calls(path.read_text())
+        (str(path.relative_to(package)), call)
+        for package in PACKAGES
+        for path in package.rglob("*.py")
+        for call in calls(path.read_text())
     }
     assert found == set(ALLOWED)
 

@@ -11,8 +11,8 @@ from tools.calibration.kept import ROOT, code_of
 
 RESULTS = ROOT / "docs/research/bids.jsonl"
 WHAT_COUNTS = (
-    "autopilot/domain/params.py", "autopilot/engine/auctions.py", "packages/lab/autopilot_lab/backtest", "autopilot/policy",
-    "autopilot/pricing", "tools/bids/columns.py",
+    "autopilot/domain/params.py", "autopilot/engine/auctions.py", "autopilot/policy", "autopilot/pricing",
+    "packages/lab/autopilot_lab/backtest", "tools/bids/columns.py",
 )  # fmt: skip
 """What a result depends on."""
 

@@ -13,8 +13,8 @@ from tools.calibration.trial import Trial
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/research/calibration.jsonl"
 _WHAT_COUNTS = (
-    "autopilot/planning/plan.py", "autopilot/planning/prospects.py", "packages/lab/autopilot_lab/backtest", "autopilot/policy",
-    "autopilot/pricing", "tools/calibration/cases.py", "tools/calibration/trial.py",
+    "autopilot/planning/plan.py", "autopilot/planning/prospects.py", "autopilot/policy", "autopilot/pricing",
+    "packages/lab/autopilot_lab/backtest", "tools/calibration/cases.py", "tools/calibration/trial.py",
 )  # fmt: skip
 """What a result depends on: forecast, policy, and the day that is played."""
 

@@ -16,7 +16,7 @@ SURVIVORS = Path(__file__).with_name("survivors.toml")
 LEAST_DRAWN = 200
 LEAST_KILLED = 0.9
 
-_WHAT_RUNS = ("autopilot", "tests")
+_WHAT_RUNS = ("autopilot", "packages/lab/autopilot_lab", "tests")
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,12 @@ class Copy:
         self, arguments: Sequence[str], *, writes: bool = False, until: re.Pattern[str] | None = None
     ) -> tuple[int, str]:
         """Its exit code and all that it prints, until a line that ``until`` knows. A hang answers -9."""
-        environment = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONHASHSEED": "0", "COLUMNS": "400"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{self.root}:{self.root}/packages/lab",
+            "PYTHONHASHSEED": "0",
+            "COLUMNS": "400",
+        }
         if not writes:
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
         process = subprocess.Popen(

@@ -1,1 +1,1 @@
-"""The laboratory: local markets, backtests, the demo. The product imports none of it; commands load it by name."""
+"""The laboratory: local markets, a ledger in memory, backtests, the demo. The product finds its commands by name."""

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from tests.locks import RUN, read_pins
 
 LOCKED = set(read_pins(RUN))
-OWN = {"__main__", "autopilot", "tests", *sys.stdlib_module_names}
+OWN = {"__main__", "autopilot", "autopilot_lab", "tests", *sys.stdlib_module_names}
 KNOWN = {
     module
     for module, packages in packages_distributions().items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from autopilot.clock import SystemClock
 from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
+from tests import wheels
 from tests.locks import DEVELOP, ROOT, RUN, read_left_out, read_pins
 from tests.patience import PATIENCE_S
 
@@ -27,6 +29,8 @@ RUNS = ("vast", "runpod", "nebius", "postgres", "s3")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
 CORE = [Requirement(line) for line in PROJECT["dependencies"]]
+LABORATORY = tomllib.loads((wheels.LABORATORY / "pyproject.toml").read_text())["project"]
+LAB = [Requirement(line) for line in LABORATORY["dependencies"]]
 MISSING = 'raise ModuleNotFoundError("No module named \'graphql\'", name="graphql")'
 
 
@@ -70,7 +74,7 @@ def test_the_lock_holds_what_is_asked_for_and_nothing_else() -> None:
 
 
 def test_the_lock_for_development_holds_the_tools() -> None:
-    assert reach([*CORE, *EXTRAS["lab"], *EXTRAS["dev"]], set()) == set(read_pins(DEVELOP))
+    assert reach([*CORE, *LAB, *EXTRAS["dev"]], set()) == set(read_pins(DEVELOP))
 
 
 def test_both_locks_pin_the_same_versions() -> None:
@@ -103,7 +107,7 @@ def test_the_extra_all_is_what_runs() -> None:
 
 
 @pytest.mark.parametrize("command", ["sandbox", "demo"])
-def test_without_the_lab_extra_one_line_says_so(command: str, tmp_path: Path) -> None:
+def test_without_graphql_one_line_says_so(command: str, tmp_path: Path) -> None:
     (tmp_path / "graphql.py").write_text(MISSING)  # what an import meets in this process and in those that it starts
     arguments = [sys.executable, "-m", "autopilot.cli.main", command]
     said = subprocess.run(
@@ -113,12 +117,24 @@ def test_without_the_lab_extra_one_line_says_so(command: str, tmp_path: Path) ->
     assert "Traceback" not in said.stdout + said.stderr
     (line,) = said.stderr.splitlines()
     assert "graphql-core" in line
-    assert "pip install '.[lab]'" in line
+    assert "pip install ./packages/lab" in line
+
+
+def test_the_laboratory_asks_no_registry_for_the_program() -> None:
+    """Neither is published, and pip would look for the name there."""
+    asked = [*LAB, *map(Requirement, itertools.chain(*LABORATORY["optional-dependencies"].values()))]
+    assert [each.name for each in asked if each.name.startswith(PROJECT["name"])] == []
 
 
 def test_no_hint_and_no_page_installs_by_a_name_that_is_not_published() -> None:
-    pages = [ROOT / "README.md", ROOT / "pyproject.toml", *(ROOT / "docs").rglob("*.md"), *(ROOT / "systemd").iterdir()]
-    sources = [*pages, *(ROOT / "autopilot").rglob("*.py")]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "pyproject.toml",
+        *wheels.LABORATORY.glob("*.*"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "systemd").iterdir(),
+    ]
+    sources = [*pages, *(path for room in ("autopilot", "packages") for path in (ROOT / room).rglob("*.py"))]
     assert [
         str(file) for file in sources if re.search(r"gpu-autopilot\[|pip install \S*gpu-autopilot", file.read_text())
     ] == []

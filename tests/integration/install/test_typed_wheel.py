@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import venv
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,14 +27,7 @@ pytestmark = pytest.mark.slow
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python that has the wheel, and the libraries that the tests run with, but no sources."""
     root = tmp_path_factory.mktemp("user")
-    venv.create(root / "venv", with_pip=False)
-    (packages,) = (root / "venv/lib").glob("python3.*/site-packages")
-    with zipfile.ZipFile(wheels.build(ROOT, root / "dist")) as archive:
-        archive.extractall(packages)
-    # Files there that name further directories, as that of an editable install does, are not read.
-    libraries = [path for path in sys.path if path.endswith("site-packages")]
-    (packages / "libraries.pth").write_text("\n".join(libraries) + "\n")
-    return root / "venv/bin/python"
+    return wheels.python_beside(wheels.build(ROOT, root / "dist"), root=root / "venv")
 
 
 def check(python: Path, directory: Path, sources: dict[str, str]) -> dict[str, str]:

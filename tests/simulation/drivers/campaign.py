@@ -123,7 +123,7 @@ class Tally:
         return f"seeds={self.seeds} faults={self.faults.total()} {words}"
 
 
-_WHAT_RUNS = ("autopilot", "tests/simulation")
+_WHAT_RUNS = ("autopilot", "packages/lab/autopilot_lab", "tests/simulation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Code:
 
     commit: str
     tree: str
-    """Of the product and of the simulator in git, with a plus sign when files differ from it."""
+    """Of the product, of the laboratory and of the simulator in git, with a plus sign when files differ from it."""
 
     @classmethod
     def of_this(cls) -> Code:

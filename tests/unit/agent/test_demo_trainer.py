@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import autopilot
+import autopilot_lab
 
-TRAINER = Path(autopilot.__file__).parent / "lab/sandbox/images/demo/opt/demo/train.py"
+TRAINER = Path(autopilot_lab.__file__).parent / "sandbox/images/demo/opt/demo/train.py"
 
 
 def train(path: Path, steps: int, **env: str) -> str:

@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import autopilot
+import autopilot_lab
 
-ROOT = Path(autopilot.__file__).parent
+PACKAGES = Path(autopilot.__file__).parent, Path(autopilot_lab.__file__).parent
 
 REPLACED = {
     "believed": "plausible",
@@ -64,7 +65,7 @@ ALLOWED = {
     ("planning/prospects.py", "ways_out"): "what fills that key",
     ("planning/prospects.py", "_ways_out"): "the same",
     ("cli/setup.py", "force"): "the option --force",
-    ("lab/backtest/suite_file.py", "on_demand_rate"): "a key of suite files",
+    ("autopilot_lab/backtest/suite_file.py", "on_demand_rate"): "a key of suite files",
     ("providers/paper/agent.py", "last_ckpt_n"): "a key of the paper market's file",
     ("providers/paper/agent.py", "next_ckpt_n"): "a key of the paper market's file",
 }
@@ -72,7 +73,13 @@ ALLOWED = {
 
 @cache
 def trees() -> dict[str, ast.Module]:
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+    """By path: in the product's package as it is, in the laboratory's from its own name on."""
+    product, laboratory = PACKAGES
+    return {
+        str(path.relative_to(root)): ast.parse(path.read_text())
+        for package, root in ((product, product), (laboratory, laboratory.parent))
+        for path in sorted(package.rglob("*.py"))
+    }
 
 
 @cache
@@ -151,12 +158,12 @@ def test_functions_are_no_bare_participles() -> None:
 ALIKE = (
     {"providers/vastai", "providers/runpod", "providers/mithril", "providers/nebius"},
     {
-        "lab/sandbox",
-        "lab/sandbox/market",
-        "lab/sandbox/vastai",
-        "lab/sandbox/runpod",
-        "lab/sandbox/mithril",
-        "lab/sandbox/nebius",
+        "autopilot_lab/sandbox",
+        "autopilot_lab/sandbox/market",
+        "autopilot_lab/sandbox/vastai",
+        "autopilot_lab/sandbox/runpod",
+        "autopilot_lab/sandbox/mithril",
+        "autopilot_lab/sandbox/nebius",
     },
 )
 """Packages side by side, each with its own classes for the same parts. Only among them may a name occur twice."""

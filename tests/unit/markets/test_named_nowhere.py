@@ -23,7 +23,6 @@ NAMES = {
 NAMED = re.compile("|".join(re.escape(name) for name in sorted(NAMES)))
 APART = {
     "providers": "a directory for each",
-    "lab": "a face for each",
     "agent": "a rented machine ends itself by a table of its own",
     "host": "the same",
 }

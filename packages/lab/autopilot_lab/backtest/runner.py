@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from autopilot.domain.errors import UserError, install_hint
+from autopilot.domain.errors import UserError, lab_hint
 from autopilot.workers import workers
 from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.play import Conditions, Start, budget_of, optimal_cost, play
@@ -114,7 +114,7 @@ def _on_ray(plan: Plan, parts: Sequence[_Part]) -> Iterator[list[Any]]:
     try:
         import ray  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise UserError("--on ray needs Ray", hint=install_hint("ray")) from None
+        raise UserError("--on ray needs Ray", hint=lab_hint("ray")) from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
     shared = ray.put(plan)
     remote = ray.remote(_play_sent)

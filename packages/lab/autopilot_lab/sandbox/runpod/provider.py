@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from autopilot.domain.errors import UserError, install_hint
+from autopilot.domain.errors import UserError, lab_hint
 from autopilot_lab.sandbox.boxes import BOX_ADDRESS
 from autopilot_lab.sandbox.faults import Faults
 from autopilot_lab.sandbox.private_images import PrivateImage
@@ -88,15 +88,13 @@ class RunpodSandbox:
         self._stopping = asyncio.Event()
 
     def add_routes(self, app: web.Application) -> None:
-        """Raises ``UserError`` without the extra ``lab``."""
+        """Raises ``UserError`` without graphql-core."""
         try:
             from autopilot_lab.sandbox.runpod.graphql_api import GraphqlApi
         except ModuleNotFoundError as error:
             if error.name != "graphql":
                 raise
-            raise UserError(
-                "the sandbox needs graphql-core, which is not installed", hint=install_hint("lab")
-            ) from None
+            raise UserError("the sandbox needs graphql-core, which is not installed", hint=lab_hint()) from None
         config, requests, account = self._config, Counter[str](), Customer()
         faults = Faults(config.seed)
         shared = (self.market, account, self._host, faults, self._authorise, requests, self._stopping)
