@@ -75,7 +75,7 @@ class JobList:
     asked: Asked
     jobs: Sequence[Row]
     """Those of this page."""
-    found: int
+    matching: int
     total: int
     earlier: str | None
     """The query of the page before; None: there is none."""

@@ -500,7 +500,9 @@ class Machine:
 
     def _fail(self, what: str, now: float) -> None:
         tries = self._tries(what)
-        wait_s = max(min(RETRY_FIRST_S * 2 ** min(tries.failures, 10), RETRY_MOST_S), 0.25 * self.second)
+        # A machine that comes back after hours without a network bills until its own end is asked for again.
+        most_s = REPEAT_S if what in GOODBYES else RETRY_MOST_S
+        wait_s = max(min(RETRY_FIRST_S * 2 ** min(tries.failures, 10), most_s), 0.25 * self.second)
         self.tries[what] = replace(tries, failures=tries.failures + 1, not_before=now + wait_s)
 
     def _fail_in_vain(self, task: str) -> None:

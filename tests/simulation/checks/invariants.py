@@ -526,7 +526,7 @@ class Invariants:
         for box in self._boxes():
             agent = box.agent
             if agent is None or not agent.is_on or box.is_suspended or box.state is not State.RUNNING:
-                self._dark_s[box.key] = ground.now_s
+                self._dark_s[box.key] = ground.now_s + CHECKED_EVERY_S  # it may come back just before the next look
                 continue
             if since_s is None or box.relabelled_s is not None:
                 continue

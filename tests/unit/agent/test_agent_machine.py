@@ -206,6 +206,19 @@ def test_an_expired_permit_saves_then_destroys_and_late_orders_change_nothing() 
     assert m.decide(1029) == "destroy"
 
 
+@pytest.mark.parametrize("is_dirty", [True, False])
+def test_a_machine_that_has_no_network_asks_for_its_end_every_minute(is_dirty: bool) -> None:
+    """It comes back after hours, and bills until the market hears of it."""
+    m = machine(dirty=is_dirty)
+    wish = "stop" if is_dirty else "destroy"
+    now = 900.0 if is_dirty else 901.0
+    assert m.decide(now) == wish
+    for _ in range(20):
+        m.finish_task(wish, False, now)
+        now += 60
+        assert m.decide(now) == wish
+
+
 @pytest.mark.parametrize("hangs", [True, False])
 def test_when_the_last_upload_fails_or_hangs_the_machine_stops_in_bounded_time(hangs: bool) -> None:
     m = running()

@@ -6,6 +6,7 @@ import ast
 import inspect
 from pathlib import Path
 
+from autopilot.answers import money as answered
 from autopilot.answers.models import jobs as m
 from autopilot.answers.models import money, plans, schedules
 from autopilot.api.operations import OPERATIONS
@@ -35,8 +36,8 @@ def requests() -> list[tuple[str, str | None, dict[str, ast.expr], ast.AsyncFunc
 
 
 def model_of(name: str) -> object:
-    room, _, model = name.partition(".")
-    return getattr(ROOMS[room], model)
+    room, _, model = name.rpartition(".")
+    return getattr(ROOMS[room] if room else answered, model)
 
 
 def test_each_request_is_one_of_the_document() -> None:

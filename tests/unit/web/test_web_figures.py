@@ -251,7 +251,7 @@ async def test_jobs_are_found_by_name_and_status_sorted_and_paged() -> None:
 
 def test_jobs_are_sorted_by_what_they_have_cost_and_by_their_deadline() -> None:
     rows = [
-        {"name": name, "status": "running", "posted": posted, "accrued": "1", "deadline": deadline}
+        {"name": name, "status": "running", "posted": posted, "accrued": "1", "held": "0", "deadline": deadline}
         for name, posted, deadline in (("a", "9", None), ("b", "10", "2026-11-02"), ("c", "1", "2026-11-01"))
     ]
     for sort, expected in (("spent", "bac"), ("deadline", "cba")):
