@@ -33,7 +33,7 @@ SORTS: Mapping[str, tuple[str, Callable[[Row], Any], bool]] = {
 """By the word in the address: its name, what is compared, and whether the greatest comes first."""
 
 
-class Asked(NamedTuple):
+class ListChoice(NamedTuple):
     name: str = ""
     """Part of the job's name, in any case."""
     status: str = ""
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     page: int = 1
 
     @classmethod
-    def read(cls, query: Mapping[str, str]) -> Asked:
+    def read(cls, query: Mapping[str, str]) -> ListChoice:
         """Raises ``UserError``."""
         name, status, sort = (query.get(key, "").strip() for key in NAMES[:3])
         number = query.get("page", "1")
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class JobList:
-    asked: Asked
+    asked: ListChoice
     jobs: Sequence[Row]
     """Those of this page."""
     matching: int
@@ -94,7 +94,7 @@ class JobList:
         return STATUSES
 
 
-def choose(asked: Asked, jobs: Sequence[Row]) -> JobList:
+def choose(asked: ListChoice, jobs: Sequence[Row]) -> JobList:
     _, key, is_descending = SORTS[asked.sort]
     found = sorted((job for job in jobs if asked.matches(job)), key=key, reverse=is_descending)
     start = (asked.page - 1) * A_PAGE

@@ -15,7 +15,7 @@ from autopilot.answers.codec import from_json
 from autopilot.answers.money import AccountMoney, Spend
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
-from autopilot.web.job_list import Asked, JobList, choose, urgency
+from autopilot.web.job_list import JobList, ListChoice, choose, urgency
 from autopilot.web.machines import MachineLife, draw_strip, read_machines
 from autopilot.web.shapes import (
     DeadlineWords,
@@ -136,7 +136,7 @@ class NowPage:
 
 async def build(source: PageSource, query: Mapping[str, str] = NO_QUERY) -> NowPage:
     """What a token may not see of the account is left out. Raises ``UserError`` for a wish that makes no sense."""
-    asked = Asked.read(query)
+    asked = ListChoice.read(query)
     body, now = await source.read_now(), source.now
     jobs, markets = body["jobs"], body["markets"]
     still = sorted((job for job in jobs if job["finished_at"] is None), key=urgency)

@@ -23,7 +23,7 @@ from autopilot.listener.known_tokens import KnownTokens
 from autopilot.listener.pages import MISSING
 from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import DaemonLink, DaemonSilent, DaemonSource, SessionEnded
-from autopilot.web.job_list import Asked
+from autopilot.web.job_list import ListChoice
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
 from autopilot.web.session_path import forget_secret, keep_secret, make_path, read_base, read_page_path, read_secret
 from autopilot.web.shapes import read_lines
@@ -201,7 +201,7 @@ class DaemonPages:
     # What moves
 
     async def _stream_now(self, request: web.Request) -> web.StreamResponse:
-        return await self._stream(request, "now", (Asked.read(request.query).query(),))
+        return await self._stream(request, "now", (ListChoice.read(request.query).query(),))
 
     async def _stream_job(self, request: web.Request) -> web.StreamResponse:
         shown = (request.match_info["ref"], request.query.get("period", "all"), request.query.get("d", ""))

@@ -255,7 +255,7 @@ def test_jobs_are_sorted_by_what_they_have_cost_and_by_their_deadline() -> None:
         for name, posted, deadline in (("a", "9", None), ("b", "10", "2026-11-02"), ("c", "1", "2026-11-01"))
     ]
     for sort, expected in (("spent", "bac"), ("deadline", "cba")):
-        found = job_list.choose(job_list.Asked(sort=sort), rows)
+        found = job_list.choose(job_list.ListChoice(sort=sort), rows)
         assert "".join(job["name"] for job in found.jobs) == expected
 
 
