@@ -89,7 +89,7 @@ def _read_members(kind: Any) -> Read:
 def _be(kind: type[T], body: object, *others: type) -> T:
     if not isinstance(body, (kind, *others)) or (isinstance(body, bool) and kind is not bool):
         raise Unreadable(f"{str(body)[:60]!r} is not of type {kind.__name__}")
-    return body  # type: ignore[return-value]
+    return cast(T, body)
 
 
 def _exact(text: str) -> Decimal:

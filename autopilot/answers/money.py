@@ -148,7 +148,7 @@ class _Token(Described):
     number: int
     is_monthly: bool
     made_by: str | None = None
-    """Its maker, in whose allowance it counts too. Null: of a user, or nobody noted it."""
+    """Its maker, in whose allowance it counts too. Null: of a user, or unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

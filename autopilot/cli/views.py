@@ -288,7 +288,7 @@ def _state(lease: Row) -> str:
 
 
 def failure(job: Row) -> list[RenderableType]:
-    """Why a job has failed, and how its work goes on; empty for any other job."""
+    """Why a job has failed, and how to resume it; empty for any other job."""
     told = failures.tell(job)
     return [facts(told)] if told else []
 

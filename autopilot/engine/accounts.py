@@ -28,7 +28,7 @@ class Accounts:
     """One per engine."""
 
     def __init__(self) -> None:
-        self._others: dict[str, str] = {}  # by market: the digest
+        self._others: frozenset[str] = frozenset()  # markets
 
     def is_other(self, provider: str) -> bool:
         """Whether the last reading was of another account than the one on record: nothing is rented there."""
@@ -43,18 +43,17 @@ class Accounts:
         """
         known = await _load(uow)
         open_leases = [lease for lease in leases if not lease.is_over]
-        others = {}
+        others = set()
         for name, reading in readings.items():
-            if not reading.account:  # unknown: it stays as it was
-                others.update({name: self._others[name]} if name in self._others else {})
-                continue
             own = [lease for lease in open_leases if lease.provider == name]
             is_other = known.get(name, reading.account) != reading.account
+            if not reading.account:  # unknown: it stays as it was
+                is_other = name in self._others
             if is_other and own and not _shows_any(reading, own):
-                others[name] = reading.account
-        for name in others.keys() - self._others.keys():
-            _tell(name, [lease for lease in open_leases if lease.provider == name])
-        self._others = others
+                others.add(name)
+                if name not in self._others:
+                    _tell(name, own)
+        self._others = frozenset(others)
         return {name: replace(each, is_other_account=name in others) for name, each in readings.items()}
 
     async def keep(self, uow: UnitOfWork, readings: Mapping[str, Reading]) -> None:

@@ -123,6 +123,7 @@ class FromStore:
         asked = {job.id: job for job in jobs if is_asked(job)}
         for job_id in self._machines.keys() - asked.keys():
             del self._machines[job_id]
+        self._waits_for_settings &= asked.keys()
         for job_id in self._reads.keys() - asked.keys():
             self._reads.pop(job_id).cancel()  # what it has read is of another time
         for job in asked.values():

@@ -189,9 +189,11 @@ class Watch:
     async def _refresh_credit(self, now: datetime, *, at_once: bool) -> None:
         """``at_once``: a machine has just stopped, and only the credit of this moment tells an outbid from an empty
         account. Or the outcome of a create is not known, and only the account's own list may tell it."""
-        if at_once or self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
+        is_due = self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE
+        if at_once or is_due or not self.account_digest:  # until it is known, an empty list proves nothing
             account = await self.provider.account()
-            self._credit, self.account_digest, self.top_up = account.credit, account.digest, account.top_up
+            self._credit, self.top_up = account.credit, account.top_up
+            self.account_digest = account.digest or self.account_digest
             self._credit_at = now
 
     def _is_any_create_open(self, leases: Iterable[Lease]) -> bool:

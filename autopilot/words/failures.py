@@ -1,4 +1,4 @@
-"""What a job that has failed left, and how its work goes on, in words."""
+"""What a failed job left, and how to resume it, in words."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ BILLS = {
 
 
 class Told(Protocol):
-    """What of a receipt is told."""
+    """What is shown of a receipt."""
 
     @property
     def posted(self) -> Decimal: ...
