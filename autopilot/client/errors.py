@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
-    from autopilot.answers.models.jobs import Job
+    from autopilot.answers.jobs import Job
 
 
 class DaemonError(UserError):
