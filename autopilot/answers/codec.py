@@ -119,5 +119,5 @@ _SCALARS: Mapping[Any, Read] = {
     Decimal: _parse(_exact),
     datetime: _parse(datetime.fromisoformat),
     date: _parse(date.fromisoformat),
-    Scalar: lambda body: None if body is None else _be(str, body, int, float, bool),
+    Scalar: lambda body: None if body is None else _be(bool, body, str, int, float),
 }

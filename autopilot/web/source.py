@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class PageSource(Protocol):
-    """Each method raises ``UserError`` for what makes no sense, and what its kind of source raises where it is silent."""
+    """Each method raises ``UserError`` for what makes no sense, and what its source raises where it is silent."""
 
     @property
     def now(self) -> datetime: ...

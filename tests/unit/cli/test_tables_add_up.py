@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import PaidLease
 from autopilot.answers.money import Budget, Reconciliation, Spend
 from autopilot.cli import money_views, views
 from tests.unit.cli.sample_daemon import sample
@@ -99,7 +100,7 @@ def test_budget(data: st.DataObject) -> None:
 @given(data=st.data(), count=st.integers(1, 6))
 def test_leases_of_a_job(data: st.DataObject, count: int) -> None:
     lease = sample("job")["leases"][0]
-    leases = [lease | some(data, ("posted", "accrued", "held")) for _ in range(count)]
+    leases = [from_json(PaidLease, lease | some(data, ("posted", "accrued", "held"))) for _ in range(count)]
     part = views.lease_list(leases, datetime(2026, 1, 1, 12, tzinfo=UTC))
     columns = ["posted", "accrued", "held"]
     check_totals(shown(part, columns), columns)
