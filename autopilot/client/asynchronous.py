@@ -39,7 +39,6 @@ from autopilot.code.bundle import bundle, has_code
 from autopilot.code.table import read_table_of
 from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import check_daemon_url
-from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 
 if TYPE_CHECKING:
@@ -168,15 +167,13 @@ class AsyncClient:
     async def _send_code(self, packed: Packed) -> None:
         if (await self._http.ask("GET /v1/code/{sha256}", m.CodeThere, packed.sha256)).there:
             return
-        index = SentPart(packed)
-        begun = await self._http.ask("PUT /v1/code/{sha256}", m.CodeBegun, packed.sha256, upload=index)
+        begun = await self._http.ask("PUT /v1/code/{sha256}", m.CodeBegun, packed.sha256, upload=packed.data)
         for number in begun.missing:
             part, names = SentPart(packed, number), (packed.sha256, str(number))
             try:
                 await self._http.ask("PUT /v1/code/{sha256}/parts/{number}", m.Nothing, *names, upload=part)
             except (ApiError, Unreachable):
-                if part.is_changed:
-                    raise UserError("a file of the code changed while it was sent", hint="submit again") from None
+                part.refuse_change()
                 raise
 
     async def job(self, ref: str) -> AsyncJob:

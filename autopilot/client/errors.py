@@ -29,6 +29,10 @@ class UnreadableAnswer(ApiError):
     """What answered is no daemon of this version, or no daemon at all. Its reason is ``unknown``."""
 
 
+class CodeChanged(DaemonError):
+    """What was sent is not what was packed: the daemon keeps none of it."""
+
+
 class Unreachable(DaemonError):
     """No daemon answers."""
 

@@ -21,7 +21,7 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.books.finding import JobNotFound
 from autopilot.client.answer import read_answer
 from autopilot.client.errors import ApiError, NoAccess, NotRunning, TimedOut, Unreachable, UnreadableAnswer
-from autopilot.client.exchange import DaemonExchange
+from autopilot.client.exchange import DaemonExchange, read_whole
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot.domain.token import Scope
 from autopilot.listener.gate import KnownLogin
@@ -76,7 +76,7 @@ class DaemonLink:
         within = _PULSE_WITHIN if is_pulse else _WITHIN
         try:
             async with self._exchange.open(method, path, headers, query=query, data=data, within=within) as answer:
-                return read_answer(answer.status, await _read(answer.content))
+                return read_answer(answer.status, await read_whole(answer, ANSWER_BYTES))
         except (Unreachable, UnreadableAnswer) as problem:
             raise DaemonSilent(_tell(problem)) from None
         except ApiError as refusal:
@@ -85,14 +85,6 @@ class DaemonLink:
             if refusal.status == 404:
                 raise JobNotFound(refusal.message, hint=refusal.hint) from None
             raise
-
-
-async def _read(content: aiohttp.StreamReader) -> bytes:
-    """At most ``ANSWER_BYTES`` of it."""
-    raw = await content.read(ANSWER_BYTES)
-    while len(raw) < ANSWER_BYTES and (more := await content.read(ANSWER_BYTES - len(raw))):
-        raw += more
-    return raw
 
 
 def _tell(problem: Unreachable | UnreadableAnswer) -> str:
