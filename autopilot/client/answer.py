@@ -13,7 +13,7 @@ MOST_BYTES = 256 << 20
 """Of one answer. The spend of half a million machines has as many."""
 
 
-def check_size(status: int, raw: bytes, most: int = MOST_BYTES) -> bytes:
+def check_size(status: int, raw: bytes, most: int) -> bytes:
     """Raises ``UnreadableAnswer`` for more than ``most``, of which one byte more was read at the most."""
     if len(raw) > most:
         what = f"the daemon's answer (HTTP {status}) is larger than {most >> 20} MiB"

@@ -10,7 +10,7 @@ import aiohttp
 from pydantic import TypeAdapter
 
 from autopilot.answers.models.base import Asked, Query
-from autopilot.client.answer import read_answer
+from autopilot.client.answer import MOST_BYTES, read_answer
 from autopilot.client.errors import Unreachable
 from autopilot.client.exchange import DaemonExchange, read_whole
 from autopilot.client.paths import fill_path
@@ -60,7 +60,7 @@ class Http:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
         async with self._exchange.open("GET", path, headers, query=_params(query)) as response:
             if response.status >= 400:
-                read_answer(response.status, await read_whole(response))
+                read_answer(response.status, await read_whole(response, MOST_BYTES))
             fields: dict[str, str] = {}
             async for raw in response.content:
                 name, _, value = raw.decode().rstrip("\r\n").partition(":")
@@ -89,7 +89,7 @@ class Http:
             data = upload if isinstance(upload, bytes) else upload.blocks()
             sent["Content-Length"] = str(len(upload) if isinstance(upload, bytes) else upload.size)
         async with self._exchange.open(method, path, sent, query=_params(query), data=data) as response:
-            status, raw = response.status, await read_whole(response)
+            status, raw = response.status, await read_whole(response, MOST_BYTES)
         if status >= 400:
             read_answer(status, raw)
         return TypeAdapter(answer).validate_json(raw)

@@ -89,7 +89,7 @@ class JsonClient:
             raise explain(self.address, error, self._timeout_s) from None
         finally:
             connection.close()
-        return read_answer(status, check_size(status, raw))
+        return read_answer(status, check_size(status, raw, MOST_BYTES))
 
 
 def _send(connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: dict[str, str]) -> None:
