@@ -22,7 +22,7 @@ from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.params import Params
 from autopilot.planning.account_limits import AccountState
 from autopilot.planning.floor_prospects import Cheapest
-from autopilot.planning.plan import JobPlan, OverBudget, plan
+from autopilot.planning.plan import SHOWN, JobPlan, OverBudget, plan
 from autopilot.planning.prospects import INFEASIBLE, WITHOUT_DEADLINE
 from autopilot.policy.array_measures import like_a_task, machines_of, width_now
 from autopilot.policy.eligibility import eligible
@@ -34,7 +34,6 @@ FINE_FROM = 0.95
 P90 = NormalDist().inv_cdf(0.9)
 NO_FLOORS: Cheapest = MappingProxyType({})
 NO_TASKS = TaskCounts()
-SHOWN = Decimal("0.0001")
 
 
 @dataclass(frozen=True, slots=True)
