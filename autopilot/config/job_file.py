@@ -29,6 +29,7 @@ from autopilot.config.job_keys import (
     OnExhausted,
     OnStall,
     RunAs,
+    Shell,
 )
 from autopilot.config.schedule_section import read_schedule
 from autopilot.config.secret_files import check_name
@@ -73,6 +74,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["code"] = _read_code(document, read)
     fields["array"] = read_array(document, read, fields["env"], fields["secrets"])
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
+    fields["in_bash"] = read.get(("shell",), Shell.BASH) is Shell.BASH
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["schedule"] = read_schedule(document, read, now)

@@ -32,6 +32,11 @@ class RunAs(StrEnum):
     ROOT = "root"
 
 
+class Shell(StrEnum):
+    BASH = "bash"
+    SH = "sh"
+
+
 class Fallback(StrEnum):
     DEADLINE = "deadline"
     NEVER = "never"
@@ -69,6 +74,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "setup": Key("command", values.text, "setup"),
         "workdir": Key("path", _directory, "workdir"),
         "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
+        "shell": Key("bash or sh", values.one_of(Shell)),
         "run_as": Key("job or root", values.one_of(RunAs)),
         "notify": Key("names", values.sinks, "notify"),
         "after": Key("jobs", values.after, "after"),
