@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.jobs import Event
 from autopilot.answers.models.jobs import EventsQuery
 from autopilot.api.access import ApiCaller, Unauthorised

@@ -9,8 +9,8 @@ from datetime import datetime
 
 import structlog
 
+from autopilot import render
 from autopilot.answers import jobs as answers
-from autopilot.answers import render
 from autopilot.answers.models.jobs import ListQuery
 from autopilot.answers.money import ItemizedReceipt
 from autopilot.api.access import check_total

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.domain.errors import UserError
 
 

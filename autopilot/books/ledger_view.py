@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.codec import from_json
 from autopilot.answers.instances import Instances
 from autopilot.answers.jobs import Logs

@@ -13,7 +13,7 @@ from math import ceil, sqrt
 from statistics import NormalDist
 from types import MappingProxyType
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.codec import from_json
 from autopilot.answers.jobs import Note
 from autopilot.domain.job import GpuChoice

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.codec import from_json
 from autopilot.answers.instances import Span
 from autopilot.answers.jobs import Decision, Event, Lease, Note
