@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from autopilot.answers.instances import Instances
 from autopilot.answers.jobs import Job, JobLife, Logs, Why
 from autopilot.answers.status import Status
-from autopilot.cli import money_views, outcomes, plan, schedules, trouble, views
+from autopilot.cli import trouble, views
 from autopilot.cli import watch as watching
 from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile
 from autopilot.cli.output import FOR_PEOPLE, Output, console
-from autopilot.cli.picture import write_picture
 from autopilot.client.answer import Json
 from autopilot.client.errors import ApiError, DaemonError
 from autopilot.client.json_client import JsonClient
@@ -66,6 +64,8 @@ def submit(
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
+    from autopilot.cli import outcomes, plan, schedules
+
     client = JsonClient()
     body = plan.ask(client, [file, *files], min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
     if not output.is_for_people:
@@ -181,6 +181,8 @@ def show(
     """
     client = JsonClient()
     if svg is not None:
+        from autopilot.cli.picture import write_picture
+
         write_picture(client, job, svg)
         print(f"drew {svg}")
         return Exit.OK
@@ -225,6 +227,9 @@ def _show_instance(client: JsonClient, ref: str, events: bool, output: Output) -
     if not output.is_for_people:
         output.print(body, "instances")
         return Exit.OK
+    from autopilot.answers.instances import Instances
+    from autopilot.cli import money_views
+
     out = console()
     now = client.market_now()
     for number, life in enumerate(read(Instances, body).instances):
