@@ -62,6 +62,15 @@ def test_ps_has_the_sum_of_all_jobs_that_it_shows(daemon: Daemon, capsys: Captur
     assert total in printed(capsys, "ps").splitlines()
 
 
+@pytest.mark.parametrize(("argv", "path"), [(["ps"], "GET /v1/jobs"), (["show", "bert-qa"], "GET /v1/jobs/bert-qa")])
+def test_an_answer_that_lacks_a_field_is_one_line(daemon: Daemon, capsys: Capture, argv: list[str], path: str) -> None:
+    body = daemon.answers[path][1]
+    job = body["jobs"][0] if "jobs" in body else body["job"]
+    del job["held"]
+    said = printed(capsys, *argv, code=1)
+    assert said.startswith("error: the daemon's answer cannot be read: Job without held\nhint: ")
+
+
 def test_ps_and_show_say_that_a_job_does_nothing(daemon: Daemon, capsys: Capture) -> None:
     shown = sample("jobs")
     job = shown["jobs"][0]
