@@ -105,11 +105,11 @@ def _play(story: Story, theatre: Theatre, view: View) -> tuple[Json, tuple[Struc
     give_up = time.monotonic() + GIVE_UP_AFTER_S
     while True:
         body = theatre.client.get(job_path(reference))
-        for event in body["events"]:
-            if event["seq"] > seq:
-                seq = event["seq"]
-                if event["name"] not in IMPLIED:
-                    view.say(f"{_since(event['at'], began)}  {tell(event)}")
+        for event in read(list[Event], body["events"]):
+            if event.seq > seq:
+                seq = event.seq
+                if event.name not in IMPLIED:
+                    view.say(f"{_since(event.at, began)}  {tell(event)}")
         view.show(body, _winning_bid(theatre, body["job"]["main"]))
         act = script.play(body, theatre.client.market_now())
         if act is not None:
