@@ -97,8 +97,8 @@ class PlanBook:
             raise UserError(f"no plan {plan_id[:60]!r} waits", hint="it may be over; autopilot confirm lists all")
         way_out = "an admin who may spend as much unasked can, or a user of the socket"
         if not may_confirm(caller.owner, caller.makers, plan.owner):
-            who = "whoever made a plan" if caller.owner == plan.owner else "a token of whoever made a plan"
-            raise NotAllowed(f"{who} cannot confirm it", hint=way_out)
+            who = "its maker" if caller.owner == plan.owner else "a token of its maker"
+            raise NotAllowed(f"a plan cannot be confirmed by {who}", hint=way_out)
         limit = asks_above(caller.token, plan.spec)
         if limit is not None:
             raise NotAllowed(f"you ask a person above {show(limit)} yourself, and cannot confirm more", hint=way_out)
@@ -130,7 +130,7 @@ class PlanBook:
             raise NotAllowed(f"plan {plan_id} is about something else", hint="each change needs a plan of its own")
         if plan.confirmed_by is None:
             raise NotAllowed(
-                f"nobody has confirmed plan {plan_id} yet", hint=f"a person does: autopilot confirm {plan_id}"
+                f"plan {plan_id} is not confirmed yet", hint=f"a person confirms it: autopilot confirm {plan_id}"
             )
         return self._plans.pop(plan_id)
 

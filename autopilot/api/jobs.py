@@ -150,10 +150,10 @@ class JobService:
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
             decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
-            stands = self.render(job, await self._read_moment(uow, job))
+            answer = self.render(job, await self._read_moment(uow, job))
         if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
-            stands["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
-        return {"job": stands, "decisions": decisions}
+            answer["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
+        return {"job": answer, "decisions": decisions}
 
     async def outputs(self, reference: str) -> render.Json:
         """The parts of what the job has left, in order, each with an address from which it can be read for an hour."""
@@ -361,8 +361,8 @@ class JobService:
     def render(self, job: Job, moment: Moment) -> render.Json:
         total = moment.money_of(job)
         wait = self._engine.waits.of(job)
-        stands = moment.tasks.get(job.id, render.NO_TASKS)
-        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, stands)
+        counts = moment.tasks.get(job.id, render.NO_TASKS)
+        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, counts)
         if self._engine.failing_since is not None:
             # It is of a moment that may be long past: the market is not read, and nothing is decided.
             answer |= {"slack_s": None, "verdict": None}

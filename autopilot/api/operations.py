@@ -67,7 +67,7 @@ OPERATIONS: dict[str, Operation] = {
     "GET /v1/jobs/{ref}/logs": Operation("A job's output", _one(jobs.Logs), query=jobs.LogsQuery, streams=True),
     "GET /v1/jobs/{ref}/outputs": Operation("What a job has left", _one(jobs.Outputs)),
     "GET /v1/jobs/{ref}/code": Operation("The code that a job runs", _one(jobs.CodeOfJob)),
-    "GET /v1/jobs/{ref}/why": Operation("Why a job stands where it stands", _one(jobs.Why), query=jobs.WhyQuery),
+    "GET /v1/jobs/{ref}/why": Operation("Why a job is in its current state", _one(jobs.Why), query=jobs.WhyQuery),
     "PATCH /v1/jobs/{ref}": Operation(
         "Give a job other limits", _one(jobs.Changed), body=jobs.ChangeBody, acts_once=True
     ),
@@ -77,7 +77,7 @@ OPERATIONS: dict[str, Operation] = {
         "Let a parked job go on", _one(jobs.Resumed), body=jobs.ResumeBody, may_be_bare=True, acts_once=True
     ),
     "POST /v1/jobs/{ref}/retry": Operation(
-        "Let tasks of an array that are over begin anew",
+        "Restart tasks of an array that have ended",
         _one(jobs.Retried),
         body=jobs.RetryBody,
         may_be_bare=True,

@@ -16,7 +16,7 @@ from autopilot.api.access import ApiCaller, NotAllowed, token_unknown
 from autopilot.api.bearer import hash_token
 from autopilot.books.owners import name_makers
 from autopilot.domain import events as e
-from autopilot.domain.delegation import NOBODY, Delegation, Settled, Wider, find_wider, inherit, made_under
+from autopilot.domain.delegation import NO_LIMITED_USERS, Delegation, Settled, Wider, find_wider, inherit, made_under
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
@@ -51,7 +51,7 @@ class TokenService:
         clock: Clock,
         wake: Callable[[], None],
         announce: Announce | None = None,
-        settled: Settled = NOBODY,
+        settled: Settled = NO_LIMITED_USERS,
     ) -> None:
         """``announce``: tells others than the ledger, which checks for itself, which tokens there are.
 

@@ -96,9 +96,9 @@ class LedgerView:
         return await read_moment(self.uow, self.now, self.params, others)
 
     def _job(self, job: Job, moment: Moment) -> render.Json:
-        stands = moment.tasks.get(job.id, render.NO_TASKS)
+        counts = moment.tasks.get(job.id, render.NO_TASKS)
         money = moment.money_of(job)
-        return render.job(job, self.now, self.params, money, titles=moment.titles, stands=stands)
+        return render.job(job, self.now, self.params, money, titles=moment.titles, counts=counts)
 
 
 class LedgerReader:

@@ -37,8 +37,8 @@ class Settled(NamedTuple):
         return next((user for user in self.users if user.owner == uid), None)
 
 
-NOBODY = Settled()
-"""No user is limited."""
+NO_LIMITED_USERS = Settled()
+"""The settings limit no user."""
 
 
 class Wider(NamedTuple):
@@ -114,7 +114,7 @@ def may_confirm(confirmer: int, makers: Collection[int], asker: int) -> bool:
 class Delegation:
     """All tokens, by who made whom."""
 
-    def __init__(self, tokens: Iterable[Token], settled: Settled = NOBODY) -> None:
+    def __init__(self, tokens: Iterable[Token], settled: Settled = NO_LIMITED_USERS) -> None:
         self._tokens = {token.owner: token for token in tokens}
         self._users = {user.owner: user for user in settled.users}
         self._proxied = {(user.owner, user.name): user for user in settled.proxied}
@@ -247,4 +247,4 @@ def _allowance(token: Token) -> str:
 
 
 def _asking(amount: Decimal | None) -> str:
-    return "nobody to ask" if amount is None else f"to ask above {show(amount)}"
+    return "no need to ask" if amount is None else f"to ask above {show(amount)}"

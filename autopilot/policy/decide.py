@@ -219,7 +219,7 @@ def _in_its_place(situation: Situation, action: Action) -> Action:
         return action
     job, room, params = situation.job, situation.market.allowance, situation.params
     main = job.main
-    assert main is not None, "the next machine stands beside one"
+    assert main is not None, "a next machine implies a main one"
     more = action.bid + action.offer.storage_rate(job.spec.disk_gb)
     hourly_caps = _left_per_hour(job, room)
     fits_caps = all(more <= left for left in hourly_caps)

@@ -19,7 +19,7 @@ class TokenBody(Asked):
     allow: str = ""
     """``$20/month``, or ``$20`` for its whole life; empty: as its maker, or no allowance."""
     ask_above: str = ""
-    """``$5``: a person confirms each job that may cost more; empty: as its maker, or nobody is asked."""
+    """``$5``: a person confirms each job that may cost more; empty: as its maker, or no confirmation."""
 
 
 class RevokeBody(Asked):

@@ -108,10 +108,6 @@ class ExecBody(Asked):
     """Real seconds, 600 at most."""
 
 
-class NoBody(Asked):
-    """Nothing is to be said."""
-
-
 class ListQuery(Query):
     """Open jobs come oldest first, all jobs newest first."""
 
@@ -274,7 +270,7 @@ class Job(Answer):
     reason: str
     submitted_at: Instant
     owner: int
-    """The uid of whoever submitted it; below zero a token, by its number."""
+    """The uid of the submitter; a negative number identifies a token."""
     code: TakenCode | None
     finished_at: Instant | None
     deadline: Instant | None
@@ -382,7 +378,7 @@ class Retried(Answer):
     job: Job
     """The array, or the one task that was named."""
     tasks: list[int]
-    """Those that begin anew."""
+    """Those that restart."""
 
 
 class Cancelled(Answer):

@@ -139,7 +139,7 @@ class Market(Answer):
     on_demand: bool
     spot_note: str
     unwatched: str
-    """What a machine there goes on billing that nobody watches, and that there is no bill, in words; else empty."""
+    """In words: what an unattended machine there keeps costing, and whether the market issues no bill; else empty."""
     certificate: Certificate
 
 

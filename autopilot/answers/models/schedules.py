@@ -49,7 +49,7 @@ class Schedule(Answer):
     id: str
     name: str
     owner: int
-    """The uid of whoever submitted it; below zero a token, by its number."""
+    """The uid of the submitter; a negative number identifies a token."""
     status: ScheduleStatus
     reason: str
     created_at: Instant

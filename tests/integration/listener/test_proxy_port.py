@@ -346,7 +346,7 @@ async def test_what_a_proxy_s_user_makes_is_no_wider_and_ends_with_them() -> Non
                 made[user] = said["secret"]
                 plan = (await proxy.ask(user, "POST", "/v1/jobs", {"toml": GOOD}))[1]["plan"]
                 status, said = await proxy.remote.ask("POST", f"/v1/plans/{plan}/confirm", made[user])
-                assert (status, "a token of whoever made a plan" in said["detail"]) == (DENIED, True), said
+                assert (status, "a token of its maker" in said["detail"]) == (DENIED, True), said
                 status, said = await proxy.remote.ask("POST", "/v1/jobs", made[user], json={"toml": GOOD})
                 assert (status, said["reason"]) == (409, "confirm_first")
             wish = {"name": "rich", "scope": "admin", "allow": "$4"}

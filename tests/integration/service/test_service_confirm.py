@@ -60,7 +60,7 @@ async def test_a_person_confirms_and_the_plan_is_good_once(shared: Served) -> No
     (waiting,) = await waiting_of(shared, program)
     assert (waiting["id"], waiting["budget"], waiting["is_confirmed"]) == (plan, "2", False)
     status, body = await program.submit(plan=plan)
-    assert (status, "nobody has confirmed" in body["detail"]) == (403, True)
+    assert (status, "is not confirmed yet" in body["detail"]) == (403, True)
     status, body = await confirm(shared, plan)
     assert (status, body["plan"]["is_confirmed"]) == (200, True)
     assert (await program.submit(plan=plan))[0] == 201

@@ -91,7 +91,7 @@ async def test_the_whole_attack(served: Served, monkeypatch: pytest.MonkeyPatch)
     plan = body["plan"]
     assert (status, body["reason"]) == (409, "confirm_first")
     status, body = await second.call("POST", f"/v1/plans/{plan}/confirm")
-    assert (status, "a token of whoever made a plan" in body["detail"]) == (DENIED, True), body
+    assert (status, "a token of its maker" in body["detail"]) == (DENIED, True), body
     status, body = await second.call("POST", "/v1/jobs", {"toml": DEAR})
     assert (status, body["reason"]) == (409, "confirm_first"), "it asks as its maker does"
     status, body = await maker.call("POST", f"/v1/plans/{body['plan']}/confirm")
@@ -246,7 +246,7 @@ async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(m
             plan = (await served.call("POST", "/v1/jobs", {"toml": DEAR}))[1]["plan"]
             for token in (made, second):
                 status, body = await token.call("POST", f"/v1/plans/{plan}/confirm")
-                assert (status, "a token of whoever made a plan" in body["detail"]) == (DENIED, True), body
+                assert (status, "a token of its maker" in body["detail"]) == (DENIED, True), body
             await submit(second, CHEAP), await submit(served, CHEAP.replace('"cheap"', '"mine"'))
             link = (await served.call("POST", "/v1/page/link"))[1]["path"].rpartition("/")[2]
             session = (await by(served, link).call("POST", "/v1/page/enter"))[1]["secret"]

@@ -66,7 +66,7 @@ def test_a_dry_run_changes_nothing(asked: Daemon, capsys: pytest.CaptureFixture[
 
 
 def test_nobody_is_asked_where_nobody_is(asked: Daemon) -> None:
-    with pytest.raises(CommandError, match="nobody is here to be asked"):
+    with pytest.raises(CommandError, match="cannot ask for confirmation"):
         actions.resume("bert-qa", from_store=True)
 
 

@@ -64,7 +64,7 @@ def test_what_is_no_wider_may_be_made() -> None:
         ({"allowance": None}, {}, "an allowance of any amount", "one of $5.00"),
         ({"allowance": Decimal(1), "is_monthly": True}, {}, "an allowance of $1.00/month", "$5.00 for its whole life"),
         ({"ask_above": Decimal("1.01")}, {}, "to ask above $1.01", "to ask above $1.00"),
-        ({"ask_above": None}, {}, "nobody to ask", "to ask above $1.00"),
+        ({"ask_above": None}, {}, "no need to ask", "to ask above $1.00"),
     ],
 )
 def test_what_is_wider_is_named_with_what_the_maker_has(
