@@ -194,7 +194,7 @@ class BidPlay:
 
 
 class BidRunState:
-    """Where one run stands between two ticks: what it holds, what it has done and paid. Times in seconds, $/h."""
+    """State of one run between two ticks: what it holds, what it has done and paid. Times in seconds, $/h."""
 
     __slots__ = (
         "_bills_at_bid",

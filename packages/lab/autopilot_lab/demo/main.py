@@ -195,7 +195,7 @@ def _draw(picture: Path, ending: RenderableType) -> None:
     canvas = Console(record=True, width=110, file=StringIO(), highlight=False, markup=False, emoji=False)
     canvas.print(ending)
     svg = canvas.export_svg(title="autopilot demo")
-    # rich names web fonts; the picture must open offline and tell nobody that it was opened.
+    # rich names web fonts; the picture must open offline, and must request nothing when it is opened.
     picture.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL))
 
 
