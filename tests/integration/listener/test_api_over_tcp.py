@@ -44,7 +44,7 @@ async def test_every_call_takes_a_token_and_with_one_the_daemon_answers(remote: 
         "sha256": "0" * 64,
         "number": "1",
         "market": "none",
-        "name": "nobody",
+        "name": "none",
         "plan": "none",
         "schedule": "none",
     }

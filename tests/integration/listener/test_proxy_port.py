@@ -27,11 +27,12 @@ from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
 from tests.integration.listener.listener_world import NO_LIMIT, Remote, a_remote
 from tests.integration.service.service_world import BELOW_ALL, own_name
+from tests.permissions import OTHER_USER
 
 GOOD = job_text(300, total='total = "$2"')
 UNRENTED = GOOD + BELOW_ALL
 SECRET = "s" * 43
-NOBODY = pwd.getpwnam("nobody").pw_uid
+UID = pwd.getpwnam(OTHER_USER).pw_uid
 NAME = "autopilot.example.org"
 SCOPES: dict[str, tuple[Scope, bool]] = {
     "reader": (Scope.READ, False),
@@ -148,7 +149,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) ->
                     "sha256": "0" * 64,
                     "number": "1",
                     "market": "none",
-                    "name": "nobody",
+                    "name": "none",
                     "plan": "none",
                     "schedule": "none",
                 }
@@ -301,7 +302,7 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
     toml = {"toml": UNRENTED, "again": True, "min_probability": 0}
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
-        mapped = {"uid": {"owner": "nobody", "scope": "submit"}, "named": {}}
+        mapped = {"uid": {"owner": OTHER_USER, "scope": "submit"}, "named": {}}
         async with a_proxy(root, users=mapped, others={"scope": "submit", "allow": "$3/month"}) as proxy:
             first = (await proxy.ask("anna", "POST", "/v1/jobs", toml))[1]["job"]
             again = (await proxy.ask("anna", "POST", "/v1/jobs", toml))[1]["job"]
@@ -309,7 +310,7 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
             assert first["owner"] == again["owner"] != ben["owner"]
             (row,) = (await proxy.ask("ben", "GET", "/v1/budget"))[1]["tokens"]
             assert (row["name"], row["limit"], row["is_monthly"]) == ("proxy:ben", "3", True)
-            assert (await proxy.ask("uid", "POST", "/v1/jobs", toml))[1]["job"]["owner"] == NOBODY
+            assert (await proxy.ask("uid", "POST", "/v1/jobs", toml))[1]["job"]["owner"] == UID
             async with proxy.remote.here.get("http://localhost/v1/tokens") as answer:
                 assert [each["name"] for each in (await answer.json())["tokens"]] == ["proxy:anna", "proxy:ben"]
             status, said = await proxy.ask("carol", "GET", "/v1/jobs")
@@ -332,7 +333,7 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
 async def test_what_a_proxy_s_user_makes_is_no_wider_and_ends_with_them() -> None:
     """With jobs of their own, and with those of a user of this machine."""
     bounds = {"scope": "admin", "ask_above": "$1"}
-    users = {"boss": bounds | {"allow": "$3"}, "mapped": bounds | {"owner": "nobody"}}
+    users = {"boss": bounds | {"allow": "$3"}, "mapped": bounds | {"owner": OTHER_USER}}
     with tempfile.TemporaryDirectory(prefix="ap-") as directory:
         root, made = Path(directory), {}
         async with a_proxy(root, users=users) as proxy:

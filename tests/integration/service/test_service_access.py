@@ -101,7 +101,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(shared: Served, 
                 "sha256": NO_CODE,
                 "number": "1",
                 "market": "none",
-                "name": "nobody",
+                "name": "none",
                 "plan": "none",
                 "schedule": "none",
             }
@@ -381,5 +381,5 @@ async def test_jobs_are_listed_by_their_owner(shared: Served) -> None:
             assert expected["id"] in [job["id"] for job in body["jobs"]]
             assert {job["owner"] for job in body["jobs"]} == {expected["owner"]}
     assert (await token.call("GET", f"/v1/jobs?owner={os.getuid()}"))[1]["jobs"] == []
-    status, body = await shared.call("GET", "/v1/jobs?owner=nobody-of-that-name")
+    status, body = await shared.call("GET", "/v1/jobs?owner=no-such-user")
     assert (status, "no owner" in body["detail"]) == (422, True)

@@ -23,9 +23,8 @@ from autopilot.domain.errors import UserError
 from autopilot.ports.store import ConstraintViolated, StoreUnavailable
 from autopilot.store.database import SqlStore, open_store
 from autopilot.store.urls import database_path
+from tests.permissions import UNPRIVILEGED
 from tests.store_records import a_job, a_lease, an_entry
-
-NOBODY = 65534
 
 
 @contextmanager
@@ -209,7 +208,7 @@ def closed_to_writing(directory: Path) -> Iterator[None]:
         file.chmod(0o444)
     directory.chmod(0o555)
     if was_root:
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED)
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from autopilot.config.settings import LedgerSettings, Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.proxied import ProxiedUser, is_proxied_name
 from autopilot.domain.token import Bounds, Scope
+from tests.permissions import OTHER_USER
 
 ALICE: dict[str, Any] = {"users": {"alice": {}}}
 SOCKET = {"listen": "unix:/run/p/http.sock"}
@@ -78,11 +79,11 @@ def test_headers_of_proxies_do(header: str) -> None:
 
 
 def test_who_is_let_in_and_for_what() -> None:
-    users = {"alice@example.org": {"scope": "admin"}, "bob": {"owner": "nobody", "all": True}}
+    users = {"alice@example.org": {"scope": "admin"}, "bob": {"owner": OTHER_USER, "all": True}}
     others = {"allow": "$20/month", "ask_above": "$5"}
     rules = read_proxy(ProxySettings.model_validate(SOCKET | {"users": users, "others": others}))
     assert rules.find("alice@example.org") == ProxiedUser(Bounds(Scope.ADMIN))
-    uid = pwd.getpwnam("nobody").pw_uid
+    uid = pwd.getpwnam(OTHER_USER).pw_uid
     assert rules.find("bob") == ProxiedUser(Bounds(Scope.SUBMIT, sees_all=True), uid)
     rest = Bounds(Scope.READ, allowance=Decimal(20), is_monthly=True, ask_above=Decimal(5))
     assert rules.find("Alice@example.org") == rules.find("carol") == ProxiedUser(rest), "names are as they are spelt"
@@ -119,7 +120,7 @@ def test_names_are_those_of_users_and_mail_addresses() -> None:
     [
         ({"users": {"a b": {}}}, "no proxy's user may be called that"),
         ({"users": {"alice": {"owner": "no-such-user"}}}, "this machine has no user 'no-such-user'"),
-        ({"users": {"alice": {"owner": "nobody", "allow": "$5"}}}, "its jobs are nobody's"),
+        ({"users": {"alice": {"owner": OTHER_USER, "allow": "$5"}}}, f"its jobs are {OTHER_USER}'s"),
         ({"users": {"alice": {"allow": "$5/week"}}}, "http.proxy.users.'alice': allow cannot be"),
         ({"others": {"scope": "admin"}}, "would be an admin"),
         ({"others": {"allow": "-$1"}}, "http.proxy.others: "),

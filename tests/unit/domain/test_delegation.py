@@ -138,9 +138,9 @@ def test_a_user_bounds_what_they_made_and_it_ends_with_their_entry() -> None:
     for token in (free, limited):
         bounded = Delegation([free, limited, old], settled).limit(token)
         assert (bounded.scope, bounded.ask_above) == (Scope.READ, Decimal("0.5"))
-    nobody = Delegation([free, limited, old])
-    assert [nobody.limit(token).is_in_force(START) for token in (free, limited, old)] == [True, False, True]
-    assert nobody.limit(old) == old, "of a ledger of before: a user of the socket made it"
+    without_settings = Delegation([free, limited, old])
+    assert [without_settings.limit(token).is_in_force(START) for token in (free, limited, old)] == [True, False, True]
+    assert without_settings.limit(old) == old, "of a ledger of before: a user of the socket made it"
     mapped = a_user(name=PROXIED + "bob", scope=Scope.SUBMIT)
     made = a_token(4, made_by=UID, made_under=made_under(mapped))
     assert Delegation([made], Settled((), (mapped,))).limit(made).scope is Scope.SUBMIT

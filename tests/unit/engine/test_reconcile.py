@@ -71,7 +71,7 @@ def lists(*begun: float, confirmed: tuple[float, ...] = ()) -> tuple[Lease, list
 @pytest.mark.parametrize(
     ("begun", "confirmed", "gone"),
     [
-        pytest.param((100,), (100,), False, id="absent once is not gone, whatever a single read says"),
+        pytest.param((100,), (100,), False, id="absent once is not gone, even if a single read says so"),
         pytest.param((100, 119), (100, 119), False, id="two lists close together are one"),
         pytest.param((100, 105, 110, 115), (100, 105, 110, 115), False, id="nor do many make two"),
         pytest.param((100, 120), (), False, id="two lists without a single read"),
