@@ -278,7 +278,7 @@ class WhatAStoreAnswers:
                 raise RuntimeError
         assert len({before, saved, store.revision}) == 3
 
-    async def test_whoever_has_waited_for_another_writer_finds_a_new_revision(self, store: Store) -> None:
+    async def test_a_writer_that_has_waited_for_another_finds_a_new_revision(self, store: Store) -> None:
         is_open, may_end = asyncio.Event(), asyncio.Event()
 
         async def write_slowly() -> None:
@@ -666,7 +666,7 @@ class WhatAStoreRefuses:
             await work.leases.save(a_lease("l4"))
             assert [lease.id for lease in await work.leases.list_by_job("job-000001")] == ["l1", "l2", "l3", "l4"]
 
-    async def test_a_promotion_is_saved_whatever_the_order_of_the_leases(self, store: Store) -> None:
+    async def test_a_promotion_is_saved_in_any_order_of_the_leases(self, store: Store) -> None:
         old, new = a_lease("l1"), a_lease("l2", slot=Slot.NEXT, intended_at=START - HOUR)
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=(new, old)))
@@ -740,7 +740,7 @@ class WhatATransactionIs:
             assert await work.events.list_after() == ()
             assert await work.notes.get("before") == "kept"
 
-    async def test_it_sees_its_own_writes_and_nobody_else_does(self, store: Store) -> None:
+    async def test_only_it_sees_its_own_writes(self, store: Store) -> None:
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=(a_lease(),)))
             await work.ledger.post([an_entry("e1", "1")])

@@ -264,7 +264,7 @@ def ask(book: PlanBook, caller: ApiCaller, spec: JobSpec) -> str | None:
 
 
 @given(settings_of_a_user, stories, st.sampled_from(["0.50", "1.50", "4"]))
-def test_a_certification_asks_whoever_a_job_of_the_same_cost_would_ask(
+def test_a_certification_needs_the_confirmation_that_a_job_of_the_same_cost_needs(
     settled: Settled, story: list[Act], total: str
 ) -> None:
     with asyncio.Runner() as runner:

@@ -135,7 +135,7 @@ async def test_an_array_that_cannot_go_on_stops_no_other(world: World) -> None:
         assert await uow.jobs.list_tasks(broken.id, limit=9) == ()
 
 
-async def test_too_many_failures_end_it_and_retry_begins_them_anew(world: World) -> None:
+async def test_too_many_failures_end_it_and_retry_restarts_them(world: World) -> None:
     world.agents.exit_code, world.agents.total_steps = 1, 100
     await submit(world, an_array("count = 6", "parallel = 2", "max_failures = 2", more="[retry]\nmax_attempts = 1\n"))
     job = await until_ended(world, JobStatus.FAILED)

@@ -121,7 +121,9 @@ async def test_with_its_machine_a_call_ends(world: World, lease: Lease) -> None:
     assert await world.blobs.get(orders_key(world.job_id, lease.id)) is None
 
 
-async def test_a_daemon_that_ends_waits_for_nobody_and_its_successor_asks_nothing(world: World, lease: Lease) -> None:
+async def test_a_daemon_ends_without_waiting_for_answers_and_its_successor_asks_nothing(
+    world: World, lease: Lease
+) -> None:
     world.agents.exec_answer = None
     call = await asked(world, lease)
     world.engine.execs.close()

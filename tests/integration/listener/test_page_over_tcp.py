@@ -237,7 +237,7 @@ async def test_what_is_not_there_is_said_with_the_way_to_what_is(remote: Remote)
         assert answer.status == 401
 
 
-async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote) -> None:
+async def test_the_rights_are_those_of_the_user_who_asked_for_the_link(remote: Remote) -> None:
     """A read token changes nothing; another owner's jobs are not seen."""
     name = own_name("theirs")
     theirs = await submit(remote, name)

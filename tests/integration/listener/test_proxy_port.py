@@ -165,7 +165,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) ->
                     assert (status, body["reason"]) == (refused, wanted), said
 
 
-async def test_each_name_has_jobs_of_its_own_and_a_link_gives_nobody_more(proxy: Proxy) -> None:
+async def test_each_name_has_jobs_of_its_own_and_a_link_gives_no_further_rights(proxy: Proxy) -> None:
     status, body = await proxy.ask("maker@example.org", "POST", "/v1/jobs", {"toml": GOOD, "again": True})
     assert status == 201, body
     assert body["job"]["owner"] < 0
@@ -189,7 +189,7 @@ async def test_each_name_has_jobs_of_its_own_and_a_link_gives_nobody_more(proxy:
     assert said["hint"] == "this takes the scope submit: [http.proxy] in the daemon's settings gives you more"
 
 
-async def test_whatever_is_odd_about_the_header_is_refused_in_the_same_words(over_tcp: Proxy) -> None:
+async def test_each_malformed_header_is_refused_in_the_same_words(over_tcp: Proxy) -> None:
     good, secret = ("Remote-User", b"reader"), (PROXY_SECRET, SECRET.encode())
     values = (b"", b" ", b"chief, reader", b"a b", b"a\tb", "ré".encode(), b"\xff", b"x" * 101, b"x" * 10_000)
     odd: list[list[tuple[str, bytes]]] = [
@@ -230,7 +230,7 @@ INNER = {PROXY_USER: "chief", PROXY_SECRET: SECRET}
 """What the listener says to the daemon."""
 
 
-async def test_the_header_names_nobody_on_every_other_door(over_tcp: Proxy) -> None:
+async def test_the_header_names_no_user_on_every_other_door(over_tcp: Proxy) -> None:
     remote, everything, name = over_tcp.remote, FORGED | INNER, own_name("ci")
     token = await remote.token(name, scope="read")
     # The users' socket: the user at its other end is who the kernel says, and the listener's headers are an error.
@@ -265,7 +265,7 @@ async def test_the_header_names_nobody_on_every_other_door(over_tcp: Proxy) -> N
             assert (answer.status, (await answer.json())["name"]) == (200, "proxy:chief")
 
 
-async def test_the_header_names_nobody_on_the_page_s_own_port_nor_where_no_proxy_is() -> None:
+async def test_the_header_names_no_user_on_the_page_s_own_port_nor_without_a_proxy() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with a_proxy(Path(name), listen=None) as proxy:
             async with proxy.remote.here.post("http://localhost/v1/page/link") as answer:
@@ -297,7 +297,7 @@ async def test_the_socket_is_its_owner_s_alone_and_takes_the_place_of_one_that_w
 
 
 @pytest.mark.slow
-async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_settings_hold_for_known_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.proxied_users.MOST_KEPT", 2)
     toml = {"toml": UNRENTED, "again": True, "min_probability": 0}
     with tempfile.TemporaryDirectory(prefix="ap-") as name:

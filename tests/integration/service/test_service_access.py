@@ -225,7 +225,7 @@ async def test_two_tokens_at_once_are_none(shared: Served) -> None:
         assert answer.status == 401
 
 
-async def test_nobody_without_a_token_where_no_kernel_names_them(
+async def test_a_token_is_required_where_no_kernel_identifies_the_caller(
     shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "peer_uid", lambda request: None)

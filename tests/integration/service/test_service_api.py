@@ -21,7 +21,7 @@ from autopilot.service.leadership import INSTALL_ID_NOTE
 from autopilot.service.wiring import daemon
 from autopilot.store.database import open_store
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import NOBODY_LISTENS, Served, a_key
+from tests.integration.service.service_world import CLOSED_ADDRESS, Served, a_key
 
 GOOD = job_text(300)
 
@@ -49,8 +49,8 @@ async def test_a_ledger_that_was_on_a_server_keeps_the_id_of_its_machines_labels
         settings = Settings(
             state_dir=root / "state",
             api=ApiSettings(socket=root / "run" / "s"),
-            blobs=BlobsSettings(own_listener=False, listen=NOBODY_LISTENS),
-            providers={"vastai": ProviderSettings(base_url=f"http://{NOBODY_LISTENS}", api_key_file=a_key(root))},
+            blobs=BlobsSettings(own_listener=False, listen=CLOSED_ADDRESS),
+            providers={"vastai": ProviderSettings(base_url=f"http://{CLOSED_ADDRESS}", api_key_file=a_key(root))},
         )
         store = await open_store(settings.ledger_url)
         if noted is not None:

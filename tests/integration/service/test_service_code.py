@@ -23,7 +23,7 @@ from tests.acceptance.stage import job_text
 from tests.integration.service.service_world import Served
 
 JOB = job_text(300) + '[code]\npath = "."\n'
-NOBODY_ELSE = 65_432
+OTHER_UID = 65_432
 
 
 @pytest.fixture
@@ -88,20 +88,20 @@ async def test_a_copy_is_sent_once_and_taken_by_jobs(shared: Served, packed: Pac
     assert hashlib.sha256(index.read_bytes()).hexdigest() == packed.sha256
 
 
-async def test_a_hash_alone_gives_nobody_somebody_else_s_code(
+async def test_a_hash_alone_does_not_give_access_to_another_user_s_code(
     shared: Served, packed: Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send(shared, packed)
     status, answer = await submit(shared, packed)
     assert status == 201
-    monkeypatch.setattr(requests, "peer_uid", lambda request: NOBODY_ELSE)
+    monkeypatch.setattr(requests, "peer_uid", lambda request: OTHER_UID)
     assert (await shared.call("GET", f"/v1/code/{packed.sha256}"))[1] == {"there": False, "missing": None}
     assert (await submit(shared, packed))[0] == 409
     status, refused = await shared.call("GET", f"/v1/jobs/{answer['job']['id']}/code")
     assert (status, "another user's" in refused["detail"]) == (422, True)
     await send(shared, packed)  # the same bytes, and a copy of one's own
-    assert [copy.owner for copy in await copies(shared, packed)] == [NOBODY_ELSE]
-    assert (await submit(shared, packed))[1]["job"]["owner"] == NOBODY_ELSE
+    assert [copy.owner for copy in await copies(shared, packed)] == [OTHER_UID]
+    assert (await submit(shared, packed))[1]["job"]["owner"] == OTHER_UID
 
 
 async def test_a_plan_needs_no_copy_and_counts_its_traffic(shared: Served, packed: Packed) -> None:

@@ -190,7 +190,7 @@ async def test_a_backup_is_the_ledger_of_one_moment_while_it_is_written(url: str
 
 
 @pytest.mark.parametrize("name", ["led#ger.db", "led?ger.db", "a?mode=memory#b.db", "50%20 ü.db"])
-async def test_a_backup_is_of_the_ledger_whatever_its_file_is_called(tmp_path: Path, name: str) -> None:
+async def test_a_backup_is_of_the_ledger_under_any_file_name(tmp_path: Path, name: str) -> None:
     path, file = tmp_path / name, tmp_path / "backup.db"
     await (await open_store(str(path))).close()
     execute(str(path), None, "INSERT INTO notes (key, value) VALUES ('key', 'value')")

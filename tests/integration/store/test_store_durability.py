@@ -238,7 +238,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"a letter")
 
 
-async def test_the_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+async def test_the_files_are_private_under_any_umask(tmp_path: Path) -> None:
     umask = os.umask(0)
     try:
         store = await open_store(f"sqlite+aiosqlite:///{tmp_path}/state dir/a?b%20c#.db".replace("?", "%3F"))

@@ -56,7 +56,7 @@ async def test_a_takeover_by_a_daemon_that_never_named_a_maker_ends_nothing_for_
     assert await pair.is_in_force(secret, WITH_ALICE)
 
 
-async def test_whoever_is_taken_out_of_a_daemon_s_own_settings_ends_for_good(pair: Pair) -> None:
+async def test_a_user_removed_from_a_daemon_s_own_settings_ends_for_good(pair: Pair) -> None:
     secret = await made(pair)
     await pair.lead("two", NO_LIMITED_USERS)
     await pair.lead("one", NO_LIMITED_USERS)

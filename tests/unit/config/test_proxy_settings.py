@@ -68,7 +68,7 @@ def test_a_listener_has_an_address_or_the_path_of_a_socket(listen: str) -> None:
         *("Autopilot-Peer", "Autopilot-Proxy-User", "autopilot-proxy-secret", "Transfer-Encoding", "TE"),
     ],
 )
-def test_a_header_that_means_something_else_names_nobody(header: str) -> None:
+def test_a_header_with_another_meaning_names_no_user(header: str) -> None:
     with pytest.raises(ValueError, match="not the header of a proxy's user"):
         ProxySettings(user_header=header)
 

@@ -224,7 +224,7 @@ def test_a_machine_that_cannot_be_read_is_not_left_out(change: dict[str, object]
         (a_bid("Terminated"), a_machine("ASLEEP")),
     ],
 )
-def test_what_is_in_a_word_that_nobody_knows_counts_as_running(bid: BidRow, machine: InstanceRow | None) -> None:
+def test_an_unknown_status_counts_as_running(bid: BidRow, machine: InstanceRow | None) -> None:
     assert not mapping.is_over(bid, machine)
     made = mapping.instance(bid, machine, KIND, prices(), Own(), is_waiting=True)
     assert made.status is R

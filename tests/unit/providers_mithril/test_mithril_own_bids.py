@@ -59,7 +59,7 @@ def test_only_ours_count_and_only_in_their_pool() -> None:
     assert bids.of("us-b", "it_x") == NO_OWN_BIDS
 
 
-def test_a_bid_of_which_nobody_knows_the_region_is_reckoned_with_in_each() -> None:
+def test_a_bid_without_a_region_counts_in_each() -> None:
     bids, _ = own_bids(replace(a_bid(1), region=""))
     assert bids.of("us-a", "it_x") == bids.of("us-b", "it_x") == Own(frozenset({D(3)}), 1)
     assert bids.of("us-a", "it_y") == NO_OWN_BIDS
