@@ -127,7 +127,7 @@ class JobService:
             raise UserError(f"job {array.spec.name} has no tasks", hint="it is no array")
         after = read_tasks(asked.after) if asked.after else range(-1, 0)
         if after is None:
-            raise UserError("after: no page ends with that", hint="give what the page before named as next")
+            raise UserError("after: this is not the end of a page", hint="pass next of the previous page")
         found = await uow.jobs.list_tasks(array.id, first=after[-1] + 1, limit=asked.limit + 1)
         page, moment = found[: asked.limit], await self._read_moment(uow)
         return {
@@ -244,7 +244,7 @@ class JobService:
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
         if not job.code.sha256:
-            raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file sends it along")
+            raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file uploads it")
         if uid not in (job.owner, os.getuid(), 0):
             raise UserError(f"the code of job {job.spec.name} is another user's", hint="ask the user who submitted it")
         keys = [code_key(job.code.copy_id, i) for i in range(job.code.part_count + 1)]
@@ -315,7 +315,7 @@ class JobService:
     async def _go_back(self, uow: UnitOfWork, job: Job, chosen: str) -> Job:
         if job.status not in MAY_GO_BACK:
             hint = "it can be told to while it is parked, waits for a machine or gets one ready"
-            raise UserError(f"job {job.spec.name} is {job.status} and cannot go back", hint=hint)
+            raise UserError(f"job {job.spec.name} is {job.status} and cannot return to a checkpoint", hint=hint)
         known = await uow.checkpoints.list_by_job(job.id)
         await set_aside_newer(uow, known, _chosen(known, chosen), "user", self._clock.now())
         return await find_job(uow, job.id)
@@ -385,7 +385,7 @@ async def _find_last(uow: UnitOfWork, job_id: str, owner: int | None) -> tuple[d
         return None
     last = await uow.jobs.find(job_id, owner=owner)
     if last is None or last.id != job_id:
-        raise UserError("after: no page ends with that", hint="give what the page before named as next")
+        raise UserError("after: this is not the end of a page", hint="pass next of the previous page")
     return last.submitted_at, last.id
 
 
@@ -408,5 +408,5 @@ def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:
         return found[0]
     names = ", ".join(f"{each.lease_id}.{each.number}" for each in found or known) or "none"
     raise UserError(
-        f"{'two machines wrote' if found else 'there is no'} checkpoint {name}", hint=f"it can go back to: {names}"
+        f"{'two machines wrote' if found else 'there is no'} checkpoint {name}", hint=f"available checkpoints: {names}"
     )

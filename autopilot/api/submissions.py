@@ -298,9 +298,9 @@ def _refuse_schedule(spec: JobSpec) -> None:
 
 def _check_code(spec: JobSpec, code: SentCode | None) -> None:
     if spec.code is not None and code is None:
-        raise UserError("the job file has [code], and no code came with it", hint="submit it by autopilot submit")
+        raise UserError("the job file has [code], but no code was sent", hint="submit it with autopilot submit")
     if spec.code is None and code is not None:
-        raise UserError("code came with a job file that has no [code]")
+        raise UserError("code was sent, but the job file has no [code]")
     if spec.code is not None and code is not None and code.size_bytes > spec.code.most_bytes:
         raise UserError(f"the code has {code.size_bytes:,} bytes, and code.max is {spec.code.most_bytes:,}")
 

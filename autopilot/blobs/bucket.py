@@ -195,7 +195,7 @@ def _connect(bucket: Bucket, timeout_s: float) -> S3Store | GCSStore | AzureStor
                 parts.netloc, prefix=prefix or None, config=account, client_options=client, retry_config=retry
             )
     except BaseError as error:
-        raise UserError(f"the key of {bucket.url} is none: {str(error).partition(chr(10))[0]}") from None
+        raise UserError(f"the key of {bucket.url} is invalid: {str(error).partition(chr(10))[0]}") from None
     return S3Store(
         parts.netloc,
         prefix=prefix or None,

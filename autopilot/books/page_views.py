@@ -21,9 +21,9 @@ from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
 
 OVER_SHOWN = 100
-"""Jobs that are over, the newest."""
+"""The newest jobs that have ended."""
 ROWS_SHOWN = 100
-"""Of one table of money."""
+"""Rows of one table on the page of costs."""
 
 RenderJob = Callable[[Job, Moment], render.Json]
 

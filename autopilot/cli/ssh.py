@@ -45,7 +45,7 @@ def ssh(
     """
     program = shutil.which("ssh")
     if program is None:
-        raise UserError("there is no ssh here", hint=f"install OpenSSH; or autopilot exec {job} -- COMMAND")
+        raise UserError("ssh is not installed", hint=f"install OpenSSH, or run autopilot exec {job} -- COMMAND")
     wrong = next((port for port in forward or () if not 0 < port < 65_536), None)
     if wrong is not None:
         raise UserError(f"--forward must be a port from 1 to 65535, not {wrong}")

@@ -64,7 +64,7 @@ class JsonClient:
             time.sleep(pause_s)
 
     def put(self, path: str, body: Any, size: int) -> Json:
-        """``body``: bytes, or something to read, ``size`` bytes of it."""
+        """``body``: bytes, or a reader of ``size`` bytes."""
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         return self._request("PUT", path, body, headers)
 

@@ -49,5 +49,5 @@ def read_token(raw: str) -> str:
     """A token as a header can hold it. Raises ``UserError``, which does not repeat it."""
     token = raw.strip()
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise UserError(f"{TOKEN_VARIABLE} holds no token", hint="autopilot token create prints one")
+        raise UserError(f"{TOKEN_VARIABLE} does not contain a token", hint="autopilot token create prints one")
     return token

@@ -55,7 +55,7 @@ def read_registry(name: str) -> tuple[str, str]:
     server, _, password = read_private(path).partition("\n")
     if not password:
         raise UserError(
-            f"{path} does not hold a registry's password", hint=f"autopilot secret set {name} --server SERVER"
+            f"{path} does not contain a registry password", hint=f"autopilot secret set {name} --server SERVER"
         )
     return server, password
 

@@ -135,7 +135,7 @@ def parse_amount(text: str, key: str) -> Decimal:
     """Raises ``UserError``."""
     amount = usd(text)
     if amount <= 0:
-        raise UserError(f"{key} must be more than nothing")
+        raise UserError(f"{key} must be positive")
     return amount
 
 

@@ -34,7 +34,7 @@ def load_plugin(name: str) -> Any:
     try:
         plugin = points[name].load()
     except Exception as error:  # somebody else's module: it may raise anything
-        raise UserError(f"{what} cannot be imported: {error}", hint="mend it, or remove its package") from error
+        raise UserError(f"{what} cannot be imported: {error}", hint="fix it, or remove its package") from error
     if not isinstance(getattr(plugin, "facts", None), MarketFacts):
         hint = "every plug-in has to: docs/how-to/write-a-provider.md"
         raise UserError(f"{what} states no facts of its market", hint=hint)

@@ -73,7 +73,7 @@ def install_id(state_dir: Path) -> str:
         _write_once(path, known)
     if len(known) != _LENGTH or not set(known) <= set(_ALPHABET):
         raise UserError(
-            f"{path} does not hold an installation's id", hint="restore it from a backup of the state directory"
+            f"{path} does not contain an installation id", hint="restore it from a backup of the state directory"
         )
     _check_machine(state_dir / "install-machine", path)
     return known
@@ -113,8 +113,8 @@ def check_ledger_kept(settings: Settings) -> None:
     if path.exists() and path.stat().st_size:
         return
     raise UserError(
-        f"the ledger {path} is {'empty' if path.exists() else 'missing'}, and a daemon has run here before:"
-        " with a new one this month's spend is forgotten, and rented machines are doubted for half an hour",
+        f"the ledger {path} is {'empty' if path.exists() else 'missing'}, but a daemon has run here before:"
+        " a new ledger loses this month's spend, and rented machines are quarantined for half an hour",
         hint="restore it from a backup (autopilot db backup creates them), or start over: autopilot serve --new-ledger",
     )
 

@@ -34,7 +34,7 @@ class PageAddress:
             return f"{scheme}://{shown}:{port or self._place.port(API)}"
         if not has_listener(self._settings):
             hint = 'set http.listen = "127.0.0.1:8482", and restart the daemon'
-            raise UserError("no listener runs that could serve the page", hint=hint)
+            raise UserError("no listener is running to serve the page", hint=hint)
         try:
             async with asyncio.timeout(OPEN_WITHIN_S), aiohttp.ClientSession(timeout=_ASKED_FOR) as client:
                 while not await self._is_open(client):  # noqa: ASYNC110 - another process opens it

@@ -204,7 +204,7 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "on_demand_share": _near_on_demand,
     "lost_bid": _where_bids_lost,
 }
-"""What removed offers, as it follows their number."""
+"""Why offers were removed: the words after their number."""
 
 
 def _tell_removed(numbers: Numbers) -> str:

@@ -123,7 +123,7 @@ class ListQuery(Query):
     fields: str = ""
     """Names of fields, with commas between: the answer has no others."""
     tasks: bool = False
-    """Open tasks of arrays as well, each by itself."""
+    """Also list the open tasks of arrays, one by one."""
     array: str = ""
     """The tasks of that array that have begun, in their order, finished ones included; ``after``: a task's number."""
 

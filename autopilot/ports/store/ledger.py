@@ -18,7 +18,7 @@ class Ledger(Protocol):
     """Entries are only ever added."""
 
     async def post(self, entries: Iterable[LedgerEntry]) -> int:
-        """Append; an id that is there already is left alone. Returns how many were new."""
+        """Append; an id that already exists is left alone. Returns how many were new."""
         ...
 
     async def list_entries(self, lease_id: str) -> tuple[LedgerEntry, ...]:
@@ -70,7 +70,7 @@ class Invoices(Protocol):
     """What the market billed, line by line."""
 
     async def add(self, lines: Iterable[InvoiceLine]) -> None:
-        """Append; an id that is there already is left alone."""
+        """Append; an id that already exists is left alone."""
         ...
 
     async def list_by_lease(self, lease_ids: Sequence[str]) -> tuple[InvoiceLine, ...]:

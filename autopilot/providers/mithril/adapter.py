@@ -289,7 +289,7 @@ class MithrilProvider:
         except ValueError as error:
             return Refused(RefusalCode.INVALID, str(error))
         if wanted.limit <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a limit must be at least one cent")
         wanted = replace(
             wanted, limit=mapping.limit_for(wanted.limit, await self._search.ceiling(wanted.region, wanted.type_id))
         )
@@ -368,7 +368,7 @@ class MithrilProvider:
         pool = self._own.pool_of(instance_id)
         limit = mapping.limit_for(bid, None if pool is None else await self._search.ceiling(*pool))
         if limit <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a limit must be at least one cent")
         answer = await self._patch(instance_id, {"limit_price": limit_text(limit)})
         if not isinstance(answer, Answer):
             return answer

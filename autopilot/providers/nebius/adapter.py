@@ -220,7 +220,7 @@ class NebiusProvider:
             # Nothing was sent that could have made anything.
             return Refused(error.code or RefusalCode.RATE_LIMITED, str(error))
         if cap <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a cap is a tenth of a cent per GPU at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a cap must be at least a tenth of a cent per GPU")
         policy = await self._policies.make(wanted.name, project, wanted.platform, cap)
         if isinstance(policy, Refused):
             self._note_words(policy)
@@ -295,7 +295,7 @@ class NebiusProvider:
                 return Refused(RefusalCode.NOT_FOUND, f"there is no machine {instance_id}")
             vm = readable_vm(message)
             if vm.state != "STOPPED" or vm.is_settling:
-                return Refused(RefusalCode.INVALID, "a cap is changed while its machine is stopped")
+                return Refused(RefusalCode.INVALID, "the machine must be stopped to change its cap")
             region = self._alive.get(instance_id) or await self._machines.region_of(vm)
             project = self._settings.projects[region]
             cap = await self._cap(region, vm.platform, vm.preset, bid)
@@ -305,7 +305,7 @@ class NebiusProvider:
             return Refused(error.code or RefusalCode.RATE_LIMITED, f"nothing was changed: {error}")
         num_gpus = next(row.num_gpus for row in presets if (row.platform, row.preset) == (vm.platform, vm.preset))
         if cap <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a cap is a tenth of a cent per GPU at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a cap must be at least a tenth of a cent per GPU")
         if any(row.policy_id == vm.policy_id and row.max_price == cap for row in mine):
             return Done(cap * num_gpus)
         name = names.policy_name(vm.name, {row.name for row in mine})

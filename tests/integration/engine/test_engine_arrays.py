@@ -111,7 +111,7 @@ async def test_rows_of_a_table_are_tasks_and_what_fails_ends_nothing_else(world:
     world.agents.total_steps = 100  # what fails sooner may be its machine's fault
     table = 'LR,NOTE\r\n0.1,"a, ""b"" $HOME"\r\n0.2,\r\n0.3,ü\r\n'
     toml = an_array('from = "p.csv"', "succeed_at = 0.6", more="[retry]\nmax_attempts = 1\n")
-    with pytest.raises(UserError, match=r"the table p\.csv did not come along"):
+    with pytest.raises(UserError, match=r"the table p\.csv was not sent"):
         await submit(world, toml)
     await submit(world, toml, table=table)
     await world.tick(2)
@@ -149,7 +149,7 @@ async def test_too_many_failures_end_it_and_retry_restarts_them(world: World) ->
     await until_ended(world, JobStatus.SUCCEEDED)
     assert set((await read_statuses(world)).values()) == {JobStatus.SUCCEEDED}
     assert len(await tasks_of(world)) == 6
-    with pytest.raises(UserError, match="has all the successes that it needs"):
+    with pytest.raises(UserError, match="already has all required successes"):
         await world.jobs.tasks.retry(world.job_id, failed=True)
 
 

@@ -375,7 +375,7 @@ async def test_what_was_harmed_since_it_was_verified_is_passed_over_for_the_one_
 
 async def test_a_job_that_works_is_told_to_stop_first(world: World) -> None:
     await world.running()
-    with pytest.raises(UserError, match="cannot go on from the store"):
+    with pytest.raises(UserError, match="cannot resume from the store"):
         await world.jobs.resume_from_store("train")
 
 

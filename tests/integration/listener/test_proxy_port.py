@@ -184,7 +184,7 @@ async def test_each_name_has_jobs_of_its_own_and_a_link_gives_no_further_rights(
     assert (status, "a proxy vouches" in said["detail"]) == (422, True)
     status, said = await proxy.ask("mallory", "GET", "/v1/status")
     assert (status, said["reason"]) == (DENIED, "not_allowed")
-    assert said["detail"] == "the proxy's user 'mallory' is let in by nothing"
+    assert said["detail"] == "the proxy's user 'mallory' is not admitted"
     status, said = await proxy.ask("reader", "POST", "/v1/jobs", {"toml": GOOD})
     assert said["hint"] == "this takes the scope submit: [http.proxy] in the daemon's settings gives you more"
 
@@ -314,7 +314,7 @@ async def test_changed_settings_hold_for_known_users(monkeypatch: pytest.MonkeyP
             async with proxy.remote.here.get("http://localhost/v1/tokens") as answer:
                 assert [each["name"] for each in (await answer.json())["tokens"]] == ["proxy:anna", "proxy:ben"]
             status, said = await proxy.ask("carol", "GET", "/v1/jobs")
-            assert (status, "more are not kept" in said["detail"]) == (DENIED, True)
+            assert (status, "which is the limit" in said["detail"]) == (DENIED, True)
             assert (await proxy.ask("named", "GET", "/v1/jobs"))[0] == 200, "their room stays reserved"
         async with a_proxy(root, users={"anna": {"scope": "read"}}) as proxy:
             jobs = (await proxy.ask("anna", "GET", "/v1/jobs"))[1]["jobs"]
@@ -400,7 +400,7 @@ async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_al
     assert (await look(proxy, maker, "/money"))[0] == DENIED
     assert (await look(proxy, "auditor", "/money"))[0] == 200
     status, told = await look(proxy, "mallory", "/")
-    assert (status, "is let in by nothing" in told) == (DENIED, True)
+    assert (status, "is not admitted" in told) == (DENIED, True)
     for path in ("/enter/appg_x", "/s/none/", "/s/none/money"):
         assert (await look(proxy, maker, path))[0] == 404
     own, other = token_in(now), token_in((await look(proxy, "operator", "/"))[1])

@@ -446,7 +446,7 @@ async def test_a_policy_or_a_disk_that_was_renamed_is_not_ours_any_more(made: Ne
     for taken in (policy.id, instance_id.replace("computeinstance", "computedisk")):
         outcome = await made.provider.destroy(taken)
         assert isinstance(outcome, Refused)
-        assert "it is not ours any more" in outcome.message
+        assert "it is no longer ours" in outcome.message
     assert left(made) == ["my-own", "my-own"]
 
 
@@ -460,7 +460,7 @@ async def test_a_machine_that_was_renamed_since_the_last_list_is_not_ours_any_mo
     market.make_policy("", vm.order.project, "my-own-2", vm.order.platform, D("3.500"))
     outcome = await made.provider.destroy(instance_id)
     assert isinstance(outcome, Refused)
-    assert outcome.message == "the machine is called 'my-own' now: it is not ours any more"
+    assert outcome.message == "the machine is called 'my-own' now: it is no longer ours"
     assert list(market.vms) == [instance_id]
     assert len(market.policies) == 2
 

@@ -112,7 +112,7 @@ BAD_CALLS = [
     pytest.param("GET", "/v1/spend?zone=Europe", None, 422, "no such time zone", id="spend-zone-directory"),
     pytest.param("GET", "/v1/reconcile?month=x", None, 422, "not a month", id="reconcile-month"),
     pytest.param("GET", "/v1/instances/nothing", None, 404, "no instance 'nothing'", id="no-such-instance"),
-    pytest.param("GET", "/v1/prices", None, 422, "prices of what", id="prices-of-nothing"),
+    pytest.param("GET", "/v1/prices", None, 422, "which GPU", id="prices-of-nothing"),
     pytest.param("GET", "/v1/prices?gpu=A&since=2026-01-01", None, 422, "without its zone", id="prices-zone"),
     pytest.param("GET", "/v1/prices?gpu=A&since=soon", None, 422, "not a duration", id="prices-since"),
     pytest.param("GET", "/v1/prices?gpu=A&since=9999999d", None, 422, "longer ago", id="prices-long-ago"),

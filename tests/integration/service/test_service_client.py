@@ -269,5 +269,5 @@ async def test_code_of_a_text_is_relative_to_the_program_s_directory(
     job = await client.submit(text)
     assert job.data.code is not None
     assert job.data.code.files == 2
-    with pytest.raises(UserError, match="is no directory"):
+    with pytest.raises(UserError, match="is not a directory"):
         await client.submit(text.replace('"."', '"none"'))

@@ -55,7 +55,7 @@ async def submit(served: Served, packed: Packed, **others: Any) -> tuple[int, An
 
 
 async def copies(served: Served, of: Packed | None = None) -> tuple[CodeCopy, ...]:
-    """Those that no job has taken. ``of``: of that code alone."""
+    """Those of code without a job. ``of``: of that code alone."""
     async with served.daemon.engine._store.snapshot() as uow:
         unused = await uow.code_copies.list_unused()
     return tuple(copy for copy in unused if of is None or copy.sha256 == of.sha256)
@@ -113,7 +113,7 @@ async def test_a_plan_needs_no_copy_and_counts_its_traffic(shared: Served, packe
 @pytest.mark.parametrize(
     ("toml", "sent", "problem"),
     [
-        (JOB, None, "no code came with it"),
+        (JOB, None, "no code was sent"),
         (job_text(300), True, "has no [code]"),
         (JOB + 'max = "0.001MB"\n', True, "code.max is 1,000"),
         (JOB, {"sha256": "../../etc"}, "code.sha256"),
@@ -147,7 +147,7 @@ async def test_what_is_not_what_its_name_says_is_refused(shared: Served, packed:
         (f"{place}/parts/1", first[:-1], "part 1 of the code is not what its index says"),
         (f"{place}/parts/1", first + b"x", "more than 900 bytes came"),
         (f"{place}/parts/0", packed.data, "no part 0"),
-        (f"{place}/parts/4", first, "3 parts, and no part 4"),
+        (f"{place}/parts/4", first, "3 parts; there is no part 4"),
     ]:
         status, refused = await shared.call("PUT", path, raw=raw)
         assert (status, problem in str(refused)) == (422, True), refused
@@ -162,7 +162,7 @@ async def test_uploads_without_a_job_are_bounded_by_owner(
     (tmp_path / "job/d").write_bytes(os.urandom(900))
     more = pack(select(tmp_path / "job", Wanted()).files)
     status, refused = await served.call("PUT", f"/v1/code/{more.sha256}", raw=more.data)
-    assert (status, "that no job has taken" in refused["detail"]) == (422, True)
+    assert (status, "of code without a job" in refused["detail"]) == (422, True)
     assert (await submit(served, packed))[0] == 201
     await send(served, more, (1, 2, 3, 4))
 

@@ -24,7 +24,8 @@ from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.acceptance.stage import job_text
 from tests.integration.service.service_world import Served, a_key
 from tests.integration.service.test_service_access import Client, make, submit
-from tests.integration.service.test_service_owners import LIMITED, UID
+from tests.integration.service.test_service_owners import UID
+from tests.permissions import OTHER_USER
 
 DENIED, UNKNOWN, CREATED = 403, 401, 201
 DEAR, CHEAP = job_text(300, total='total = "$2"'), job_text(300, "cheap", total='total = "$1"')
@@ -225,7 +226,7 @@ async def serving(root: Path, **settings: Any) -> AsyncIterator[Served]:
 
 
 def limit(**keys: Any) -> dict[str, Any]:
-    return {"owners": {LIMITED: keys}}
+    return {"owners": {OTHER_USER: keys}}
 
 
 @pytest.mark.slow
@@ -255,11 +256,11 @@ async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(m
             budget = (await served.call("GET", "/v1/budget"))[1]
             rows = {row["name"]: row for row in budget["tokens"]}
             assert {name: row["made_by"] for name, row in rows.items()} == {
-                LIMITED: None,
-                "made": LIMITED,
+                OTHER_USER: None,
+                "made": OTHER_USER,
                 "second": "token:made",
             }
-            assert Decimal(rows[LIMITED]["held"]) > Decimal(rows["made"]["held"]) > 0
+            assert Decimal(rows[OTHER_USER]["held"]) > Decimal(rows["made"]["held"]) > 0
         async with serving(Path(name), **limit(scope="submit", allow="$3")) as served:
             assert (await by(served, made.secret).call("GET", "/v1/tokens"))[0] == DENIED, "now their maker may less"
             assert (await by(served, second.secret).call("GET", "/v1/status"))[0] == 200

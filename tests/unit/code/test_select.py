@@ -95,8 +95,8 @@ def test_what_git_ignores_is_not_sent_even_if_that_is_all_there_is(tmp_path: Pat
     fill(tmp_path, "job/weights.bin")
     (tmp_path / ".gitignore").write_text("*.bin\n.gitignore\n")
     git(tmp_path, "init", "-q")
-    assert "nothing to send" in refusal(tmp_path).message
-    assert "nothing to send" in refusal(tmp_path / "job").message
+    assert "nothing to upload" in refusal(tmp_path).message
+    assert "nothing to upload" in refusal(tmp_path / "job").message
 
 
 def test_without_an_answer_of_git_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,11 +241,11 @@ def test_a_sparse_file_counts_as_what_would_be_sent_and_is_not_read(tmp_path: Pa
 @pytest.mark.parametrize("root", ["missing", "file"])
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, root: str) -> None:
     fill(tmp_path, "file")
-    assert "is no directory" in refusal(tmp_path / root).message
+    assert "is not a directory" in refusal(tmp_path / root).message
 
 
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
-    assert "nothing to send" in refusal(tmp_path).message
+    assert "nothing to upload" in refusal(tmp_path).message
 
 
 def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:

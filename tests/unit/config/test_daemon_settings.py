@@ -96,7 +96,7 @@ def test_places_follow_the_service_manager_then_xdg_then_home(home: Path, monkey
         ("[log]\nformat = 'xml'", ":2: log.format: "),
         ("[blobs]\nlisten = '8080'", ":2: blobs.listen: not a host and port"),
         ("[providers.vastai]\nbase_url = 'vast'", ":2: providers.vastai.base_url: not an address"),
-        ("[providers.vastai]\napi_key = 'k'", ":2: an API key does not belong among the settings"),
+        ("[providers.vastai]\napi_key = 'k'", ":2: an API key is not allowed in the settings"),
         ("[limits\n", ":1: not valid TOML"),
         ("a = 1\nb = \n", ":2: not valid TOML"),
     ],
@@ -170,7 +170,7 @@ def test_keys_never_show_and_loose_key_files_are_refused(home: Path) -> None:
     key.chmod(0o600)
     for content in ("", "two keys"):
         key.write_text(content)
-        with pytest.raises(UserError, match="does not hold one API key"):
+        with pytest.raises(UserError, match="does not contain exactly one API key"):
             settings.key_for("vastai")
     key.unlink()
     with pytest.raises(UserError, match="cannot read the key file"):

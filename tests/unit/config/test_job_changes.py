@@ -61,7 +61,7 @@ def test_what_cannot_be_is_one_clear_error(wish: dict[str, str], message: str) -
 def test_a_deadline_needs_an_estimate_and_a_later_one_a_deadline() -> None:
     with pytest.raises(UserError, match="estimate"):
         change_spec(a_spec(work_estimate=None), {"deadline": "6h"}, NOW)
-    with pytest.raises(UserError, match="no deadline that could be later"):
+    with pytest.raises(UserError, match="no deadline to extend"):
         change_spec(a_spec(), {"deadline": "+6h"}, NOW)
 
 

@@ -118,13 +118,13 @@ def test_names_are_those_of_users_and_mail_addresses() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"users": {"a b": {}}}, "no proxy's user may be called that"),
+        ({"users": {"a b": {}}}, "not a valid name for a user of a proxy"),
         ({"users": {"alice": {"owner": "no-such-user"}}}, "this machine has no user 'no-such-user'"),
         ({"users": {"alice": {"owner": OTHER_USER, "allow": "$5"}}}, f"its jobs are {OTHER_USER}'s"),
         ({"users": {"alice": {"allow": "$5/week"}}}, "http.proxy.users.'alice': allow cannot be"),
         ({"others": {"scope": "admin"}}, "would be an admin"),
         ({"others": {"allow": "-$1"}}, "http.proxy.others: "),
-        ({"users": {f"u{number}": {} for number in range(MOST + 1)}}, f"{MOST} are the most"),
+        ({"users": {f"u{number}": {} for number in range(MOST + 1)}}, f"{MOST} is the limit"),
     ],
 )
 def test_who_cannot_be_let_in(given: dict[str, Any], words: str) -> None:

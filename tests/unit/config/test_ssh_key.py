@@ -53,7 +53,7 @@ def test_a_key_in_the_file_and_invalid_input_stay_as_they_are(public: Path) -> N
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", "is a private key, which is never sent"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", "is a private key, which autopilot never sends"),
         ("hello\n", "must be the text of a public key"),
         ("ssh-rsa " + "A" * 700 + "\n", "take an Ed25519 key"),
         (f"{KEY}\n{KEY}\n", "must be the text of a public key"),
