@@ -45,7 +45,7 @@ class Measure:
 
     @property
     def mean(self) -> float:
-        """Words a sentence; 0 where there is no sentence."""
+        """Words a sentence; 0 if there is no sentence."""
         return self.words / self.sentences if self.sentences else 0.0
 
     @property

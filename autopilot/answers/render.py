@@ -153,7 +153,7 @@ def _still_open(after: Sequence[After], titles: Mapping[str, JobTitle]) -> list[
 
 
 def code(taken: JobCode) -> Json | None:
-    """The copy of the user's code that a job runs; None where it has none."""
+    """The copy of the user's code that a job runs; None if it has none."""
     if not taken.sha256:
         return None
     return {

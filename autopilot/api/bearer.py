@@ -17,7 +17,7 @@ def hash_token(token: str) -> str:
 
 
 def hash_of_bearer(headers: CIMultiDictProxy[str]) -> str | None:
-    """The hash of the request's token; None where it carries none. Raises ``Unauthorised``."""
+    """The hash of the request's token; None if it carries none. Raises ``Unauthorised``."""
     given = headers.getall("Authorization", [])
     if not given:
         return None

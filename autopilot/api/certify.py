@@ -110,7 +110,7 @@ class CertifyService:
 
 
 def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
-    """``lack``: why nothing new may be rented there; None where it may. ``status``: what the certificate lacks."""
+    """``lack``: why nothing new may be rented there; None if it may. ``status``: what the certificate lacks."""
     held = engine.certification.statuses.get(market)
     found = None if held is None else held.certificate
     return {

@@ -252,7 +252,7 @@ class JobService:
         return {"name": job.spec.name, "code": render.code(job.code), "urls": urls}
 
     async def cancel(self, reference: str) -> tuple[render.Json, str]:
-        """The job, and why the ledger could not take the cancel, empty where it did.
+        """The job, and why the ledger could not take the cancel, empty if it did.
 
         It holds all the same: its machines are destroyed, and it is recorded as soon as it can be. Of a job that is
         over it gives back the machine that is held.

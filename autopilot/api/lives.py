@@ -36,7 +36,7 @@ class LifeRoutes:
         return web.json_response(shown | drawn)
 
     async def spans(self, request: web.Request) -> web.Response:
-        """Of the jobs that are named, or of the newest. Others' jobs are left out, as jobs that there are not."""
+        """The lives of the named jobs, or of the newest ones. Others' jobs are left out, as jobs that there are not."""
         ids = list(dict.fromkeys(filter(None, request.query.get("jobs", "").split(","))))
         if len(ids) > MACHINES_OF:
             raise UserError(f"that is more than {MACHINES_OF} jobs", hint="request the others separately")

@@ -216,7 +216,7 @@ class _Collector:
 
 
 def _measure_unsaved(job: Job, now: datetime) -> timedelta | None:
-    """For how long it has run without a checkpoint; None where none is due."""
+    """How long it has run without a checkpoint; None if none is due."""
     main = job.main
     if main is None or main.observed.running_since is None or not job.spec.checkpoint_path:
         return None

@@ -285,7 +285,7 @@ def _together(specs: Sequence[JobSpec]) -> JobSpec:
 
 
 def _sum(limits: Sequence[Decimal | None]) -> Decimal | None:
-    """None where one of them has no limit."""
+    """None if one of them has no limit."""
     known = [limit for limit in limits if limit is not None]
     return sum(known, ZERO) if len(known) == len(limits) else None
 

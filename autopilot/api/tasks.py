@@ -153,7 +153,7 @@ class TaskService:
 
 
 def refuse_task(job: Job) -> None:
-    """Raises ``UserError`` where the job is a task: limits are the array's."""
+    """Raises ``UserError`` if the job is a task: limits are the array's."""
     if job.array_id is not None:
         name = split_task(job.spec.name)[0]
         raise UserError("a task has no limits of its own", hint=f"change its array: autopilot change {name} …")

@@ -55,7 +55,7 @@ def tasks_of(array: Job, tasks: str) -> range:
 
 
 def refuse_array(job: Job, what: str) -> None:
-    """Raises ``UserError`` where only a task of it has what is asked for."""
+    """Raises ``UserError`` if only a task of it has what is asked for."""
     if job.is_array:
         hint = f"name a task: {job.spec.name}/0; autopilot ps {job.spec.name} lists those that have started"
         raise UserError(f"job {job.spec.name} is an array: its tasks have {what}", hint=hint)

@@ -182,7 +182,7 @@ def _key_of(query: Mapping[str, str]) -> str:
 
 
 def _comparisons(total: SpendRow) -> list[Comparison]:
-    """On demand, then by price lists; none where nothing is known of any GPU."""
+    """On demand, then by price lists; none if nothing is known of any GPU."""
     made = []
     if total.on_demand is not None:
         sources = ["on-demand prices of the same machines when they were rented, else the lowest seen at their market"]

@@ -251,7 +251,7 @@ class AsyncClient:
     async def wait(self, ref: str, *, timeout_s: float | None = None) -> m.Job:
         """Until the job has succeeded. A daemon that does not answer for a while is waited for.
 
-        Raises ``JobEnded`` where it failed, was cancelled or is parked, and ``TimeoutError``.
+        Raises ``JobEnded`` if it failed, was cancelled or is parked, and ``TimeoutError``.
         """
         async with asyncio.timeout(timeout_s):
             after = await self._newest_event()

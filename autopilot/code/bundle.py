@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Bundle:
     packed: Packed
     commit: str
-    """Of the Git work tree, empty where there is none."""
+    """Of the Git work tree, empty if there is none."""
     is_dirty: bool
     left_out: list[str]
     """What lies in the directory where the machine puts something else."""

@@ -42,7 +42,7 @@ class Selection(NamedTuple):
     left_out: list[str]
     """Of ``Wanted.apart``, what lies here and is not sent."""
     commit: str
-    """Of the Git work tree, empty where there is none."""
+    """Of the Git work tree, empty if there is none."""
     is_dirty: bool
 
 

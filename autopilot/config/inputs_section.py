@@ -43,7 +43,7 @@ def read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], De
 
 
 def _url_and_size(place: str, raw: Any) -> tuple[Any, Decimal]:
-    """Size in GB, nothing where none is stated."""
+    """Size in GB, nothing if none is stated."""
     if not isinstance(raw, dict):
         return raw, ZERO
     if not raw.keys() <= {"url", "size"}:

@@ -16,7 +16,7 @@ SECTION = "schedule"
 
 
 def read_schedule(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime) -> Cadence | None:
-    """None where the file has none. Raises ``UserError``."""
+    """None if the file has none. Raises ``UserError``."""
     over_all = read.get(("budget", "all"))
     if (SECTION, "cron") not in read:
         if SECTION in document.values:

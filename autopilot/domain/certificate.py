@@ -67,7 +67,7 @@ class Certificate:
     job_id: str
     provider: str
     account: str
-    """A digest of the account's id; empty where the market tells none."""
+    """A digest of the account's id; empty if the market tells none."""
     version: str
     """Major and minor version of autopilot: "1.4"."""
     issued_at: datetime

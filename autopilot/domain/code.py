@@ -44,7 +44,7 @@ class CodeCopy:
 
 @dataclass(frozen=True, slots=True)
 class JobCode:
-    """The copy that a job runs; ``sha256`` is empty where its job file has no ``[code]``."""
+    """The copy that a job runs; ``sha256`` is empty if its job file has no ``[code]``."""
 
     copy_id: str = ""
     sha256: str = ""
@@ -53,7 +53,7 @@ class JobCode:
     part_count: int = 0
     index_bytes: int = 0
     commit: str = ""
-    """Of the Git work tree that it was taken from; empty where that is not known."""
+    """Of the Git work tree that it was taken from; empty if that is not known."""
     is_dirty: bool = False
     """Its files differed from the commit's."""
 

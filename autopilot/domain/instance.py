@@ -102,7 +102,7 @@ class Account:
     credit: Decimal | None
     """Spendable dollars; may be negative. None: the market has no way to tell."""
     account_id: str = ""
-    """What the market calls the account; empty where it does not say."""
+    """What the market calls the account; empty if it does not say."""
     top_up: TopUp = TopUp()
     """Where it is on, the credit is no last safeguard."""
 

@@ -325,7 +325,7 @@ def begin_record(task: Job, now: datetime) -> EventRecord:
 
 
 async def find_table(uow: UnitOfWork, array: Job) -> str | None:
-    """The text of the table that came with it, or with its schedule. None where its job file names none."""
+    """The text of the table that came with it, or with its schedule. None if its job file names none."""
     if not _spec_of(array).source:
         return None
     if array.schedule_id is not None:

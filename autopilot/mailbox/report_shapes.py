@@ -146,7 +146,7 @@ class HostReport:
     state: str
     """Of ``HOST_STATES``."""
     fault: str = ""
-    """Of ``HOST_FAULTS``; empty where nothing is wrong."""
+    """Of ``HOST_FAULTS``; empty if nothing is wrong."""
     detail: str = ""
     """For people."""
     wants_login: bool = False

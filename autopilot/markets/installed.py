@@ -52,7 +52,7 @@ def facts_of(name: str) -> MarketFacts | None:
 
 
 def every_market() -> dict[str, MarketFacts]:
-    """The facts of all markets whose plug-ins can be used, in their order."""
+    """The facts of all markets with a usable plug-in, in their order."""
     found = {name: facts for name in available() if (facts := facts_of(name)) is not None}
     return dict(sorted(found.items(), key=lambda each: (each[1].order, each[0])))
 

@@ -10,7 +10,7 @@ from autopilot.domain.job import JobSpec
 
 
 def with_table(spec: JobSpec, table: str | None, source: str) -> JobSpec:
-    """The spec once its table is there, with a task for each row. ``table``: None where none came along.
+    """The spec once its table is there, with a task for each row. ``table``: None if none came along.
 
     Raises ``UserError``.
     """

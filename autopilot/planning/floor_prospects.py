@@ -51,7 +51,7 @@ async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetim
 def floors_question(
     job: Job, candidates: list[Candidate], market: Market, cheapest: Cheapest, now: datetime, params: Params
 ) -> FloorsQuestion | None:
-    """None where its spot is not auctioned, or where neither a day was recorded nor a few machines are offered. Its
+    """None if its spot is not auctioned, or if neither a day was recorded nor a few machines are offered. Its
     budget and what it holds are left out.
 
     The record is of all machines. Where the cheapest that fits this job is dearer than any was in the last hour, the
@@ -103,7 +103,7 @@ def floors_question(
 
 
 def _on_demand_price(job: Job, on_demand: Candidate | None) -> float | None:
-    """$/h of what it falls back to, or holds; None where it does neither."""
+    """$/h of what it falls back to, or holds; None if it does neither."""
     if job.main is not None and not job.main.is_spot:
         return float(job.main.bid)
     falls_back = job.spec.deadline is not None and job.spec.fall_back

@@ -83,7 +83,7 @@ class Forecaster:
         return min(due)[2] if due else None
 
     async def _reckon(self, job: Job, moment: Moment) -> JobForecast | None:
-        """None where nothing can be said, as no offer fits now."""
+        """None if nothing can be said, as no offer fits now."""
         engine, now, params = self._engine, moment.now, self._engine.config.params
         offers = await engine.offers(job.spec.query)
         market = engine.market_view(offers, job.id, now)

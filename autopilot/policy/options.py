@@ -38,7 +38,7 @@ class Option:
     name: str
     """``wait`` (nothing runs), ``stay``, ``spot``, ``on_demand``."""
     cost: float | None
-    """Expected dollars from now to the end; None where it cannot be said."""
+    """Expected dollars from now to the end; None if it cannot be said."""
     choice: Candidate | None = None
     refused: str = ""
     """Why it is not taken at any cost: ``deadline``, ``budget``, ``not_needed``; empty if it may be.

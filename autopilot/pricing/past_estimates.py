@@ -40,7 +40,7 @@ def learn_error(spec: JobSpec, past: Sequence[Job], assumed: float) -> tuple[flo
 
 
 def overrun_of(job: Job) -> float | None:
-    """By which share of its estimate its work was longer; None where that is not known.
+    """By which share of its estimate its work was longer; None if that is not known.
 
     An estimate for one GPU says nothing of the hours on several kinds.
     """

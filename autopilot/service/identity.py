@@ -46,7 +46,7 @@ def prepare_state_dir(path: Path) -> None:
 
 
 def close_to_others(path: Path, bits: int = 0o077) -> None:
-    """Take these rights to a directory of secrets away. Raises ``UserError`` where it is not ours to do so."""
+    """Take these rights to a directory of secrets away. Raises ``UserError`` if it is not ours to do so."""
     if not path.exists() or not path.stat().st_mode & bits:
         return
     try:
@@ -103,7 +103,7 @@ def known_install_id(state_dir: Path) -> str | None:
 
 
 def check_ledger_kept(settings: Settings) -> None:
-    """Raises ``UserError`` where a daemon has run, and the file that its ledger was in is missing or empty.
+    """Raises ``UserError`` if a daemon has run, and the file that its ledger was in is missing or empty.
 
     A new one would know neither what was spent this month nor what is rented.
     """

@@ -17,7 +17,7 @@ NO_LIMITS = Limits(None, None, None, max_instances=0, launches_per_job_10min=0, 
 
 @asynccontextmanager
 async def open_reader(url: str, limits: Limits) -> AsyncIterator[LedgerReader]:
-    """Raises ``UserError`` where there is no ledger of this program's schema, ``StoreUnavailable``."""
+    """Raises ``UserError`` if there is no ledger of this program's schema, ``StoreUnavailable``."""
     async with ledger_as_it_is(url):
         pass
     store = unopened_store(url, name="autopilot web")

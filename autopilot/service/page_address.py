@@ -25,7 +25,7 @@ class PageAddress:
         self._place = place
 
     async def find(self) -> str:
-        """``http://127.0.0.1:40123``. Raises ``UserError`` where no port is open for it."""
+        """``http://127.0.0.1:40123``. Raises ``UserError`` if no port is open for it."""
         http = self._settings.http
         if http.address is not None:
             host, port = http.address

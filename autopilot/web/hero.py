@@ -33,7 +33,7 @@ MARKS = {
     "save_and_stop": "M-5-5H5V5H-5Z",
     "veto": "M-5 0A5 5 0 1 0 5 0A5 5 0 1 0-5 0Z",
 }
-"""By action, so that no mark depends on its colour alone. The cross belongs to machines that were preempted."""
+"""By action, so that no mark depends on its colour alone. A cross marks a preempted machine."""
 
 
 class Panel(NamedTuple):

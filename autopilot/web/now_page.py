@@ -71,7 +71,7 @@ class JobRow:
     status: StatusWord
     why: str
     next: str
-    """What is expected, and what it waits for or tries next; empty where nothing can be said."""
+    """What is expected, and what it waits for or tries next; empty if nothing can be said."""
     strip: Markup
     done: str
     done_meter: Markup

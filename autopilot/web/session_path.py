@@ -29,7 +29,7 @@ def name_cookie(key: str) -> str:
 
 
 def read_secret(request: web.Request) -> str:
-    """The secret of the session beneath whose path it asks; empty where it has none, or that of another."""
+    """The secret of the session beneath whose path it asks; empty if it has none, or that of another."""
     key = _read_key(request)
     secret = request.cookies.get(name_cookie(key), "") if key else ""
     return secret if hmac.compare_digest(_derive(secret), key) else ""

@@ -18,7 +18,7 @@ Numbers = Mapping[str, Any]
 """Of one note, as the API answers them."""
 
 
-STOPS = {"permit": "stopped by itself, for want of a permit,", "unknown": "stopped, and nothing shows why,"}
+STOPS = {"permit": "stopped by itself, because its permit expired,", "unknown": "stopped, and nothing shows why,"}
 """Causes of a stop that want more than their word."""
 BRIEF = ("after", "paused", "no_spot", "unsearched")
 """Topics that are a reason by themselves."""

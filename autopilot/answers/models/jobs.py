@@ -30,7 +30,7 @@ class SentCode(Asked):
     files: int = Field(ge=1, le=MOST_BYTES)
     size_bytes: int = Field(ge=0, le=MOST_BYTES)
     commit: str = Field(pattern=r"^([0-9a-f]{40,64})?$")
-    """Empty where it is not known."""
+    """Empty if it is not known."""
     is_dirty: bool
 
 

@@ -153,7 +153,7 @@ class Status(Answer):
     failing_since: Instant | None
     """Since then no tick has ended well; null: the last one did."""
     failure: str
-    """Why the newest tick failed; empty where it did not."""
+    """Why the newest tick failed; empty if it did not."""
     clock_behind_s: int | None
     """By how much its clock is slow by the markets' answers, negative where it is fast. Nothing is rented then.
     Null: it is right by them, or none has told the time."""

@@ -353,7 +353,7 @@ def stop(places: Places) -> None:
 
 
 def read_text(path: str) -> str | None:
-    """None where there is no file. Raises ``OSError`` for another reason."""
+    """None if there is no file. Raises ``OSError`` for another reason."""
     try:
         with open(path, errors="replace") as file:
             return file.read(10000)

@@ -57,12 +57,12 @@ class Ledger(Protocol):
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         """Spend posted so far by lease, kind and day (reserves left out).
 
-        Every lease asked for has its mapping, empty where nothing is posted.
+        Every lease asked for has its mapping, empty if nothing is posted.
         """
         ...
 
     async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
-        """What is accrued and reserved, by lease; every lease asked for has its own, empty where nothing is posted."""
+        """What is accrued and reserved, by lease; every lease asked for has its own, empty if nothing is posted."""
         ...
 
 

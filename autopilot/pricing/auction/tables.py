@@ -50,7 +50,7 @@ class Odds:
     moves: Floats
     """[next level] → its chance, at any bid."""
     paid: Floats
-    """[ratio bin] → what such a bid pays at the mean, over this floor; nothing where it does not run."""
+    """[ratio bin] → what such a bid pays at the mean, over this floor; nothing if it does not run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Candidates:
         return any(True for stream in self._streams.values() for _ in islice(stream, 1))
 
     def best(self, capacity_type: CapacityType | None = None) -> Candidate | None:
-        """The cheapest to the end, of that type or of all; None where there is none."""
+        """The cheapest to the end, of that type or of all; None if there is none."""
         if capacity_type is None:
             return next(iter(self), None)
         return next((candidate for _, candidate in self._streams[capacity_type]), None)

@@ -115,7 +115,7 @@ def _least_for_a_free_one(row: PriceRow, own: Own) -> Decimal | None:
 
 
 def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str, own: Own) -> Offer | None:
-    """``gpu``: the name under which it was asked for. None where no bid is known to win."""
+    """``gpu``: the name under which it was asked for. None if no bid is known to win."""
     found = room(row, own)
     if found.floor is None or found.floor > HIGHEST_LIMIT:
         return None

@@ -133,7 +133,7 @@ def _positive(value: Decimal | None) -> Decimal | None:
 
 
 def rows(body: object, *names: str) -> list[Any] | None:
-    """A list that is bare, or under one of these names in an object; None where there is none."""
+    """A list that is bare, or under one of these names in an object; None if there is none."""
     if isinstance(body, list):
         return body
     found = values.mapping(body)

@@ -169,7 +169,7 @@ class NebiusProvider:
         return await self._search.gpu_names()
 
     async def account(self) -> Account:
-        """No balance is known. Raises ``MarketUnknown`` where a project cannot be seen."""
+        """No balance is known. Raises ``MarketUnknown`` if a project cannot be seen."""
         for region in self._settings.projects:
             await self._search.presets(region)
         return Account(credit=None, account_id=self._account_id)

@@ -91,7 +91,7 @@ class SpotRow:
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow:
-    """``free``: machines of that preset; None where the market does not know."""
+    """``free``: machines of that preset; None if the market does not know."""
 
     region: str
     platform: str

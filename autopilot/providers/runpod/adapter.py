@@ -78,7 +78,7 @@ class RunpodProvider:
         self._bids: dict[str, Decimal] = {}
         self.kept_logins = RunpodLogins(client)
         self._pull_words: dict[str, str] = {}
-        """Of pods that did not come up: what their host said; empty where it said nothing of a registry."""
+        """Of pods that did not come up: what their host said; empty if it said nothing of a registry."""
         # No answer names the account, so the key identifies it: another key is another account.
         key = f"{settings.team_id}:{settings.api_key.get_secret_value()}"
         self._account_id = hashlib.sha256(key.encode()).hexdigest()

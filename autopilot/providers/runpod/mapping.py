@@ -187,7 +187,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
 
 
 def charges(rows: Iterable[BillRow], since: date, until: date) -> tuple[Charge, ...]:
-    """One charge per pod, day and kind, in that order; nothing where nothing was billed."""
+    """One charge per pod, day and kind, in that order; nothing if nothing was billed."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
     periods: dict[tuple[str, date], list[tuple[datetime, datetime]]] = {}
     for row in rows:

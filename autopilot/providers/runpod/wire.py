@@ -177,7 +177,7 @@ def rest_price_row(raw: object, cloud: Cloud, num_gpus: int) -> PriceRow | None:
 
 
 def _state(word: object, states: Mapping[str, str]) -> str | None:
-    """None where there is no word."""
+    """None if there is no word."""
     said = values.text(word)
     return states.get(said, UNTOLD) if said else None
 

@@ -368,7 +368,7 @@ async def leads(url: str) -> None:
 
 
 def execute(url: str, server: PostgresServer | None, statement: str) -> list[Any]:
-    """``server``: None where the ledger is a file."""
+    """``server``: None if the ledger is a file."""
     if server is not None and "://" in url:
         return server.execute(statement, url.partition("@/")[2].partition("?")[0])
     with sqlite3.connect(url) as connection:

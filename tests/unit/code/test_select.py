@@ -218,7 +218,7 @@ def test_too_much_is_refused_with_the_largest_and_a_way_out(tmp_path: Path) -> N
             file.truncate(size)
     problem = refusal(tmp_path, most_bytes=1_000_000)
     lines = problem.message.splitlines()
-    assert lines[0].endswith("is 9.9 MB in 5 files, and 1 MB may be sent; the largest are")
+    assert lines[0].endswith("is 9.9 MB in 5 files; the limit is 1 MB. The largest:")
     assert [line.split()[-1] for line in lines[1:]] == [
         "data/",
         "w.pt",
@@ -227,7 +227,7 @@ def test_too_much_is_refused_with_the_largest_and_a_way_out(tmp_path: Path) -> N
         "small",
         "train.py",
     ]
-    assert problem.hint.startswith('leave them out: exclude = ["/data/", "/w.pt"] in [code]')
+    assert problem.hint.startswith('omit them: exclude = ["/data/", "/w.pt"] in [code]')
     assert sent(tmp_path, most_bytes=1_000_000, exclude=("/data/", "/w.pt")) == ["small", "train.py"]
 
 

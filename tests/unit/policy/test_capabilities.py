@@ -116,7 +116,7 @@ async def test_each_flag_of_a_market_changes_what_is_decided(flag: str) -> None:
 
 
 async def resume_s(able: Capabilities) -> float | None:
-    """Seconds to resume by the tables for an auction; None where there are none."""
+    """Seconds to resume by the tables for an auction; None if there are none."""
     store = MemoryStore()
     await recorded(store, 2 * 24 * HOUR)
     made = await shape_of(Auctions(store, P), a_job_due(), seen_by(able, MARKET))

@@ -45,7 +45,7 @@ FINAL = ("succeeded", "failed", "cancelled")
 def run(
     story: Story, *, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_picture: Path | None = None
 ) -> int:
-    """Play that story; 0 only if every check holds. Raises ``UserError`` where an extra that it needs is missing.
+    """Play that story; 0 only if every check holds. Raises ``UserError`` if an extra that it needs is missing.
 
     ``picture``: also write the end as an SVG file. ``job_picture``: and the job, as its page draws it.
     """
