@@ -153,7 +153,7 @@ class _Token(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMoney(Against, _Token):
-    """Of its jobs, and of those of all that it has made."""
+    """Amounts of its jobs, and of the jobs of all tokens that it has made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class _Schedule(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleMoney(Against, _Schedule):
-    """Of all firings together."""
+    """Amounts of all firings together."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,7 +140,7 @@ def _with_followed(waiting: Json | None, state: Job, titles: Mapping[str, JobTit
 
 
 def _wait_for_jobs(state: Job, titles: Mapping[str, JobTitle], now: datetime) -> Json | None:
-    """Of a job that others hold up: which of them are not over."""
+    """For a job that waits for others: those that have not ended."""
     if not (state.waits_for_jobs and state.status.wants_capacity):
         return None
     return {"at": plain(now), "vetoes": [], "notes": _still_open(waited_for(state.spec.after), titles)}

@@ -48,7 +48,7 @@ class WaitingPlan:
     id: str
     owner: int
     sha256: str
-    """Of all that was asked."""
+    """Digest of the whole request."""
     what: str
     spec: JobSpec
     made_at: datetime

@@ -390,7 +390,7 @@ async def _find_last(uow: UnitOfWork, job_id: str, owner: int | None) -> tuple[d
 
 
 def _is_on_page(job: Job, owner: int | None, last: tuple[datetime, str] | None, since: datetime | None) -> bool:
-    """Of those that are open, oldest first. A job that only gives back its machines is none of them."""
+    """Whether an open job is on the page, oldest first. A job that only releases its machines is not open."""
     is_shown = owner in (None, job.owner) and (job.on_hold or not job.status.is_final)
     is_after = last is None or (job.submitted_at, job.id) > last
     return bool(is_shown and is_after and (since is None or job.submitted_at >= since))

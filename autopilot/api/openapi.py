@@ -148,7 +148,7 @@ def _answers(operation: Operation, refs: Any) -> Json:
 
 
 def _bare(schema: Json) -> Json:
-    """Of a parameter that may be left out: it is never null in an address."""
+    """The schema of an optional parameter: it is never null in a URL."""
     choices = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     kept = {key: value for key, value in schema.items() if key not in ("anyOf", "title", "default")}
     if "default" in schema and schema["default"] is not None:

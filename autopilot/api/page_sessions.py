@@ -32,7 +32,7 @@ SESSION_GOOD_FOR = timedelta(hours=12)
 MOST_SESSIONS = 200
 """And as many links. No link ends a session."""
 MOST_OF_AN_OWNER = 20
-"""Of each: the oldest ends for one more."""
+"""Sessions, and links, of one owner: the oldest ends for one more."""
 _PREFIX = "appg_"
 
 Announce = Callable[[Collection[str]], Awaitable[None]]

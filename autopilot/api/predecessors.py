@@ -22,7 +22,7 @@ from autopilot.ports.store.jobs import JobTitle
 class Resolved:
     job: Job
     records: Sequence[EventRecord] = ()
-    """Of what has happened to it already."""
+    """Its events so far."""
 
 
 async def resolve(uow: UnitOfWork, submitted: Sequence[Job], now: datetime) -> list[Resolved]:

@@ -14,7 +14,7 @@ from autopilot.answers.models.base import Asked, Query
 from autopilot.domain.errors import UserError
 
 MAX_BODY_BYTES = 1_500_000
-"""Of every body that is read whole: the largest is a job file with the table of an array."""
+"""Limit for every body that is read whole: the largest is a job file with the table of an array."""
 LARGE_BYTES = 256_000
 """A longer body is large."""
 BODY_WITHIN_S = 60.0

@@ -258,7 +258,7 @@ class Submissions:
 
 @contextmanager
 def _said_of(source: str, *, is_one: bool) -> Iterator[None]:
-    """Of several job files, which one is refused."""
+    """Names the refused file if there are several."""
     try:
         yield
     except UserError as problem:

@@ -141,7 +141,7 @@ async def _read_totals(uow: UnitOfWork, now: datetime) -> Totals:
 
 
 async def _count_hour(uow: UnitOfWork, now: datetime) -> LaunchCount:
-    """Of all jobs."""
+    """Launches of all jobs in the last hour."""
     return sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), NO_LAUNCHES)
 
 

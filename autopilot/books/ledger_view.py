@@ -85,7 +85,7 @@ class LedgerView:
         return await instance(self.uow, reference, self.now, self.params)
 
     async def list_decisions(self, before: str, kind: str) -> render.Json:
-        """Of all jobs, as ``GET /v1/decisions`` answers."""
+        """Decisions of all jobs, as ``GET /v1/decisions`` answers."""
         return await read_newest_decisions(self.uow, None, before, kind)
 
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> render.Json:

@@ -27,7 +27,7 @@ KEYS = ("job", "label", "owner", "provider", "gpu", "kind", "day", "month", "ins
 TAG = "tag:"
 
 COLUMNS = tuple(each.name for each in fields(SpendRow))
-"""Of a file; the last two are empty if no price on demand is known."""
+"""Columns of a file; the last two are empty if no on-demand price is known."""
 NANO_DIGITS = 9
 
 

@@ -25,7 +25,7 @@ EVENTS_SHOWN = 30
 """On a terminal; --json has them all."""
 
 LINE_LENGTH = 500
-"""Of the output of a job that failed."""
+"""Characters of a line of a failed job's output."""
 
 RUN_OR_DONE = ("running", "succeeded", "cancelled")
 """Statuses that need no reason beside them."""

@@ -169,7 +169,7 @@ class AsyncClient:
         return await self._http.ask("GET /v1/jobs/{ref}", m.JobLife, ref)
 
     async def tasks(self, ref: str) -> AsyncIterator[m.Job]:
-        """Of an array: those that have begun, in their order, finished ones included."""
+        """The tasks of an array that have begun, in order, finished ones included."""
         after = ""
         while True:
             query = m.ListQuery(array=ref, limit=PAGE, after=after)

@@ -31,7 +31,7 @@ class JsonClient:
 
     @property
     def socket_path(self) -> Path:
-        """Of a daemon of this machine."""
+        """The socket of a daemon on this machine."""
         assert self.address.socket is not None, "it is not elsewhere"
         return self.address.socket
 

@@ -40,9 +40,9 @@ class Selection(NamedTuple):
     files: list[Scanned]
     """With the directories that hold them."""
     left_out: list[str]
-    """Of ``Wanted.apart``, what lies here and is not sent."""
+    """The part of ``Wanted.apart`` that exists here and is not sent."""
     commit: str
-    """Of the Git work tree, empty if there is none."""
+    """Commit of the Git work tree, empty if there is none."""
     is_dirty: bool
 
 

@@ -25,7 +25,7 @@ class DaemonAddress:
     """None: it is elsewhere, at ``url``."""
     url: str = ""
     ca_file: str = ""
-    """Of the authority that has signed its certificate; empty: those that this machine trusts."""
+    """Certificate of the authority that signed the daemon's; empty: those that this machine trusts."""
     token: str = ""
     """Empty: the caller is the user at the socket."""
 

@@ -22,7 +22,7 @@ class DaemonLogin:
     url: str
     token: str
     ca_file: str = ""
-    """Of the authority that has signed the daemon's certificate; empty: those that this machine trusts."""
+    """Certificate of the authority that signed the daemon's; empty: those that this machine trusts."""
 
 
 def login_path(environ: Mapping[str, str] = os.environ) -> Path:

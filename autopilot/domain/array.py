@@ -18,7 +18,7 @@ from autopilot.domain.errors import UserError
 
 MOST_TASKS = 10_000
 MOST_TABLE_BYTES = 1_000_000
-"""Of the table that a job file names in ``from``."""
+"""Limit for the table that a job file names in ``from``."""
 LONGEST_VALUE = 4096
 """Characters of one value of a task."""
 PARALLEL = 10

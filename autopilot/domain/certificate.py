@@ -38,7 +38,7 @@ class ClaimFinding:
     """What one certification saw of one claim."""
 
     job_id: str
-    """Of the certification."""
+    """The job of the certification."""
     claim: str
     verdict: ClaimVerdict
     at: datetime

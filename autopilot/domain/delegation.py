@@ -24,12 +24,12 @@ class Settled(NamedTuple):
     """Users whom the settings limit and whom the ledger does not keep."""
 
     users: tuple[Token, ...] = ()
-    """Of the control socket, in ``[owners]``."""
+    """Users of the control socket, in ``[owners]``."""
     proxied: tuple[Token, ...] = ()
     """Whom a proxy vouches for, and whose jobs are those of a user of this machine."""
 
     def names(self) -> frozenset[str]:
-        """Of all of them, as ``Delegation.bound_by`` names a maker."""
+        """Names of all of them, as in ``Delegation.bound_by``."""
         return frozenset(f"{each.owner} {made_under(each)}" for each in (*self.users, *self.proxied))
 
     def user(self, uid: int) -> Token | None:
@@ -134,7 +134,7 @@ class Delegation:
         return tuple(line[1:])
 
     def owners_above(self, token: Token) -> frozenset[int]:
-        """Of all its makers, those too whom nothing bounds, or who are no more."""
+        """Owners of all its makers, including those that have no limits, or no longer exist."""
         line, last = self._line(token)
         owners = {maker.owner for maker in line[1:]}
         return frozenset(owners if last is None else {*owners, last})

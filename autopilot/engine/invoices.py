@@ -308,7 +308,7 @@ class _Book:
 
 
 def _is_the_users(lease: Lease, charge: Charge) -> bool:
-    """Whether the charge is for a day after the user took the machine over. No bill splits the hours of that day itself.
+    """Whether the charge is for a day after the user took the machine over. No bill splits the hours of that day.
     A different label alone proves nothing: every day's bill shows the present label.
     """
     if lease.reason is not Reason.TAKEN_OVER or lease.ending.gone_at is None or charge.label == lease.label:
@@ -319,7 +319,7 @@ def _is_the_users(lease: Lease, charge: Charge) -> bool:
 def _certain(
     billed: Mapping[KindAndDay, Decimal], estimate: Mapping[KindAndDay, Decimal], now: datetime
 ) -> dict[KindAndDay, Decimal]:
-    """The final part of the bill of a running instance: past days, and of the last one only amounts that are not too low."""
+    """The final part of a running instance's bill: past days; of the last one, only amounts that are not too low."""
     certain: dict[KindAndDay, Decimal] = {}
     for (kind, day), amount in billed.items():
         since = now - start_of_day(day + timedelta(days=1))

@@ -24,7 +24,7 @@ MOST_KINDS = 3
 LAST_HOUR = 6
 """Steps."""
 LEARNT_MARKUP = 1.04
-"""Of learnt bids over the floor, about the mean."""
+"""Mean ratio of learned bids to the floor."""
 LOOKS = 1.6
 """Steps of the tables for which learned bids switch to on demand before they must."""
 LEAST_PLAYED = timedelta(hours=24)
@@ -39,7 +39,7 @@ Cheapest = Mapping[tuple[str, str, int], Sequence[float]]
 
 
 async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetime) -> Cheapest:
-    """Of the GPUs that are offered, for as long as bids learn from."""
+    """The cheapest floors of the offered GPUs, for as long as bids learn from."""
     found: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for gpu in sorted({offer.gpu for offer in offers if offer.floor is not None})[:MOST_KINDS]:
         for each in await uow.prices.sum_by_step([gpu], now - LEARN_FROM, now, steps=LEARN_FROM // STEP):

@@ -41,7 +41,7 @@ class Forecaster:
         self._store = store
         self._clock = clock
         self._tried: dict[str, datetime] = {}
-        """Of jobs of which nothing could be said: they wait for their turn like the others."""
+        """Jobs without a possible forecast: they wait for their turn like the others."""
 
     async def renew(self) -> None:
         """Calculate the oldest of those that are due; a job without one comes first.

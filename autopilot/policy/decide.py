@@ -284,7 +284,7 @@ def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]
     """From nothing: the cheapest option that is open; where the deadline closes all, on-demand or else anything."""
 
     def compare(option: Option) -> float:
-        """Of equals the one that works: waiting must be worth something."""
+        """Among equal options, prefer the one that works: waiting must be worth something."""
         cost = option.cost or 0.0
         return cost * (1 + params.waiting.idle_margin) if option is possible.idle else cost
 

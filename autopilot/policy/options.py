@@ -137,7 +137,7 @@ def waits_for_spot(situation: Situation) -> bool:
 
 
 def _table_shape(situation: Situation) -> Shape | None:
-    """Of the table that prices the options now, if one does."""
+    """The shape of the table that prices the options now, if there is one."""
     pressure, outlook = situation.pressure, situation.market.outlook
     if pressure.slack is None or pressure.is_past or not outlook.belief:
         return None

@@ -96,7 +96,7 @@ class CreateRequest:
     login: RegistryLogin | None = None
     """To pull the image with, for a market that keeps no logins."""
     login_id: str | None = None
-    """Of the login that the market keeps, for one that does."""
+    """Id of the login, on a market that stores logins."""
     public_port: int | None = None
     """A port that is to be reached from outside under its own number; above 65,535 the market chooses that number."""
     ends_by: datetime | None = None

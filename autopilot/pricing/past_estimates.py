@@ -13,7 +13,7 @@ from math import ceil
 from autopilot.domain.job import Job, JobSpec, JobStatus
 
 CHANCE = 0.9
-"""Of the next job to take no longer than what is held for it."""
+"""Chance that the next job takes no longer than is reserved for it."""
 LEAST_JOBS = 3
 """Fewer say nothing."""
 MOST_JOBS = 50

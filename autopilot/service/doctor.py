@@ -50,7 +50,7 @@ DRIFT_LASTS = timedelta(days=7)
 """What no answer has shown for so long is over."""
 MOST_NAMED = 3
 MOST_COMPARED = 100
-"""Of the open jobs, the newest."""
+"""Open jobs, the newest."""
 
 
 @dataclass(frozen=True, slots=True)

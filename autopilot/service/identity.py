@@ -80,7 +80,7 @@ def install_id(state_dir: Path) -> str:
 
 
 def registry_key(state_dir: Path) -> bytes:
-    """Of this installation alone: it keeps the names of registry logins at a market from telling their passwords."""
+    """Key of this installation alone: with it, names of registry logins at a market do not reveal their passwords."""
     path = state_dir / "registry-key"
     try:
         return bytes.fromhex(read_private(path))

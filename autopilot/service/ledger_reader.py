@@ -12,7 +12,7 @@ from autopilot.store.care import ledger_as_it_is
 from autopilot.store.database import unopened_store
 
 NO_LIMITS = Limits(None, None, None, max_instances=0, launches_per_job_10min=0, launches_per_hour=0)
-"""Of a ledger whose daemon's settings are not here."""
+"""Limits of a ledger whose daemon's settings are not here."""
 
 
 @asynccontextmanager

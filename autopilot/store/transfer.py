@@ -24,7 +24,7 @@ TABLES: tuple[Table, ...] = tuple(table for table in metadata.sorted_tables if t
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Of a table's rows in any order: equal only if all rows are."""
+    """Fingerprint of a table's rows in any order: equal only if all rows are."""
 
     table: str
     rows: int

@@ -97,12 +97,12 @@ class DraftPage:
     plan: PlanView | None
     problem: UserError | None
     line: int | None
-    """Of the job file, where the problem is."""
+    """Line of the job file with the problem."""
     once: str
     message: str = ""
     """What the problem is, without its place."""
     job_id: str = ""
-    """Of the job that was submitted."""
+    """Id of the submitted job."""
     status: int = 200
     is_double: bool = False
 

@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 BUDGET_HEIGHT, MONTH_HEIGHT = 190, 200
 COLOURS = 4
-"""Of markets; a fifth has the last one's."""
+"""Colours of markets; a fifth has the last one's."""
 
 
 def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: str | Decimal | None, label: str) -> Markup:

@@ -116,7 +116,7 @@ def draw_prices(
 
 
 def _list_steps(prices: Iterable[Row], axis: Axis) -> list[_Step]:
-    """Of all markets and GPUs that the job may use, the cheapest and the dearest at each instant."""
+    """For each instant, the lowest and the highest price of all markets and GPUs that the job may use."""
     found: dict[datetime, list[Row]] = defaultdict(list)
     for row in (row for answer in prices for market in answer["markets"] for row in market["steps"]):
         at = words.instant(row["at"])

@@ -43,7 +43,7 @@ FINISHED_SHOWN = 100
 FAILED_LATELY = timedelta(hours=12)
 NAMED_IN_BANNER = 6
 SHORTEST, LONGEST = timedelta(hours=3), timedelta(hours=24)
-"""Of the time that the strips reach back."""
+"""Time span of the strips."""
 GOES_ON = {
     "over_day_limit": "They resume by themselves at 00:00 UTC.",
     "over_month_limit": "They resume by themselves on the first of the month, at 00:00 UTC.",

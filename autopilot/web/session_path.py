@@ -60,7 +60,7 @@ def read_base(request: web.Request) -> str:
 
 
 def read_page_path(request: web.Request) -> str:
-    """Of the page: ``/jobs/research``, the same in every session."""
+    """Path of the page: ``/jobs/research``, the same in every session."""
     return request.rel_url.raw_path.removeprefix(read_base(request))
 
 

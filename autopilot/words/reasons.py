@@ -15,7 +15,7 @@ from autopilot.words.options import OPTION
 
 Row = Mapping[str, Any]
 Numbers = Mapping[str, Any]
-"""Of one note, as the API answers them."""
+"""Numbers of one note, as the API answers them."""
 
 
 STOPS = {"permit": "stopped by itself, because its permit expired,", "unknown": "stopped, and nothing shows why,"}

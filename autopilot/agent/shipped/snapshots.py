@@ -264,7 +264,7 @@ class Everything:
 
 
 def rank(record: Record) -> tuple[bool, int, int]:
-    """Of two checkpoints the one with the greater rank is restored."""
+    """Of two checkpoints, the one with the greater rank is restored."""
     return not record.get("suspect"), int(record["run_epoch"]), int(record["n"])
 
 

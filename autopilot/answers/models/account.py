@@ -78,7 +78,7 @@ class WaitingPlan(Answer):
     max_rate: Money | None
     max_hourly: Money | None
     sha256: str
-    """Of all that was asked for: the job file, the code, the values."""
+    """Digest of the whole request: the job file, the code, the values."""
     made_at: Instant
     is_confirmed: bool
 

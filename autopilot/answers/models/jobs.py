@@ -82,7 +82,7 @@ class ChangeBody(Asked):
     deadline: str | None = None
     """An instant, a span from now on (``6h``), or ``+6h``: so much later than it is."""
     parallel: str | None = None
-    """Of an array: tasks at once, at the most."""
+    """For an array: the maximum number of tasks at once."""
     plan: str = ""
     """As of a submit."""
     min_probability: Share = LEAST_PROBABILITY
@@ -119,7 +119,7 @@ class ListQuery(Query):
     since: str | None = None
     """Submitted then or later: an instant, or how long ago."""
     owner: str = ""
-    """Of that owner alone: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
+    """Only jobs of this owner: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
     fields: str = ""
     """Names of fields, with commas between: the answer has no others."""
     tasks: bool = False
@@ -265,7 +265,7 @@ class Job(Answer):
     """The id of the array of which it is a task."""
     task: int | None
     tasks: Tasks | None
-    """Of an array."""
+    """Only for an array."""
     status: JobStatus
     reason: str
     submitted_at: Instant
@@ -352,7 +352,7 @@ class FoundInStore(Answer):
 
 class Resumed(JobAnswer):
     store: FoundInStore | None = None
-    """Of a dry run with ``from_store``; null while it is still being read: ask again."""
+    """Only for a dry run with ``from_store``; null while it is still being read: ask again."""
 
 
 class Submitted(Answer):
@@ -431,7 +431,7 @@ class JobLife(Answer):
     forecast: Forecast | None
     """The newest, where anything could be said; renewed every half hour."""
     receipt: Receipt | None = None
-    """Of a job that is over."""
+    """Only for a job that has ended."""
 
 
 class Decision(Answer):
@@ -441,7 +441,7 @@ class Decision(Answer):
     vetoes: list[Note]
     notes: list[Note]
     answers: list[Event]
-    """Of the machine that was asked for."""
+    """Events of the requested machine."""
     bids: list[Bid]
 
 
@@ -483,7 +483,7 @@ class CodeOfJob(Answer):
     name: str
     code: TakenCode
     urls: list[str]
-    """Of the index and of each part."""
+    """URLs of the index and of each part."""
 
 
 class ExecAnswer(Answer):

@@ -93,7 +93,7 @@ class Plan(Answer):
     budget: Money | None
     deadline: Instant | None
     forecast: Forecast | None
-    """Of an array: of one of its tasks."""
+    """For an array: the forecast of one of its tasks."""
     array: ArrayPlan | None
     verdict: str | None
     min_probability: float

@@ -72,13 +72,13 @@ class Schedule(Answer):
     """When the newest of them was due."""
     left_out_reason: str | None
     job_budget: Money | None
-    """Of each firing."""
+    """Budget of each firing."""
     budget: Money | None
     """Over all firings."""
     is_monthly: bool
     """That is for each UTC month; else for all firings ever."""
     posted: Money
-    """Of all firings, in the ledger: of the month, or of ever."""
+    """Posted for all firings: in this month for a monthly budget, else in total."""
     held: Money
     """For machines that are gone, until their bills are believed."""
 
@@ -91,7 +91,7 @@ class Scheduled(Answer):
     """The first three that are due."""
     zone: str
     plan: Plan
-    """Of a firing that were due now."""
+    """Plan of a firing due now."""
 
 
 class ScheduleAnswer(Answer):

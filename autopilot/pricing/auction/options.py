@@ -77,7 +77,7 @@ class Quote:
 
     cost: float
     machine: str = ""
-    """Of a bid; empty for the others."""
+    """For a bid; empty for the others."""
     bid: float = 0.0
     price: float = 0.0
     """$/h while it runs, disk included; of a bid: at the present floor or, where bids are paid, the bid."""

@@ -21,7 +21,7 @@ class Candidates:
 
     @classmethod
     def of(cls, ordered: Iterable[Candidate]) -> Candidates:
-        """Of candidates that are all priced and in order."""
+        """Candidates that are all priced and in order."""
         streams: dict[CapacityType, list[tuple[Place, Candidate]]] = {kind: [] for kind in CapacityType}
         for number, candidate in enumerate(ordered):
             streams[candidate.capacity_type].append(((candidate.sort_key, number), candidate))

@@ -50,7 +50,7 @@ class Candidate:
     work: timedelta | None
     """Time at work on these GPUs until the job is done, where it is known."""
     traffic: Decimal
-    """Of ``cost`` what is expected to be received and sent, $."""
+    """The part of ``cost`` for expected downloads and uploads, $."""
 
     @property
     def sort_key(self) -> SortKey:

@@ -75,7 +75,7 @@ class MithrilProvider:
         self._search = OfferSearch(settings, client, clock, self._own)
         self._project = settings.project
         self._ssh_key: tuple[str, float] | None = None
-        """Of the project, and when it was looked up."""
+        """Key of the project, and when it was looked up."""
         self._alive: set[str] = set()
         """Bids that must be in the next list unless a read of their own says that they are gone."""
         self._strangers: set[str] = set()

@@ -27,7 +27,7 @@ DISK_PRICE = ZERO
 UNRATED = Decimal(1)
 """The market publishes no reliability."""
 UNSTATED_DISK_GB = Decimal(100)
-"""Of a kind of machine that does not say how large its local storage is."""
+"""Assumed for a kind of machine that does not state its local storage."""
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -242,7 +242,7 @@ def _stopped_by(bid: BidRow, machine: InstanceRow | None) -> Stopper | None:
 
 
 def _price_to_win(bid: BidRow, prices: PriceRow | None, others: Own) -> Decimal | None:
-    """Of a bid that has lost, and waits or still has its machine for minutes: its own limit wins none."""
+    """For a bid that has lost, and waits or still has its machine for minutes: its own limit is too low."""
     has_lost = bid.status in ("Open", "Preempting")
     needed = room(prices, others).floor if prices is not None and has_lost else None
     return None if needed is None else needed * bid.quantity

@@ -288,7 +288,7 @@ class NebiusProvider:
         return await self._judge(vm.vm_id, wanted, policy_id)
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
-        """Of a machine that lies stopped: another policy takes the place of its own. It is not started by this."""
+        """For a stopped machine: replaces its policy by another one. This does not start it."""
         try:
             message = await self._machines.vm_message(instance_id)
             if message is None:

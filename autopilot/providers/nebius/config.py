@@ -82,7 +82,7 @@ class NebiusSettings(KeyedSettings):
 
     @property
     def credentials(self) -> dict[str, str] | None:
-        """Of a service account: ``private-key``, ``kid`` and ``sub``. None: the key is an access token."""
+        """Credentials of a service account: ``private-key``, ``kid`` and ``sub``. None: the key is an access token."""
         return _read_credentials(self.api_key.get_secret_value())
 
 

@@ -198,7 +198,7 @@ class PaperProvider:
         return ()
 
     def drifts(self) -> tuple[Drift, ...]:
-        """Of the real market, under its own name."""
+        """Drifts of the real market, under its own name."""
         return self._inner.drifts()
 
     def reported_time(self) -> ReportedTime | None:

@@ -88,7 +88,7 @@ def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
 
 
 def graphql_input(wanted: PodRequest) -> dict[str, Any]:
-    """Of either rental; with the bid it is one for spot."""
+    """Input of either rental; with the bid it is one for spot."""
     found: dict[str, Any] = {
         "name": wanted.name,
         "cloudType": wanted.pool.cloud,
