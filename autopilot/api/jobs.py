@@ -297,7 +297,7 @@ class JobService:
             return {"job": self.render(job, await self._read_moment(uow, job)), "store": found}
 
     async def resume(self, reference: str, from_checkpoint: str = "", once: Once | None = None) -> render.Json:
-        """Let a parked job go on. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer
+        """Resume a parked job. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer
         ones are set aside. ``once`` as for a submit. Raises ``UserError``."""
         async with self._store.transaction() as uow:
             job = await find_job(uow, reference)
@@ -321,7 +321,7 @@ class JobService:
         return await find_job(uow, job.id)
 
     async def release(self, reference: str) -> render.Json:
-        """Give back the machine that is held of a job that has failed. Raises ``UserError``."""
+        """Release the held machine of a job that has failed. Raises ``UserError``."""
         async with self._store.transaction() as uow:
             job = await find_job(uow, reference)
             held = job.on_hold
