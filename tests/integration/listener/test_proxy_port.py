@@ -181,7 +181,7 @@ async def test_each_name_has_jobs_of_its_own_and_a_link_gives_no_further_rights(
         status, said = await proxy.ask(user, "POST", "/v1/page/link", {})
         assert (status, said["reason"]) == (422, "bad_input"), "it would outlast the proxy's own session"
     status, said = await proxy.ask("chief", "POST", "/v1/tokens/proxy:reader/revoke", {})
-    assert (status, "a proxy vouches" in said["detail"]) == (422, True)
+    assert (status, "a user of the proxy" in said["detail"]) == (422, True)
     status, said = await proxy.ask("mallory", "GET", "/v1/status")
     assert (status, said["reason"]) == (DENIED, "not_allowed")
     assert said["detail"] == "the proxy's user 'mallory' is not admitted"

@@ -175,7 +175,7 @@ async def test_a_token_has_so_many_jobs_at_once_and_no_more(served: Served, monk
     first, _ = await submit(token, UNRENTED, min_probability=0), await submit(token, UNRENTED, min_probability=0)
     status, body = await token.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
     assert (status, body["reason"]) == (403, "not_allowed")
-    assert "2 jobs that are not over" in body["detail"]
+    assert "2 open jobs" in body["detail"]
     await submit(other, UNRENTED, min_probability=0)
     for _ in range(3):
         await submit(served, UNRENTED, min_probability=0)

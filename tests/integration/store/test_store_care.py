@@ -185,7 +185,7 @@ async def test_a_backup_is_the_ledger_of_one_moment_while_it_is_written(url: str
     assert all(backup[name] == now[name] for name in now if name != "notes")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert {each.ok for each in await examine(str(file))} == {True}
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         await care.back_up(url, file)
 
 
@@ -270,7 +270,7 @@ async def test_a_move_is_refused_where_something_is_already_or_a_daemon_works(ur
     await fill(full)
     with pytest.raises(UserError, match="not empty"):
         await care.move(url, full)
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         await care.move(url, url)
     for working in (url, places("postgresql"), places("sqlite")):
         async with leading(working, on_standby=print):

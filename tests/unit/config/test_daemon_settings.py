@@ -86,7 +86,7 @@ def test_places_follow_the_service_manager_then_xdg_then_home(home: Path, monkey
         ("[limits]\n\nmax_hourlly = 3", ':3: unknown key "max_hourlly" in [limits] (did you mean "max_hourly"?)'),
         ("\n[limit]\n", ':2: unknown key "limit" (did you mean "limits"?)'),
         ("[limits]\nday = 5", ":2: limits.day: not an amount of money: 5"),
-        ('[limits]\nday = "-5"', ":2: limits.day: must be more than nothing"),
+        ('[limits]\nday = "-5"', ":2: limits.day: must be positive"),
         ('[limits]\nday = "1e40"', ":2: limits.day: "),
         ("[permit]\nttl = 15", ":2: permit.ttl: not a duration: 15"),
         ("[permit]\nttl = '0s'", ":2: permit.ttl: must be longer than nothing"),

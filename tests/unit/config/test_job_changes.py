@@ -43,7 +43,7 @@ def test_each_key(key: str, value: str, field: str, expected: object) -> None:
     [
         ({}, "nothing to change"),
         ({"image": "x"}, "'image' cannot be changed"),
-        ({"budget": "0"}, "budget: must be more than nothing"),
+        ({"budget": "0"}, "budget: must be positive"),
         ({"budget": "a lot"}, "budget: not an amount"),
         ({"budget": "20"}, "has these values already"),
         ({"deadline": "2026-11-20T09:00Z"}, "in the past"),

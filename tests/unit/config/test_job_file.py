@@ -322,7 +322,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("file_mounts", '"/data" = "./data"'), "[code] sends files of yours along"),
         ('upload = "."\n' + SMALLEST, 'unknown key "upload" ([code] sends files of yours along'),
         ('workdir = "."\n' + SMALLEST, "([code] brings your directory there), not '.'"),
-        (with_line("inputs", '"x" = "./data/x"'), 'leaves, like "job:prepare/out" ([code] sends files of yours along'),
+        (with_line("inputs", '"x" = "./data/x"'), 'output of another job, like "job:prepare/out" ([code] sends files of yours along'),
         (with_line("inputs", '"x" = { url = "data/x", size = "5MB" }'), "[code] sends files of yours along"),
         # missing
         ("", "name is missing"),
@@ -331,7 +331,7 @@ def with_line(section: str, line: str) -> str:
         # units and types
         (with_line("resources", 'disk = "500"'), "job.toml:6: resources.disk: not a size: '500'"),
         (with_line("resources", "disk = 500"), "resources.disk: not a size: 500"),
-        (with_line("resources", 'disk = "0GB"'), "resources.disk: must be more than nothing"),
+        (with_line("resources", 'disk = "0GB"'), "resources.disk: must be positive"),
         (with_line("resources", 'vram = "24GiB"'), "resources.vram: not a size"),
         (
             with_line("resources", "max_hourly = 2.5"),
@@ -339,7 +339,7 @@ def with_line(section: str, line: str) -> str:
         ),
         (with_line("budget", 'total = "ten"'), "budget.total: not an amount of money"),
         (with_line("budget", 'total = "-$1"'), "budget.total: "),
-        (with_line("budget", 'total = "0"'), "budget.total: must be more than nothing"),
+        (with_line("budget", 'total = "0"'), "budget.total: must be positive"),
         (with_line("budget", 'total = "nan"'), "budget.total: not a finite amount"),
         (with_line("budget", 'total = "1e40"'), "budget.total: "),
         (with_line("budget", 'total = "0.00000000001"'), "budget.total: more precise than a nano-dollar"),

@@ -45,7 +45,7 @@ def test_without_an_allowance_the_account_s_limits_hold_alone() -> None:
         ("daemon", {}, "owners.daemon: daemon can do everything here"),
         (OTHER_USER, {"allow": "$20/week"}, f"owners.{OTHER_USER}: allow cannot be '$20/week'"),
         (OTHER_USER, {"allow": "-$1"}, f"owners.{OTHER_USER}: "),
-        (OTHER_USER, {"allow": "$0"}, f"owners.{OTHER_USER}: allow must be more than nothing"),
+        (OTHER_USER, {"allow": "$0"}, f"owners.{OTHER_USER}: allow must be positive"),
         (OTHER_USER, {"ask_above": "much"}, f"owners.{OTHER_USER}: "),
     ],
 )
