@@ -322,7 +322,10 @@ def with_line(section: str, line: str) -> str:
         (with_line("file_mounts", '"/data" = "./data"'), "[code] sends files of yours along"),
         ('upload = "."\n' + SMALLEST, 'unknown key "upload" ([code] sends files of yours along'),
         ('workdir = "."\n' + SMALLEST, "([code] brings your directory there), not '.'"),
-        (with_line("inputs", '"x" = "./data/x"'), 'output of another job, like "job:prepare/out" ([code] sends files of yours along'),
+        (
+            with_line("inputs", '"x" = "./data/x"'),
+            'output of another job, like "job:prepare/out" ([code] sends files of yours along',
+        ),
         (with_line("inputs", '"x" = { url = "data/x", size = "5MB" }'), "[code] sends files of yours along"),
         # missing
         ("", "name is missing"),
@@ -357,7 +360,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("debug", 'exec = "no"'), "debug.exec: must be true or false"),
         (with_line("retry", "max_attempts = true"), "retry.max_attempts: must be a whole number"),
         (SMALLEST.replace("RTX 4090", "RTX 4090:x"), "resources.gpu: not a GPU and count: 'RTX 4090:x'"),
-        (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: must be a whole number of at least 1"),
+        (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: of RTX 4090 there must be 1 or more, not 0"),
         (SMALLEST.replace("RTX 4090", "RTX 4090 |"), "resources.gpu: not a GPU and count"),
         (SMALLEST.replace("hello", "he llo"), "job.toml:1: name: must be 1 to 60 letters"),
         (SMALLEST.replace("python:3.12-slim", "--privileged"), "job.toml:2: image: must be an image's name"),
