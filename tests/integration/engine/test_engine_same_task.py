@@ -148,7 +148,7 @@ async def test_a_task_cancelled_before_it_could_begin_is_not_retried(world: Worl
     ("texts", "message"),
     [
         ((an_array("first"), an_array("then", FOLLOWS, count=4)), "then has 4 tasks and first, which it follows"),
-        ((named("first"), an_array("then", FOLLOWS)), '"same task" is for two arrays, and first is none'),
+        ((named("first"), an_array("then", FOLLOWS)), '"same task" is for two arrays, and first is not an array'),
         ((an_array("first", FOLLOWS.replace("first", "then")), an_array("then", FOLLOWS)), "none could ever start"),
         (
             (an_array("first", more='[outputs]\npaths = ["out"]\n'),
