@@ -115,7 +115,7 @@ async def test_with_its_machine_a_call_ends(world: World, lease: Lease) -> None:
     await world.jobs.cancel(world.job_id)
     await world.until(lambda job: job.status is JobStatus.CANCELLED, "cancelled")
     await world.tick()
-    with pytest.raises(NoAnswer, match="given up"):
+    with pytest.raises(NoAnswer, match="released"):
         await call
     await world.tick()
     assert await world.blobs.get(orders_key(world.job_id, lease.id)) is None

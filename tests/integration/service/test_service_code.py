@@ -133,8 +133,8 @@ async def test_code_and_job_file_fit_each_other(
 async def test_what_is_not_what_its_name_says_is_refused(shared: Served, packed: Packed) -> None:
     place = f"/v1/code/{packed.sha256}"
     for path, raw, problem in [
-        (f"/v1/code/{'0' * 64}", packed.data, "not the one that it is named by"),
-        (f"/v1/code/{hashlib.sha256(b'{}').hexdigest()}", b"{}", "cannot be taken"),
+        (f"/v1/code/{'0' * 64}", packed.data, "does not match its SHA-256"),
+        (f"/v1/code/{hashlib.sha256(b'{}').hexdigest()}", b"{}", "cannot be accepted"),
         ("/v1/code/..%2Fx", b"", "named by"),
         (f"{place}/parts/1", b"x", "send the code again"),
     ]:

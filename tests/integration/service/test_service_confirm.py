@@ -85,7 +85,7 @@ async def test_a_plan_is_about_what_was_asked_and_nothing_else(shared: Served) -
     dearer, longer = DEAR.replace("$2", "$3"), DEAR.replace("--steps 300", "--steps 301")
     for other in (dearer, longer, DEAR + "[retry]\nmax_attempts = 9"):
         status, body = await program.submit(other, plan=plan)
-        assert (status, "something else" in body["detail"]) == (403, True), body
+        assert (status, "another change" in body["detail"]) == (403, True), body
     stranger = await make(shared)
     assert (await stranger.submit(plan=plan))[0] == 403
     assert (await program.submit(plan=plan))[0] == 201, "who has failed with it has not used it up"
