@@ -135,7 +135,7 @@ async def test_what_is_not_what_its_name_says_is_refused(shared: Served, packed:
     for path, raw, problem in [
         (f"/v1/code/{'0' * 64}", packed.data, "does not match its SHA-256"),
         (f"/v1/code/{hashlib.sha256(b'{}').hexdigest()}", b"{}", "cannot be accepted"),
-        ("/v1/code/..%2Fx", b"", "named by"),
+        ("/v1/code/..%2Fx", b"", "SHA-256"),
         (f"{place}/parts/1", b"x", "send the code again"),
     ]:
         status, refused = await shared.call("PUT", path, raw=raw)
