@@ -20,7 +20,7 @@ class Gpu(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class NewestReadings(Described):
-    """What the machine says of itself. Fractions and loads are numbers, sizes bytes."""
+    """As reported by the machine. Fractions and loads are numbers, sizes bytes."""
 
     at: Instant | None
     gpus: list[Gpu] | None
@@ -31,7 +31,7 @@ class NewestReadings(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class Lease(Described):
-    """One machine: asked for, held, or given back."""
+    """One machine: requested, held, or released."""
 
     id: str
     slot: str
@@ -78,14 +78,14 @@ class TakenCode(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class NewestCheckpoint(Described):
-    """From which the next run begins, or the present one has begun if it has made none yet."""
+    """Where the next run starts, or where the present one started if it has saved none yet."""
 
     number: int
     step: int
     lease_id: str
     run_epoch: int
     state: str
-    """``safe``, or ``suspect``: it may be torn, and there is no other."""
+    """``safe``, or ``suspect``: it may be torn, but there is no other."""
     part_count: int
     verified_at: Instant
 
@@ -112,23 +112,23 @@ class Predecessor(Described):
     job: str
     """Its id."""
     name: str | None
-    """Null, like ``status``, in lists of jobs that are over."""
+    """Null, like ``status``, in lists if the job has ended."""
     on: On
     status: JobStatus | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks(Described):
-    """How the tasks of an array stand."""
+    """The tasks of an array by state."""
 
     count: int
     needed: int
-    """So many have to succeed."""
+    """How many must succeed."""
     parallel: int
     max_failures: int | None
     unbegun: int
     waiting: int
-    """For a machine, or while one is made ready."""
+    """For a machine, or while one is being set up."""
     running: int
     parked: int
     ending: int
@@ -142,29 +142,29 @@ class Job(Counted):
     id: str
     name: str
     array: str | None
-    """The id of the array of which it is a task."""
+    """The id of its array, if it is a task."""
     task: int | None
     tasks: Tasks | None
-    """Of an array."""
+    """Only for an array."""
     status: JobStatus
     reason: str
     submitted_at: Instant
     owner: int
-    """The uid of whoever submitted it; below zero a token, by its number."""
+    """The uid of the submitter; a negative number identifies a token."""
     code: TakenCode | None
     finished_at: Instant | None
     deadline: Instant | None
     due_within_s: Seconds | None
-    """Where the deadline counts from when other jobs have ended, and they have not."""
+    """Set while the deadline still depends on the end of other jobs."""
     schedule: str | None
-    """The id of the schedule of which it is a firing, or a task of one."""
+    """The id of the schedule that created it or its array."""
     due_at: Instant | None
     """When that firing was due."""
     after: list[Predecessor]
     slack_s: Seconds | None
     verdict: str | None
     progress: Number | None
-    """0 to 1, as the job says."""
+    """0 to 1, as reported by the job."""
     step: int
     work_done_s: Seconds
     estimate_s: Seconds | None
@@ -194,7 +194,7 @@ class FoundCheckpoint(Described):
     run_epoch: int
     size_bytes: int
     age_s: Seconds | None
-    """Since the daemon that was lost had verified it; null: it had not."""
+    """Since the lost daemon verified it; null: it did not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +203,7 @@ class FoundMachine(Described):
     provider: str
     instance_id: str | None
     state: str
-    """As the ledger that was lost had it."""
+    """As in the lost ledger."""
     rented_at: Instant
     per_hour: Money
 
@@ -212,23 +212,23 @@ class FoundMachine(Described):
 class PassedOver(Described):
     lease_id: str
     number: int | None
-    """Null: it is about the machine."""
+    """Null: it concerns the machine."""
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundInStore(Described):
     checkpoint: FoundCheckpoint | None
-    """The newest that is whole; null: none is newer than the ledger's."""
+    """The newest complete one; null: none is newer than the ledger's."""
     machines: list[FoundMachine]
-    """Those that the ledger does not know."""
+    """Those missing from the ledger."""
     passed_over: list[PassedOver]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed(JobAnswer):
     store: FoundInStore | None = None
-    """Of a dry run with ``from_store``; null while it is still being read: ask again."""
+    """Only for a dry run with ``from_store``; null while it is still being read: ask again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +241,7 @@ class Submitted(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedSet(Described):
-    """In the order in which they came."""
+    """In the order of the request."""
 
     jobs: list[Submitted]
 
@@ -250,22 +250,22 @@ class SubmittedSet(Described):
 class Changed(Described):
     job: Job
     plan: Plan | None
-    """Where it leaves less than before."""
+    """If it leaves less than before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retried(Described):
     job: Job
-    """The array, or the one task that was named."""
+    """The array, or the one named task."""
     tasks: list[int]
-    """Those that begin anew."""
+    """Those that restart."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled(Described):
     job: Job
     unrecorded: str | None = None
-    """Why the ledger could not take it. It holds all the same."""
+    """Why the ledger could not record it. It takes effect anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,12 +305,12 @@ class JobLife(Described):
     checkpoints: list[Checkpoint]
     bids: list[Bid]
     events: list[Event]
-    """The newest 1000, in their order."""
+    """The newest 1000, in order."""
     spend: JobSpend
     forecast: Forecast | None
-    """The newest, where anything could be said; renewed every half hour."""
+    """The newest one, if there is any; renewed every half hour."""
     receipt: Receipt | None = None
-    """Of a job that is over."""
+    """Only for a job that has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +325,7 @@ class Decided(Described):
 @dataclass(frozen=True, kw_only=True)
 class Decision(Decided):
     answers: list[Event]
-    """Of the machine that was asked for."""
+    """Events of the requested machine."""
     bids: list[Bid]
 
 
@@ -350,5 +350,5 @@ class Logs(Described):
     chunks: list[LogChunk]
     """At most 1 MB of output."""
     earlier: bool
-    """There is output before them."""
+    """Whether there is output before them."""
     finished: bool

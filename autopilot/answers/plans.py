@@ -29,7 +29,7 @@ class Offer(Described):
 class RankedOffer(Offer):
     setup_s: Seconds | None
     cost_per_work_h: Money | None
-    """What an hour of useful work costs there, with set-up, disk, traffic and expected interruptions."""
+    """The cost of an hour of useful work there, with set-up, disk, traffic and expected interruptions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +39,17 @@ class PlannedOffer(Offer):
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast(Described):
-    """Over the markets that were played through. Dollars are those spent from ``at`` on."""
+    """Over the simulated markets. Dollars are those spent from ``at`` on."""
 
     at: Instant
     spent: Money
-    """By then."""
+    """When, in that share of markets."""
     mean: Money
     p10: Money
     p50: Money
     p90: Money
     done_p10: Instant | None
-    """By then it is done in a tenth of the markets in which it ever is; null: it is in none."""
+    """When it is done in a tenth of the markets in which it finishes; null: it finishes in none."""
     done_p50: Instant | None
     done_p90: Instant | None
     on_time: float | None
@@ -60,7 +60,7 @@ class Forecast(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedWidth(Described):
-    """An array on so many machines at once."""
+    """An array on this many machines at once."""
 
     width: int
     expected_cost: Money
@@ -75,18 +75,18 @@ class ArrayPlan(Described):
     needed: int
     parallel: int
     width: int
-    """Tasks at once, as things are now."""
+    """Tasks at once under present conditions."""
     bound: str
-    """What keeps it from being more: ``parallel``, ``tasks``, ``price``, ``budget``, ``no_offer``."""
+    """What limits it: ``parallel``, ``tasks``, ``price``, ``budget``, ``no_offer``."""
     task_cost: Money | None
     task_s: Seconds | None
-    """From renting a machine to its end."""
+    """From the rental of a machine to its end."""
     end: Instant | None
     on_time: float | None
     payable: int | None
-    """Tasks that the budget will finish."""
+    """How many tasks the budget pays for."""
     curve: list[PlannedWidth]
-    """What other widths would come to."""
+    """What other widths would cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Plan(Described):
     budget: Money | None
     deadline: Instant | None
     forecast: Forecast | None
-    """Of an array: of one of its tasks."""
+    """For an array: the forecast of one of its tasks."""
     array: ArrayPlan | None
     verdict: str | None
     min_probability: float

@@ -13,7 +13,7 @@ from autopilot.domain.schedule import ScheduleStatus
 
 @dataclass(frozen=True, kw_only=True)
 class Firing(Described):
-    """A job that a schedule has made."""
+    """A job that a schedule has created."""
 
     job: str
     """Its id."""
@@ -26,7 +26,7 @@ class Schedule(Described):
     id: str
     name: str
     owner: int
-    """The uid of whoever submitted it; below zero a token, by its number."""
+    """The uid of the submitter; a negative number identifies a token."""
     status: ScheduleStatus
     reason: str
     created_at: Instant
@@ -37,27 +37,27 @@ class Schedule(Described):
     catch_up: bool
     until: Instant | None
     count: int | None
-    """Firings in all."""
+    """Number of firings."""
     next: list[Instant]
-    """The next three that are due; none while it is paused."""
+    """The next three due instants; none while it is paused."""
     fired: int
-    """Jobs that it has made."""
+    """Jobs that it has created."""
     last: Firing | None
     left_out: int
-    """Firings of which no job was made."""
+    """Firings that created no job."""
     left_out_at: Instant | None
     """When the newest of them was due."""
     left_out_reason: str | None
     job_budget: Money | None
-    """Of each firing."""
+    """Budget of each firing."""
     budget: Money | None
     """Over all firings."""
     is_monthly: bool
-    """That is for each UTC month; else for all firings ever."""
+    """Whether it is for each UTC month; else it is for all firings."""
     posted: Money
-    """Of all firings, in the ledger: of the month, or of ever."""
+    """Posted for all firings: in this month for a monthly budget, else in total."""
     held: Money
-    """For machines that are gone, until their bills are believed."""
+    """For machines that are gone, until their bills are final."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +66,10 @@ class Scheduled(Described):
 
     schedule: Schedule | None
     next: list[Instant]
-    """The first three that are due."""
+    """The first three due instants."""
     zone: str
     plan: Plan
-    """Of a firing that were due now."""
+    """Plan of a firing due now."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,18 +26,18 @@ class Certificate(Described):
 class Market(Described):
     name: str
     known: bool
-    """The last tick could read it."""
+    """Whether the last tick could read it."""
     credit: Money | None
     read_at: Instant | None
     """When it was last read in full."""
     reason: str
     hint: str
-    """What mends it, where that is the user's to do: the market refuses its key. Else empty."""
+    """What the user can do about it: the market refuses its key. Else empty."""
     spot: bool
     on_demand: bool
     spot_note: str
     unwatched: str
-    """What a machine there goes on billing that nobody watches, and that there is no bill, in words; else empty."""
+    """In words: what an unattended machine there keeps costing, and whether the market issues no bill; else empty."""
     certificate: Certificate
 
 
@@ -50,15 +50,15 @@ class Status(Described):
     install_id: str
     last_tick_at: Instant | None
     failing_since: Instant | None
-    """Since then no tick has ended well; null: the last one did."""
+    """Since when no tick has succeeded; null: the last one did."""
     failure: str
-    """Why the newest tick failed; empty where it did not."""
+    """Why the newest tick failed; empty if it did not."""
     clock_behind_s: int | None
-    """By how much its clock is slow by the markets' answers, negative where it is fast. Nothing is rented then.
-    Null: it is right by them, or none has told the time."""
+    """By how much its clock is slow compared with the markets' answers; negative: it is fast. Nothing is rented then.
+    Null: it agrees with them, or none has sent the time."""
     jobs_open: int
     behind_store: tuple[str, ...] = ()
-    """Jobs of whose machines the store knows more than the ledger, which was put back from an older copy."""
+    """Jobs for which the store is newer than the ledger, which was restored from an older copy."""
     unsettled_leases: int
     unbilled_leases: int
     providers: list[Market]

@@ -16,5 +16,5 @@ def select_fields(rows: Iterable[render.Json], chosen: str, kind: type[Any]) -> 
     known = [each.name for each in fields(kind)]
     for name in names:
         if name not in known:
-            raise UserError(f"fields: there is none called {name[:60]!r}", hint=f"of: {', '.join(known)}")
+            raise UserError(f"fields: there is no field {name[:60]!r}", hint=f"fields: {', '.join(known)}")
     return [{name: row[name] for name in names} if names else row for row in rows]

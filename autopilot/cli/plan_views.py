@@ -55,7 +55,7 @@ def _show_expected(body: Plan) -> str:
 
 
 def _worst_tenth(body: Plan) -> list[tuple[str, str]]:
-    """Of a tight job: its mean says little about the cost if it must finish on demand."""
+    """For a tight job: its mean says little about the cost if it must finish on demand."""
     likely = body.forecast
     if not likely or body.verdict != "tight":
         return []

@@ -13,7 +13,7 @@ LATE_AFTER_REAL = timedelta(minutes=5)
 
 
 def tell(status: Status) -> list[str]:
-    """A sentence for each; none where all is well. ``status``: the daemon's."""
+    """A sentence for each; none if all is well. ``status``: the daemon's."""
     now = status.now
     behind = [_tell_behind(text.plain(name)) for name in status.behind_store]
     return [

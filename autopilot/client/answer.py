@@ -22,7 +22,7 @@ def check_size(status: int, raw: bytes, most: int) -> bytes:
 
 
 def read_answer(status: int, raw: bytes) -> Json:
-    """Raises ``ApiError`` for a refusal, ``AnswerLost`` where what stands before the daemon has not heard from it."""
+    """Raises ``ApiError`` for a refusal, ``AnswerLost`` if a proxy got no answer from the daemon."""
     try:
         body = json.loads(raw)
     except ValueError:

@@ -18,11 +18,11 @@ from autopilot.web.svg import Axis, Scale
 
 BUDGET_HEIGHT, MONTH_HEIGHT = 190, 200
 COLOURS = 4
-"""Of markets; a fifth has the last one's."""
+"""Colours of markets; a fifth has the last one's."""
 
 
 def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: Decimal | None, label: str) -> Markup:
-    """Each part of ``limit``, by its class, from the left; nothing where there is no limit."""
+    """Each part of ``limit``, by its class, from the left; nothing if there is no limit."""
     if limit is None or limit <= ZERO:
         return svg.NOTHING
     rail = svg.element("rect", class_="meter rail", width="100%", height=6, rx=3)
@@ -86,7 +86,7 @@ class Fan(NamedTuple):
 
 
 def _read_fan(forecast: Forecast) -> Fan | None:
-    """None where the job would never be done."""
+    """None if the job would never be done."""
     soonest, middle, latest = forecast.done_p10, forecast.done_p50, forecast.done_p90
     if soonest is None or middle is None or latest is None:
         return None
@@ -105,7 +105,7 @@ def _draw_fan(fan: Fan, axis: Axis, scale: Scale) -> tuple[Markup, Markup]:
 
 
 def tell_forecast(forecast: Forecast | None, now: datetime) -> str:
-    """Below the curve; empty where nothing could be said."""
+    """Below the curve; empty if nothing could be said."""
     if forecast is None:
         return ""
     low, usual, high = (words.money(forecast.spent + more) for more in (forecast.p10, forecast.p50, forecast.p90))

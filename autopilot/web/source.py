@@ -46,7 +46,7 @@ class PageSource(Protocol):
     async def read_machines(self, job_ids: Sequence[str]) -> dict[str, MachinesOfJob]: ...
 
     async def read_newest_machines(self) -> dict[str, MachinesOfJob]:
-        """Of the newest jobs."""
+        """Machines of the newest jobs."""
         ...
 
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Prices: ...
@@ -73,7 +73,7 @@ class Visitor(NamedTuple):
     is_live: bool
     """It asks a daemon, so it moves and can act."""
     key: str
-    """Of what two visitors see the same: they share what is made for them."""
+    """Equal for visitors who see the same: they share its pages."""
     form_token: str = ""
     """Without it nothing is done in their name."""
     is_proxied: bool = False
@@ -84,4 +84,4 @@ class Visitor(NamedTuple):
 
 
 READER = Visitor("", Scope.READ, sees_all=True, is_live=False, key="")
-"""Of a ledger alone."""
+"""A reader of a ledger alone."""

@@ -6,7 +6,7 @@ from autopilot.answers.jobs import Job, NewestCheckpoint
 from autopilot.words import text
 
 LINES_SHOWN = 20
-"""Of its output, the last."""
+"""Last lines of its output."""
 
 
 def tell(job: Job) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ def busy(taken: NewestReadings | None) -> float | None:
 
 
 def tell(lease: Lease | None, now: datetime) -> str:
-    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1``; empty where nothing was ever read."""
+    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1``; empty if nothing was ever read."""
     taken = lease.readings if lease else None
     if not taken:
         return ""

@@ -20,13 +20,13 @@ MOST_OF_SET = 50
 
 
 class SentCode(Asked):
-    """What a submit says of the code that was sent before."""
+    """How a submit refers to code that was sent before."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     files: int = Field(ge=1, le=MOST_BYTES)
     size_bytes: int = Field(ge=0, le=MOST_BYTES)
     commit: str = Field(pattern=r"^([0-9a-f]{40,64})?$")
-    """Empty where it is not known."""
+    """Empty if it is not known."""
     is_dirty: bool
 
 
@@ -37,11 +37,11 @@ class SubmitBody(Asked):
     """Its name, for messages."""
     dry_run: bool = False
     min_probability: Share = LEAST_PROBABILITY
-    """A job that is less likely to be done in time and within its budget is refused; 0 accepts any."""
+    """Refuse a job that is less likely to finish in time and within its budget; 0 accepts any."""
     again: bool = False
-    """A second job of the same is meant."""
+    """Submit a second identical job."""
     plan: str = ""
-    """The id of the plan that a person has confirmed, where the token asks for it."""
+    """The id of the confirmed plan, if the token needs one."""
     code: SentCode | None = None
     table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)
     """The text of the file that ``[array] from`` names: comma-separated values, the first line names the variables."""
@@ -57,55 +57,51 @@ class SetPart(Asked):
 
 
 class SubmitSetBody(Asked):
-    """Job files that may name one another in ``after``. All of them are accepted, or none."""
+    """Job files that may name one another in ``after``: all are accepted, or none."""
 
     jobs: list[SetPart] = Field(min_length=1, max_length=MOST_OF_SET)
     dry_run: bool = False
     min_probability: Share = LEAST_PROBABILITY
     again: bool = False
-    """Jobs that say the same as open ones are meant."""
+    """Submit jobs that are identical to open ones."""
     plan: str = ""
-    """As of a submit."""
+    """As for a submit."""
 
 
 class ChangeBody(Asked):
-    """Values as they are typed in a job file; ``none`` takes a limit away."""
+    """Values as in a job file; ``none`` removes a limit."""
 
     budget: str | None = None
     max_price: str | None = None
     max_hourly: str | None = None
     max_rate: str | None = None
     deadline: str | None = None
-    """An instant, a span from now on (``6h``), or ``+6h``: so much later than it is."""
+    """An instant, a span from now (``6h``), or an extension (``+6h``)."""
     parallel: str | None = None
-    """Of an array: tasks at once, at the most."""
+    """For an array: the maximum number of tasks at once."""
     plan: str = ""
-    """As of a submit."""
+    """As for a submit."""
     min_probability: Share = LEAST_PROBABILITY
 
 
 class ResumeBody(Asked):
     from_checkpoint: str = ""
-    """A number, or ``LEASE.NUMBER`` where two machines wrote one."""
+    """A number, or ``LEASE.NUMBER`` if two machines wrote one with that number."""
     from_store: bool = False
-    """Go on from what the store holds: the ledger was put back from an older copy."""
+    """Resume from the store, after the ledger was restored from an older copy."""
     dry_run: bool = False
-    """With ``from_store``: change nothing, and tell what it holds."""
+    """With ``from_store``: change nothing, and return its contents."""
 
 
 class RetryBody(Asked):
     failed: bool = False
-    """All tasks that have failed, of the array that the address names."""
+    """All failed tasks of the array in the path."""
 
 
 class ExecBody(Asked):
     command: str
     timeout_s: int = 60
     """Real seconds, 600 at most."""
-
-
-class NoBody(Asked):
-    """Nothing is to be said."""
 
 
 class ListQuery(Query):
@@ -115,24 +111,24 @@ class ListQuery(Query):
     """Finished jobs too."""
     limit: int = Field(default=500, ge=1, le=1000)
     after: str = ""
-    """What the page before named as ``next``."""
+    """``next`` of the previous page."""
     since: str | None = None
-    """Submitted then or later: an instant, or how long ago."""
+    """Only jobs submitted since then: an instant, or an age."""
     owner: str = ""
-    """Of that owner alone: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
+    """Only jobs of this owner: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
     fields: str = ""
-    """Names of fields, with commas between: the answer has no others."""
+    """Comma-separated field names: the answer has no others."""
     tasks: bool = False
-    """Open tasks of arrays as well, each by itself."""
+    """Also list the open tasks of arrays, one by one."""
     array: str = ""
-    """The tasks of that array that have begun, in their order, finished ones included; ``after``: a task's number."""
+    """The started tasks of that array, in order, finished ones included; ``after``: a task's number."""
 
 
 class LogsQuery(Query):
     after: str = ""
-    """The key of the last chunk that was seen."""
+    """The key of the last chunk received."""
     tail: bool = False
-    """The newest output alone."""
+    """Only the newest output."""
 
 
 class WhyQuery(Query):
@@ -141,7 +137,7 @@ class WhyQuery(Query):
 
 
 class Chosen(RootModel[dict[str, Any]]):
-    """With ``fields``: those alone."""
+    """With ``fields``: only those."""
 
 
 class Jobs(Answer):
@@ -166,7 +162,7 @@ class CodeOfJob(Answer):
     name: str
     code: TakenCode
     urls: list[str]
-    """Of the index and of each part."""
+    """URLs of the index and of each part."""
 
 
 class ExecAnswer(Answer):
@@ -187,7 +183,7 @@ class SshAnswer(Answer):
 class CodeThere(Answer):
     there: bool
     missing: list[int] | None
-    """Numbers of parts that are yet to come; null: its index is yet to come."""
+    """Numbers of the parts still to be sent; null: the index is still to be sent."""
 
 
 class CodeBegun(Answer):
@@ -196,19 +192,19 @@ class CodeBegun(Answer):
 
 class EventsQuery(Query):
     after: int = Field(default=0, ge=0, le=MOST_EVENTS)
-    """The last sequence number that is known."""
+    """The last sequence number received."""
     wait_s: int = Field(default=0, ge=0, le=MOST_EVENTS)
     """How long to wait for a first event, 60 at most."""
     since: str | None = None
-    """Those that happened then or later: an instant, or how long ago."""
+    """Only events since then: an instant, or an age."""
     fields: str = ""
-    """Names of fields, with commas between: the answer has no others."""
+    """Comma-separated field names: the answer has no others."""
 
 
 class Events(Answer):
     events: list[Event] | list[Chosen] = Field(union_mode="left_to_right")
     after: int
-    """For the next call."""
+    """Pass it to the next call."""
 
 
 class Nothing(Answer):

@@ -18,9 +18,9 @@ class ScheduleBody(Asked):
     """Its name, for messages."""
     dry_run: bool = False
     min_probability: Share = LEAST_PROBABILITY
-    """As of a submit; asked of a firing that were due now."""
+    """As for a submit, for a firing due now."""
     plan: str = ""
-    """The id of the plan that a person has confirmed, where the token asks for it."""
+    """The id of the confirmed plan, if the token needs one."""
     code: SentCode | None = None
     table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)
     """The text of the table that ``[array] from`` names."""
