@@ -20,6 +20,8 @@ from autopilot.domain.errors import UserError
 
 MAILBOX, API, PAGE, PROXY = "mailbox", "api", "page", "proxy"
 """What the listener has ports for."""
+CONTROL_PORT, BULK_PORT = 28_470, 28_471
+"""Of a dialled machine's own loopback, which no other machine shares: there it finds the mailbox."""
 STARTED = "started"
 """What a listener that is a child of the daemon prints before it opens its ports."""
 IDENTITY = "/identity/{question}"
@@ -73,6 +75,26 @@ class MailboxPlace:
     def proxy_secret_path(self) -> Path:
         """The hash of what a reverse proxy sends along, as ``tokens_path`` for tokens."""
         return self.root / "proxy-secret.json"
+
+    @property
+    def dialled_path(self) -> Path:
+        """Which machines the daemon wants to be dialled: see ``tunnels.board``."""
+        return self.root / "dialled.json"
+
+    @property
+    def tunnels_path(self) -> Path:
+        """How the connections to them are."""
+        return self.root / "tunnels.json"
+
+    @property
+    def login_key(self) -> Path:
+        """The key by which they are dialled, and nothing else is; its public half lies beside it."""
+        return self.root / "ssh-key"
+
+    @property
+    def known_hosts(self) -> Path:
+        """A directory: for each lease and each of its starts, the key that its machine has shown."""
+        return self.root / "ssh-hosts"
 
     @property
     def receiving(self) -> Path:

@@ -116,6 +116,8 @@ class MarketClock(_Section):
 class BlobsSettings(_Section):
     listen: Annotated[str, AfterValidator(check_host_and_port)] = "127.0.0.1:0"
     own_listener: bool = True
+    over_ssh: bool | None = None
+    home_mbps: Positive | None = None
     dir: Location | None = None
     public_url: Url | None = None
     url: Annotated[str, AfterValidator(_check_bucket)] | None = None
@@ -244,6 +246,15 @@ class Settings(BaseSettings):
         return {name: provider for name, provider in self.providers.items() if provider.enabled}
 
     @property
+    def is_over_ssh(self) -> bool:
+        """Whether the daemon dials its machines, because none of them reaches its mailbox, and there is no bucket."""
+        if self.is_on_paper or self.blobs.url or self.blobs.public_url:
+            return False
+        if self.blobs.over_ssh is not None:
+            return self.blobs.over_ssh
+        return any(provider.is_real for provider in self.markets.values())
+
+    @property
     def is_on_paper(self) -> bool:
         """Whether instances are simulated: offers are real and nothing is spent."""
         return self._is_on_paper
@@ -319,9 +330,21 @@ class Settings(BaseSettings):
                     hint="set blobs.endpoint to an https address",
                 )
             return
-        if real and not (self.blobs.public_url or "").startswith("https://"):
+        if self.is_over_ssh:
+            self._check_dialled()
+        elif real and not (self.blobs.public_url or "").startswith("https://"):
             raise UserError(
                 f"machines rented on {', '.join(real)} cannot reach this machine's mailbox on {self.blobs.listen}",
+                hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
+            )
+
+    def _check_dialled(self) -> None:
+        """Raises ``UserError`` for a market whose machines cannot be dialled."""
+        plain = [name for name in self.markets if not every_market()[name].can_be_dialled]
+        if plain:
+            title = ", ".join(every_market()[name].display_name for name in plain)
+            raise UserError(
+                f"machines of {title} cannot be dialled over SSH, and they cannot reach the mailbox here",
                 hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
             )
 

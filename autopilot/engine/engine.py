@@ -43,6 +43,7 @@ from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.conditions import ConditionLog
+from autopilot.engine.dialling import Dialling
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
@@ -82,6 +83,7 @@ from autopilot.ports.ids import Ids
 from autopilot.ports.provider import Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
+from autopilot.ports.tunnels import Tunnels
 from autopilot.ports.unpacking import Unpacker
 from autopilot.pricing.availability.prior import PHASES
 
@@ -151,9 +153,11 @@ class Engine:
         recorder: Recorder | None = None,
         registry: RegistryAccess = _NO_REGISTRY,
         is_own_mailbox: Callable[[], bool] = lambda: True,
+        tunnels: Tunnels | None = None,
     ) -> None:
         """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none.
-        ``is_own_mailbox``: whether the mailbox still names this daemon as the one that leads."""
+        ``is_own_mailbox``: whether the mailbox still names this daemon as the one that leads. ``tunnels``: what dials
+        machines that cannot reach the store."""
         self.config = config
         self._recorder = recorder
         self.watches = {
@@ -175,6 +179,7 @@ class Engine:
         self.calls = Calls(
             providers, store, bootstrap, clock, self._avoid, self._lost_bids, self._logins, config.params
         )
+        self.dialling = Dialling(providers, tunnels, clock)
         self._watching = Watching(config.watched)
         self.outlooks = Outlooks(store, PHASES, config.params, self._watching.kinds)
         hosts = Hosts(providers, bootstrap, blobs, self._logins, config.params)
@@ -247,6 +252,7 @@ class Engine:
         await self._rentals.keep(jobs)
         await self._mailbox.admit(jobs, self.from_store.behind)
         await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
+        await self.dialling.follow((lease for job in jobs for lease in job.leases), readings)
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
         for lease, record, current_bid in outbox.bids:

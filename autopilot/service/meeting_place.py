@@ -12,11 +12,15 @@ import structlog
 
 from autopilot.api.bearer import hash_token
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import API, MAILBOX, PROXY, STARTED, MailboxPlace
+from autopilot.blobs.place import API, BULK_PORT, CONTROL_PORT, MAILBOX, PROXY, STARTED, MailboxPlace
+from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.listener.known_tokens import write_known_tokens
+from autopilot.ports.tunnels import Tunnels
 from autopilot.service.listener import ListenerChild
+from autopilot.service.tunnels import TunnelsChild
+from autopilot.tunnels.board import TunnelBoard
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +51,8 @@ async def prepare_place(
     child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
     if child is not None:
         await stack.enter_async_context(child.kept_running())
+    if settings.is_over_ssh and settings.blobs.own_listener:
+        await stack.enter_async_context(TunnelsChild(settings, place, token).kept_running())
     waits_for = None if is_shared else child
     if has_mailbox:
         hint = "set blobs.listen to a free address"
@@ -70,9 +76,23 @@ def has_listener(settings: Settings) -> bool:
 
 
 def local_mailbox(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
+    """With addresses for rented machines."""
+    if settings.is_over_ssh:
+        control, bulk = (f"http://127.0.0.1:{port}" for port in (CONTROL_PORT, BULK_PORT))
+        return LocalBlobStore(place.objects, place.read_key(), control, bulk_url=bulk)
+    return mailbox_here(settings, place)
+
+
+def mailbox_here(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
+    """With addresses for clients: those of the listener itself, or of what leads to it."""
     host, _, port_text = settings.blobs.listen.rpartition(":")
     port = int(port_text) or place.port()
     return LocalBlobStore(place.objects, place.read_key(), settings.blobs.public_url or f"http://{host}:{port}")
+
+
+def open_tunnels(settings: Settings, place: MailboxPlace) -> Tunnels | None:
+    """What dials the machines; None where they reach the mailbox by themselves. Raises ``UserError``, ``OSError``."""
+    return TunnelBoard(place, SystemClock()) if settings.is_over_ssh else None
 
 
 async def tell_tokens(place: MailboxPlace, sha256s: Collection[str]) -> None:

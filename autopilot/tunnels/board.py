@@ -1,0 +1,118 @@
+"""What daemon and tunnels tell each other: two files in the directory that they share, each replaced as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import structlog
+
+from autopilot.blobs.place import MailboxPlace, read_json, replace_file, share
+from autopilot.domain.errors import UserError
+from autopilot.domain.instance import SshAddress
+from autopilot.ports.clock import Clock
+from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
+
+log = structlog.get_logger(__name__)
+
+SILENT_AFTER_S = 30.0
+"""The tunnels write every few seconds, whether anything has changed or not."""
+
+
+class TunnelBoard:
+    """The daemon's side. ``clock``: real time, by which files are dated."""
+
+    def __init__(self, place: MailboxPlace, clock: Clock) -> None:
+        """Raises ``UserError``, ``OSError``."""
+        self._place = place
+        self._clock = clock
+        self.public_key = read_or_make_login_key(place)
+        self._written: str | None = None
+
+    async def dial(self, wanted: Collection[Dialled]) -> None:
+        text = json.dumps([_row(each) for each in sorted(wanted, key=lambda each: each.lease_id)])
+        if text == self._written:
+            return
+        try:
+            await asyncio.to_thread(replace_file, self._place.dialled_path, text, self._place.root)
+            self._written = text
+        except OSError as problem:
+            log.warning("tunnels.not_told", reason=str(problem), consequence="new machines are not dialled yet")
+
+    async def states(self) -> Mapping[str, TunnelState]:
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> Mapping[str, TunnelState]:
+        try:
+            age_s = self._clock.now().timestamp() - self._place.tunnels_path.stat().st_mtime
+        except OSError:
+            age_s = SILENT_AFTER_S + 1
+        if age_s > SILENT_AFTER_S:
+            silent = TunnelState(is_up=False, fault=TunnelFault.NO_PROCESS, down_s=round(age_s))
+            return {each.lease_id: silent for each in read_dialled(self._place)}
+        return read_states(self._place)
+
+
+def write_states(place: MailboxPlace, states: Mapping[str, TunnelState]) -> None:
+    """Raises ``OSError``."""
+    rows = {lease: [each.is_up, each.fault, each.down_s] for lease, each in states.items()}
+    replace_file(place.tunnels_path, json.dumps(rows), place.root)
+
+
+def read_states(place: MailboxPlace) -> dict[str, TunnelState]:
+    found = read_json(place.tunnels_path)
+    states = {}
+    for lease, row in found.items() if isinstance(found, dict) else ():
+        match row:
+            case [bool(is_up), (str() | None) as fault, int(down_s)] if fault is None or fault in set(TunnelFault):
+                states[lease] = TunnelState(is_up, None if fault is None else TunnelFault(fault), down_s)
+    return states
+
+
+def read_dialled(place: MailboxPlace) -> list[Dialled]:
+    found = read_json(place.dialled_path)
+    return [each for row in (found if isinstance(found, list) else ()) if (each := _dialled(row)) is not None]
+
+
+def read_or_make_login_key(place: MailboxPlace) -> str:
+    """The public half; made at first use. Raises ``UserError``, ``OSError``."""
+    path = place.login_key
+    public = path.with_name(path.name + ".pub")
+    if not path.exists() or not public.exists():
+        path.unlink(missing_ok=True)
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "autopilot", "-f", str(path)]
+        try:
+            subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=30)
+        except FileNotFoundError:
+            raise UserError("there is no ssh-keygen here", hint="install OpenSSH's client, or set blobs.url") from None
+        except subprocess.SubprocessError as problem:
+            raise UserError(f"ssh-keygen made no key: {problem}", hint=f"look at {place.root}") from None
+        share(path, place.root, 0o640)
+        share(public, place.root, 0o640)
+    place.known_hosts.mkdir(exist_ok=True)
+    if place.known_hosts.stat().st_uid == os.geteuid():
+        share(place.known_hosts, place.root, 0o770)
+    return public.read_text().strip()
+
+
+def _row(each: Dialled) -> dict[str, Any]:
+    addresses = [[address.host, address.port, address.user] for address in each.addresses]
+    return {"lease": each.lease_id, "generation": each.generation, "addresses": addresses}
+
+
+def _dialled(row: object) -> Dialled | None:
+    match row:
+        case {"lease": str(lease), "generation": str(generation), "addresses": list(addresses)}:
+            return Dialled(lease, generation, tuple(filter(None, map(_address, addresses))))
+    return None
+
+
+def _address(row: object) -> SshAddress | None:
+    match row:
+        case [str(host), int(port), str(user)]:
+            return SshAddress(host, port, user)
+    return None
