@@ -48,20 +48,27 @@ class SshRun:
         seen = b""
         while data := await stream.read(MOST_SAID):
             seen = (seen + data)[:MOST_SAID]
-        await self.process.wait()
+        await self._drain()
         return seen.decode("utf-8", "replace")
 
     async def end(self) -> str:
         """Wait until it has ended by itself; what it said."""
-        await self.process.wait()
+        await self._drain()
         await self._reading
         return self._said.decode("utf-8", "replace")
 
     async def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
+        await self._drain()
+        await self._reading
+
+    async def _drain(self) -> None:
+        """Throw away what the machine still prints: an end is seen only once all has been read."""
+        assert self.process.stdout is not None
+        while await self.process.stdout.read(MOST_SAID):
+            pass
         await self.process.wait()
-        self._reading.cancel()
 
     async def _read_errors(self) -> None:
         stream = self.process.stderr

@@ -46,15 +46,21 @@ class Door:
     """The port of one start of an instance. ``keys``: whom it lets in, asked with each connection."""
 
     def __init__(
-        self, home: Path, network: Network, keys: Callable[[], Iterable[str]], forwards: Callable[[], bool]
+        self,
+        home: Path,
+        network: Network,
+        keys: Callable[[], Iterable[str]],
+        forwards: Callable[[], bool],
+        port: int = 0,
     ) -> None:
+        """``port`` 0: any that is free. Raises ``UserError``, ``OSError``."""
         self._home = home
         self._network = network
         self._keys = keys
         self._forwards = forwards
         self._program = find_sshd()
         self._make_host_key()
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listening.getsockname()[1]
         self._servers: list[subprocess.Popen[bytes]] = []
         threading.Thread(target=self._accept, daemon=True).start()
