@@ -179,16 +179,18 @@ class Engine:
         self.calls = Calls(
             providers, store, bootstrap, clock, self._avoid, self._lost_bids, self._logins, config.params
         )
-        self.dialling = Dialling(providers, tunnels, clock)
         self._watching = Watching(config.watched)
         self.outlooks = Outlooks(store, PHASES, config.params, self._watching.kinds)
         hosts = Hosts(providers, bootstrap, blobs, self._logins, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker, hosts)
         self.execs = self._mailbox.execs
         self.certification = Certification(config.certify, self.watches)
+        self.dialling = Dialling(providers, tunnels, clock)
         self._arrays = Arrays(ids, config.params)
         self._orphans = Orphans(config.install_id, ids)
-        self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined, self.certification)
+        self._conditions = ConditionLog(
+            self.watches, self._orphans.is_quarantined, self.certification, self.dialling.list_troubles
+        )
         self.waits = Waits()
         self.firings = Firings(store, clock, ids, config.settled, config.params)
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -182,12 +183,12 @@ async def test_nothing_else_is_forwarded_for_the_machine(world: TunnelWorld) -> 
     await world.keeper.follow([world.dialled(box)])
     await world.is_up(box)
     (pid, *_) = children_named(OURS, os.getpid())
-    words = open(f"/proc/{pid}/cmdline").read().split("\0")  # noqa: ASYNC230, PTH123
+    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")  # noqa: ASYNC240
     assert [words[at + 1] for at, word in enumerate(words) if word in ("-R", "-L", "-D", "-w")] in (
         [f"127.0.0.1:{CONTROL_PORT}:{world.target}"],
         [f"127.0.0.1:{BULK_PORT}:{world.target}"],
     )
-    environment = open(f"/proc/{pid}/environ").read()  # noqa: ASYNC230, PTH123
+    environment = Path(f"/proc/{pid}/environ").read_text()  # noqa: ASYNC240
     assert "SSH_AUTH_SOCK" not in environment
     assert not {"-A", "-X", "-Y", "-t"} & set(words)
 
@@ -208,7 +209,7 @@ async def test_the_process_leaves_no_connection_behind_when_it_is_killed_and_the
         assert len(mine) == 2
         process.kill()
         process.wait()
-        await eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in mine), "the end of both")
+        await eventually(partial(are_over, mine), "the end of both")
         world.place.tunnels_path.unlink()
 
 
@@ -221,6 +222,10 @@ def start_process(world: TunnelWorld, token: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         env={name: value for name, value in os.environ.items() if not name.startswith("AUTOPILOT_")},
     )
+
+
+def are_over(pids: list[int]) -> bool:
+    return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 async def read_state(world: TunnelWorld) -> object:
