@@ -51,6 +51,10 @@ class Dialling:
         self._attaching: dict[str, asyncio.Task[None]] = {}
         self.states: Mapping[str, TunnelState] = {}
 
+    @property
+    def is_on(self) -> bool:
+        return self._tunnels is not None
+
     async def follow(self, leases: Iterable[Lease], readings: Mapping[str, Reading]) -> None:
         """Dial those that run, and let the key in where it is not yet, or not any more."""
         if self._tunnels is None:
@@ -75,6 +79,13 @@ class Dialling:
             is_new_key = state.fault is TunnelFault.LOGIN_REFUSED and self._is_fresh(lease)
             if (state.fault in AT_ONCE_SAID and not is_new_key) or state.down_s >= SAID_AFTER_S:
                 yield TunnelTrouble(lease, state.fault, state.down_s)
+
+    def forwards(self, lease_id: str) -> bool | None:
+        """Whether the machine's SSH server does; None while that is not known."""
+        state = self.states.get(lease_id)
+        if state is None or not (state.is_up or state.fault is TunnelFault.FORWARDING_REFUSED):
+            return None
+        return state.is_up
 
     def _look(self, lease: Lease, reading: Reading | None) -> None:
         """Of a market that cannot be read, what it has shown last holds."""

@@ -184,8 +184,8 @@ class Engine:
         hosts = Hosts(providers, bootstrap, blobs, self._logins, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker, hosts)
         self.execs = self._mailbox.execs
-        self.certification = Certification(config.certify, self.watches)
         self.dialling = Dialling(providers, tunnels, clock)
+        self.certification = Certification(config.certify, self.watches, self.dialling)
         self._arrays = Arrays(ids, config.params)
         self._orphans = Orphans(config.install_id, ids)
         self._conditions = ConditionLog(
