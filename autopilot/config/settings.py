@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -46,12 +47,15 @@ from autopilot.config.toml_document import nearest
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
+from autopilot.domain.params import Params
 from autopilot.markets.installed import every_market
 from autopilot.policy.budget import PERMIT_LEAST_S
 
 PAPER_PREFIX = "paper-"
 """Before a market's name where its instances are simulated: no row of a ledger can be mistaken for real spend."""
 
+USUAL_HOME_MBPS = Decimal(20)
+"""Of a line whose speed the settings do not say."""
 MOST_WATCHED = 20
 """Models of GPU: with more each would be searched less than once in an hour."""
 
@@ -310,6 +314,15 @@ class Settings(BaseSettings):
             raise UserError(f"there is no key for the bucket {self.blobs.url}", hint=hint)
         is_google = (self.blobs.url or "").startswith("gs:")
         return ("", read_service_account(self.blobs.key_file)) if is_google else read_bucket_key(self.blobs.key_file)
+
+    @property
+    def params(self) -> Params:
+        """All numbers of the policy, the daemon's own line among them where storage goes over it."""
+        given = self.policy.params
+        if not self.is_over_ssh:
+            return given
+        mbps = Decimal(str(self.blobs.home_mbps)) if self.blobs.home_mbps else USUAL_HOME_MBPS
+        return replace(given, traffic=replace(given.traffic, home_mbps=mbps))
 
     def check_clock(self) -> None:
         """Raises ``UserError`` when a scaled clock would run against a real market: its bills know no scale."""

@@ -220,7 +220,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
 
 async def _open_outbox(settings: Settings, store: Store, clock: Clock, ids: Ids, stack: AsyncExitStack) -> Store:
     """``store``, whose events become notices, and a task that delivers them."""
-    pictures = JobPictures(store, clock, settings.policy.params, limits_of(settings))
+    pictures = JobPictures(store, clock, settings.params, limits_of(settings))
     sinks, scrub = sinks_of(settings.notices, pictures.draw), scrub_of(settings)
     courier = Courier(store, sinks, clock, ids, scrub, JobReceipts(store, clock).tell)
     announcer = Announcer(
@@ -309,7 +309,7 @@ def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> Engin
     return EngineConfig(
         install_id=own_id,
         limits=limits_of(settings),
-        params=settings.policy.params,
+        params=settings.params,
         permit_ttl_s=round(settings.permit.ttl.total_seconds()),
         settle_delay=settings.ledger.settle_after,
         poll_intervals={
