@@ -77,24 +77,9 @@ class MailboxPlace:
         return self.root / "proxy-secret.json"
 
     @property
-    def dialled_path(self) -> Path:
-        """Which machines the daemon wants to be dialled: see ``tunnels.board``."""
-        return self.root / "dialled.json"
-
-    @property
-    def tunnels_path(self) -> Path:
-        """How the connections to them are."""
-        return self.root / "tunnels.json"
-
-    @property
-    def login_key(self) -> Path:
-        """The key by which they are dialled, and nothing else is; its public half lies beside it."""
-        return self.root / "ssh-key"
-
-    @property
-    def known_hosts(self) -> Path:
-        """A directory: for each lease and each of its starts, the key that its machine has shown."""
-        return self.root / "ssh-hosts"
+    def tunnels(self) -> Path:
+        """The part that is for the process that dials machines: see ``tunnels.place``."""
+        return self.root / "tunnels"
 
     @property
     def receiving(self) -> Path:

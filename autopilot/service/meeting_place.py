@@ -13,14 +13,10 @@ import structlog
 from autopilot.api.bearer import hash_token
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import API, BULK_PORT, CONTROL_PORT, MAILBOX, PROXY, STARTED, MailboxPlace
-from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.listener.known_tokens import write_known_tokens
-from autopilot.ports.tunnels import Tunnels
 from autopilot.service.listener import ListenerChild
-from autopilot.service.tunnels import TunnelsChild
-from autopilot.tunnels.board import TunnelBoard
 
 log = structlog.get_logger(__name__)
 
@@ -51,8 +47,6 @@ async def prepare_place(
     child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
     if child is not None:
         await stack.enter_async_context(child.kept_running())
-    if settings.is_over_ssh and settings.blobs.own_listener:
-        await stack.enter_async_context(TunnelsChild(settings, place, token).kept_running())
     waits_for = None if is_shared else child
     if has_mailbox:
         hint = "set blobs.listen to a free address"
@@ -88,11 +82,6 @@ def mailbox_here(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
     host, _, port_text = settings.blobs.listen.rpartition(":")
     port = int(port_text) or place.port()
     return LocalBlobStore(place.objects, place.read_key(), settings.blobs.public_url or f"http://{host}:{port}")
-
-
-def open_tunnels(settings: Settings, place: MailboxPlace) -> Tunnels | None:
-    """What dials the machines; None where they reach the mailbox by themselves. Raises ``UserError``, ``OSError``."""
-    return TunnelBoard(place, SystemClock()) if settings.is_over_ssh else None
 
 
 async def tell_tokens(place: MailboxPlace, sha256s: Collection[str]) -> None:

@@ -78,7 +78,6 @@ from autopilot.service.meeting_place import (
     has_listener,
     local_mailbox,
     mailbox_here,
-    open_tunnels,
     prepare_place,
     tell_page_sessions,
     tell_tokens,
@@ -88,6 +87,7 @@ from autopilot.service.output_secrets import read_market_key, read_output_secret
 from autopilot.service.page_address import PageAddress
 from autopilot.service.recording import FileRecorder
 from autopilot.service.sockets import serve_listener, serve_users
+from autopilot.service.tunnels import open_tunnels
 from autopilot.store.leader import leading
 
 log = structlog.get_logger(__name__)
@@ -174,7 +174,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     outside = providers, store, blobs, bootstrap, unpacker, clock, ids
-    tunnels = open_tunnels(settings, place)
+    tunnels = await open_tunnels(settings, place, stack)
     engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox, tunnels)
     wake = asyncio.Event()
     parse = _parser(settings)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import socket
 import subprocess
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from autopilot.blobs.place import MailboxPlace, read_json, replace_file, share
+from autopilot.blobs.place import read_json, replace_file, share
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import SshAddress
 from autopilot.ports.clock import Clock
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
+from autopilot.tunnels.place import TunnelsPlace
 
 log = structlog.get_logger(__name__)
 
@@ -23,22 +25,35 @@ SILENT_AFTER_S = 30.0
 """The tunnels write every few seconds, whether anything has changed or not."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """``target``: HOST:PORT here that the machines reach."""
+
+    target: str
+    machines: tuple[Dialled, ...]
+
+
+NOTHING_WANTED = Wanted("", ())
+
+
 class TunnelBoard:
     """The daemon's side. ``clock``: real time, by which files are dated."""
 
-    def __init__(self, place: MailboxPlace, clock: Clock) -> None:
-        """Raises ``UserError``, ``OSError``."""
+    def __init__(self, place: TunnelsPlace, target: str, clock: Clock) -> None:
+        """``target``: HOST:PORT here that machines reach. Raises ``UserError``, ``OSError``."""
         self._place = place
+        self._target = target
         self._clock = clock
         self.public_key = read_or_make_login_key(place)
         self._written: str | None = None
 
     async def dial(self, wanted: Collection[Dialled]) -> None:
-        text = json.dumps([_row(each) for each in sorted(wanted, key=lambda each: each.lease_id)])
+        rows = [_row(each) for each in sorted(wanted, key=lambda each: each.lease_id)]
+        text = json.dumps({"host": socket.gethostname(), "target": self._target, "machines": rows})
         if text == self._written:
             return
         try:
-            await asyncio.to_thread(replace_file, self._place.dialled_path, text, self._place.root)
+            await asyncio.to_thread(replace_file, self._place.wanted, text, self._place.root)
             self._written = text
         except OSError as problem:
             log.warning("tunnels.not_told", reason=str(problem), consequence="new machines are not dialled yet")
@@ -48,23 +63,23 @@ class TunnelBoard:
 
     def _read(self) -> Mapping[str, TunnelState]:
         try:
-            age_s = self._clock.now().timestamp() - self._place.tunnels_path.stat().st_mtime
+            age_s = self._clock.now().timestamp() - self._place.states.stat().st_mtime
         except OSError:
             age_s = SILENT_AFTER_S + 1
         if age_s > SILENT_AFTER_S:
             silent = TunnelState(is_up=False, fault=TunnelFault.NO_PROCESS, down_s=round(age_s))
-            return {each.lease_id: silent for each in read_dialled(self._place)}
+            return {each.lease_id: silent for each in read_wanted(self._place).machines}
         return read_states(self._place)
 
 
-def write_states(place: MailboxPlace, states: Mapping[str, TunnelState]) -> None:
+def write_states(place: TunnelsPlace, states: Mapping[str, TunnelState]) -> None:
     """Raises ``OSError``."""
     rows = {lease: [each.is_up, each.fault, each.down_s] for lease, each in states.items()}
-    replace_file(place.tunnels_path, json.dumps(rows), place.root)
+    replace_file(place.states, json.dumps(rows), place.root)
 
 
-def read_states(place: MailboxPlace) -> dict[str, TunnelState]:
-    found = read_json(place.tunnels_path)
+def read_states(place: TunnelsPlace) -> dict[str, TunnelState]:
+    found = read_json(place.states)
     states = {}
     for lease, row in found.items() if isinstance(found, dict) else ():
         match row:
@@ -73,14 +88,19 @@ def read_states(place: MailboxPlace) -> dict[str, TunnelState]:
     return states
 
 
-def read_dialled(place: MailboxPlace) -> list[Dialled]:
-    found = read_json(place.dialled_path)
-    return [each for row in (found if isinstance(found, list) else ()) if (each := _dialled(row)) is not None]
+def read_wanted(place: TunnelsPlace) -> Wanted:
+    """Nothing where no daemon of this host has said anything."""
+    match read_json(place.wanted):
+        case {"host": str(host), "target": str(target), "machines": list(rows)} if host == socket.gethostname():
+            return Wanted(target, tuple(each for row in rows if (each := _dialled(row)) is not None))
+    return NOTHING_WANTED
 
 
-def read_or_make_login_key(place: MailboxPlace) -> str:
+def read_or_make_login_key(place: TunnelsPlace) -> str:
     """The public half; made at first use. Raises ``UserError``, ``OSError``."""
-    path = place.login_key
+    place.root.mkdir(exist_ok=True)
+    share(place.root, place.root.parent, 0o770)
+    path = place.key
     public = path.with_name(path.name + ".pub")
     if not path.exists() or not public.exists():
         path.unlink(missing_ok=True)
@@ -93,9 +113,8 @@ def read_or_make_login_key(place: MailboxPlace) -> str:
             raise UserError(f"ssh-keygen made no key: {problem}", hint=f"look at {place.root}") from None
         share(path, place.root, 0o640)
         share(public, place.root, 0o640)
-    place.known_hosts.mkdir(exist_ok=True)
-    if place.known_hosts.stat().st_uid == os.geteuid():
-        share(place.known_hosts, place.root, 0o770)
+    place.hosts.mkdir(exist_ok=True)
+    share(place.hosts, place.root, 0o770)
     return public.read_text().strip()
 
 

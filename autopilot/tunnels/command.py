@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from autopilot.blobs.place import MailboxPlace
 from autopilot.domain.instance import SshAddress
 from autopilot.ports.tunnels import Dialled, TunnelFault
+from autopilot.tunnels.place import TunnelsPlace
 
 CONNECT_S = 20
 ALIVE_EVERY_S, ALIVE_TIMES = 15, 3
@@ -96,11 +96,11 @@ class Route:
     key: Path
 
 
-def route_to(place: MailboxPlace, machine: Dialled, address: SshAddress) -> Route:
+def route_to(place: TunnelsPlace, machine: Dialled, address: SshAddress) -> Route:
     """The machine's key is kept by start and by address: at another address another key may be shown, once."""
     text = f"{machine.generation} {address.host} {address.port}"
     name = f"{machine.lease_id}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    return Route(address, machine.lease_id, place.known_hosts / name, place.login_key)
+    return Route(address, machine.lease_id, place.hosts / name, place.key)
 
 
 def ssh_words(route: Route, remote: str, forward: tuple[int, str] | None = None) -> list[str]:

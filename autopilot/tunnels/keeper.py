@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from shlex import quote
 
 import structlog
 
-from autopilot.blobs.place import BULK_PORT, CONTROL_PORT, MailboxPlace
+from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
+from autopilot.tunnels.board import NOTHING_WANTED, Wanted
 from autopilot.tunnels.command import CONNECT_S, FREE, HOLD, UP, Route, fault_of, route_to, ssh_words
+from autopilot.tunnels.place import TunnelsPlace
 from autopilot.tunnels.ssh import run_ssh
 
 log = structlog.get_logger(__name__)
@@ -51,11 +53,11 @@ class _Line:
 class Machine:
     """What is kept for one start of one machine, until ``close``."""
 
-    def __init__(self, place: MailboxPlace, dialled: Dialled, target: Callable[[], str | None]) -> None:
-        """``target``: HOST:PORT here that the machine's ports lead to; None: not known yet."""
+    def __init__(self, place: TunnelsPlace, dialled: Dialled, target: str) -> None:
+        """``target``: HOST:PORT here that the machine's ports lead to."""
         self.dialled = dialled
         self._place = place
-        self._target = target
+        self.target = target
         self._at = 0
         """Which of the addresses is used."""
         now = asyncio.get_running_loop().time()
@@ -107,11 +109,8 @@ class Machine:
 
     async def _hold(self, port: int, line: _Line) -> TunnelFault:
         """Connect, and wait for the end of the connection; why it ended."""
-        target = self._target()
-        if target is None:
-            return TunnelFault.UNREACHABLE
         try:
-            async with run_ssh(ssh_words(self._route, HOLD, (port, target))) as run:
+            async with run_ssh(ssh_words(self._route, HOLD, (port, self.target))) as run:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(UP_WITHIN_S):
                         if not await run.wait_for(UP):
@@ -162,20 +161,23 @@ class Machine:
 class Keeper:
     """All machines that are to be dialled."""
 
-    def __init__(self, place: MailboxPlace, target: Callable[[], str | None]) -> None:
+    def __init__(self, place: TunnelsPlace) -> None:
         self._place = place
-        self._target = target
         self._machines: dict[str, Machine] = {}
 
-    async def follow(self, wanted: Iterable[Dialled]) -> None:
+    async def follow(self, wanted: Wanted) -> None:
         """These from now on. A machine that has moved, or runs again, is dialled anew."""
-        asked = {each.lease_id: each for each in wanted}
+        asked = {each.lease_id: each for each in wanted.machines}
         running = {lease: each for lease, each in asked.items() if each.addresses}
-        ended = [lease for lease, kept in self._machines.items() if running.get(lease) != kept.dialled]
+        ended = [
+            lease
+            for lease, kept in self._machines.items()
+            if (running.get(lease), wanted.target) != (kept.dialled, kept.target)
+        ]
         await asyncio.gather(*(self._machines.pop(lease).close() for lease in ended))
         for lease, each in running.items():
             if lease not in self._machines:
-                self._machines[lease] = Machine(self._place, each, self._target)
+                self._machines[lease] = Machine(self._place, each, wanted.target)
         if ended:
             self._forget_hosts(frozenset(asked))
 
@@ -183,11 +185,11 @@ class Keeper:
         return {lease: machine.state for lease, machine in self._machines.items()}
 
     async def close(self) -> None:
-        await self.follow(())
+        await self.follow(NOTHING_WANTED)
 
     def _forget_hosts(self, leases: frozenset[str]) -> None:
         """Keys of machines that are over."""
         with contextlib.suppress(OSError):
-            for path in self._place.known_hosts.iterdir():
+            for path in self._place.hosts.iterdir():
                 if path.name.partition(".")[0] not in leases:
                     path.unlink(missing_ok=True)

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from autopilot.blobs.place import BULK_PORT, CONTROL_PORT, MailboxPlace
+from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
 from autopilot.clock import SystemClock
 from autopilot.domain.instance import SshAddress
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
-from autopilot.tunnels.board import TunnelBoard
+from autopilot.tunnels.board import TunnelBoard, Wanted
 from autopilot.tunnels.keeper import Keeper
+from autopilot.tunnels.place import TunnelsPlace
 from autopilot_lab.sandbox.apart import Network
 from autopilot_lab.sandbox.logins import Door
 from tests.patience import eventually
@@ -85,19 +86,21 @@ class Box:
 class TunnelWorld:
     """A place whose mailbox is a page that says "home", boxes, and a keeper."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, target: str) -> None:
         self.root = root
-        self.place = MailboxPlace(root / "place")
-        self.place.root.mkdir()
-        self.board = TunnelBoard(self.place, SystemClock())
+        self.place = TunnelsPlace(root / "tunnels")
+        self.target = target
+        self.board = TunnelBoard(self.place, target, SystemClock())
         self.boxes: list[Box] = []
-        self.target = ""
-        self.keeper = Keeper(self.place, lambda: self.target or None)
+        self.keeper = Keeper(self.place)
 
     def box(self, *, name: str = "box", key: str | None = None) -> Box:
         made = Box(self.root / name, [self.board.public_key if key is None else key])
         self.boxes.append(made)
         return made
+
+    async def follow(self, *machines: Dialled) -> None:
+        await self.keeper.follow(Wanted(self.target, machines))
 
     def dialled(self, *boxes: Box, lease: str = "one", generation: str = "1") -> Dialled:
         return Dialled(lease, generation, tuple(each.address for each in boxes))
@@ -119,8 +122,6 @@ class TunnelWorld:
 
 @contextlib.asynccontextmanager
 async def a_tunnel_world(root: Path) -> AsyncIterator[TunnelWorld]:
-    made = TunnelWorld(root)
-
     async def home(_: web.Request) -> web.Response:
         return web.Response(text="home")
 
@@ -129,7 +130,7 @@ async def a_tunnel_world(root: Path) -> AsyncIterator[TunnelWorld]:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.target = "{}:{}".format(*runner.addresses[0][:2])
+    made = TunnelWorld(root, "{}:{}".format(*runner.addresses[0][:2]))
     try:
         yield made
     finally:
