@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -59,17 +61,23 @@ class TunnelBoard:
             log.warning("tunnels.not_told", reason=str(problem), consequence="new machines are not dialled yet")
 
     async def states(self) -> Mapping[str, TunnelState]:
-        return await asyncio.to_thread(self._read)
-
-    def _read(self) -> Mapping[str, TunnelState]:
         try:
-            age_s = self._clock.now().timestamp() - self._place.states.stat().st_mtime
-        except OSError:
-            age_s = SILENT_AFTER_S + 1
-        if age_s > SILENT_AFTER_S:
-            silent = TunnelState(is_up=False, fault=TunnelFault.NO_PROCESS, down_s=round(age_s))
-            return {each.lease_id: silent for each in read_wanted(self._place).machines}
-        return read_states(self._place)
+            return await asyncio.to_thread(read_tunnels, self._place, self._clock)
+        except OSError as problem:
+            log.warning("tunnels.unread", reason=str(problem))
+            return {}
+
+
+def read_tunnels(place: TunnelsPlace, clock: Clock) -> Mapping[str, TunnelState]:
+    """As the process that dials has said lately; that it says nothing where it does not. Raises ``OSError``."""
+    try:
+        age_s = clock.now().timestamp() - place.states.stat().st_mtime
+    except FileNotFoundError:
+        age_s = SILENT_AFTER_S + 1
+    if age_s <= SILENT_AFTER_S:
+        return read_states(place)
+    silent = TunnelState(is_up=False, fault=TunnelFault.NO_PROCESS, down_s=round(age_s))
+    return {each.lease_id: silent for each in read_wanted(place).machines if each.addresses}
 
 
 def write_states(place: TunnelsPlace, states: Mapping[str, TunnelState]) -> None:
@@ -98,8 +106,7 @@ def read_wanted(place: TunnelsPlace) -> Wanted:
 
 def read_or_make_login_key(place: TunnelsPlace) -> str:
     """The public half; made at first use. Raises ``UserError``, ``OSError``."""
-    place.root.mkdir(exist_ok=True)
-    share(place.root, place.root.parent, 0o770)
+    _make_directory(place.root, place.root.parent)
     path = place.key
     public = path.with_name(path.name + ".pub")
     if not path.exists() or not public.exists():
@@ -113,9 +120,15 @@ def read_or_make_login_key(place: TunnelsPlace) -> str:
             raise UserError(f"ssh-keygen made no key: {problem}", hint=f"look at {place.root}") from None
         share(path, place.root, 0o640)
         share(public, place.root, 0o640)
-    place.hosts.mkdir(exist_ok=True)
-    share(place.hosts, place.root, 0o770)
+    _make_directory(place.hosts, place.root)
     return public.read_text().strip()
+
+
+def _make_directory(path: Path, root: Path) -> None:
+    """One that is there already may be another user's."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+        share(path, root, 0o770)
 
 
 def _row(each: Dialled) -> dict[str, Any]:

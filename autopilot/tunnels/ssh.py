@@ -14,6 +14,10 @@ from contextlib import asynccontextmanager
 
 DESCRIPTORS = 48
 """Of one ``ssh``: it needs ten, and each connection that the machine opens to the mailbox takes one."""
+PROCESSES_A_MACHINE = 4
+"""At once, at most: two connections, a login beside them, and one that frees a port."""
+MOST_MACHINES = 20
+"""The limits of the service's unit hold for so many."""
 MOST_SAID = 8192
 """Bytes that are read of what it says; what comes after is thrown away."""
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")

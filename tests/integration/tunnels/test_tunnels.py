@@ -233,6 +233,6 @@ async def read_state(world: TunnelWorld) -> object:
 
 
 async def test_a_process_that_says_nothing_is_said(world: TunnelWorld) -> None:
-    await world.board.dial([Dialled("one", "1", ())])
+    await world.board.dial([Dialled("one", "1", (SshAddress("127.0.0.1", 1),))])
     states = await asyncio.wait_for(world.board.states(), None)
     assert states["one"].fault is TunnelFault.NO_PROCESS
