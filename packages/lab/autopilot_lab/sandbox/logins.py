@@ -89,7 +89,9 @@ class Door:
         (self._home / "config").write_text(config)
         words = ["nsenter", f"--net={self._network.path}", self._program, "-i", "-e", "-f", str(self._home / "config")]
         with (self._home / "log").open("ab") as log:
-            self._servers.append(subprocess.Popen(words, stdin=connection, stdout=connection, stderr=log))
+            self._servers.append(
+                subprocess.Popen(words, stdin=connection.fileno(), stdout=connection.fileno(), stderr=log)
+            )
 
     def _make_host_key(self) -> None:
         """Kept with the disk: an instance that runs again is the same to who has seen it."""
