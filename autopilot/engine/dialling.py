@@ -64,7 +64,7 @@ class Dialling:
             self._look(lease, readings.get(lease.provider))
         self._forget(frozenset(lease.id for lease in held))
         self.states = await self._tunnels.states()
-        await self._tunnels.dial([_dialled(lease, self._addresses.get(lease.id, ())) for lease in held])
+        await self._tunnels.dial([_make_dialled(lease, self._addresses.get(lease.id, ())) for lease in held])
         for lease in held:
             if self._addresses.get(lease.id) and self._needs_key(lease):
                 self._begin(lease, self._tunnels.public_key)
@@ -141,5 +141,5 @@ def _generation(lease: Lease) -> str:
     return "" if since is None else since.isoformat()
 
 
-def _dialled(lease: Lease, addresses: tuple[SshAddress, ...]) -> Dialled:
+def _make_dialled(lease: Lease, addresses: tuple[SshAddress, ...]) -> Dialled:
     return Dialled(lease.id, _generation(lease), addresses if lease.observed.running_since is not None else ())

@@ -26,7 +26,7 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHON
 """Of the environment; what the daemon's own holds of keys is not the child's concern."""
 
 
-class Child:
+class ChildProcess:
     """``python -m MODULE`` with a pipe as its standard input: it ends when this process does."""
 
     def __init__(self, name: str, module: str, arguments: Sequence[str], words: Sequence[str]) -> None:

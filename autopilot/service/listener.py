@@ -9,7 +9,7 @@ from autopilot.config.settings import Settings
 from autopilot.listener.api_port import ApiConfig
 from autopilot.listener.process import ListenerConfig
 from autopilot.listener.proxy_port import ProxyConfig
-from autopilot.service.child import Child
+from autopilot.service.child import ChildProcess
 
 
 def listener_config(settings: Settings, place: MailboxPlace, token: str | None) -> ListenerConfig:
@@ -42,7 +42,7 @@ def _of_ports(config: ListenerConfig) -> list[str]:
     return arguments
 
 
-class ListenerChild(Child):
+class ListenerChild(ChildProcess):
     """``serves`` a port once it has taken it for the first time; ``STARTED``: once its process is up."""
 
     def __init__(self, settings: Settings, place: MailboxPlace, token: str) -> None:

@@ -9,14 +9,14 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.ports.tunnels import Tunnels
-from autopilot.service.child import Child
+from autopilot.service.child import ChildProcess
 from autopilot.tunnels.board import TunnelBoard
 from autopilot.tunnels.place import TunnelsPlace
 
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - compared
 
 
-class TunnelsChild(Child):
+class TunnelsChild(ChildProcess):
     def __init__(self, settings: Settings, place: TunnelsPlace) -> None:
         arguments = ["--place", str(place.root)]
         arguments += ["--log-format", settings.log.format, "--log-level", settings.log.level]

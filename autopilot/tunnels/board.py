@@ -50,7 +50,7 @@ class TunnelBoard:
         self._written: str | None = None
 
     async def dial(self, wanted: Collection[Dialled]) -> None:
-        rows = [_row(each) for each in sorted(wanted, key=lambda each: each.lease_id)]
+        rows = [_write_row(each) for each in sorted(wanted, key=lambda each: each.lease_id)]
         text = json.dumps({"host": socket.gethostname(), "target": self._target, "machines": rows})
         if text == self._written:
             return
@@ -100,7 +100,7 @@ def read_wanted(place: TunnelsPlace) -> Wanted:
     """Nothing where no daemon of this host has said anything."""
     match read_json(place.wanted):
         case {"host": str(host), "target": str(target), "machines": list(rows)} if host == socket.gethostname():
-            return Wanted(target, tuple(each for row in rows if (each := _dialled(row)) is not None))
+            return Wanted(target, tuple(each for row in rows if (each := _read_dialled(row)) is not None))
     return NOTHING_WANTED
 
 
@@ -131,19 +131,19 @@ def _make_directory(path: Path, root: Path) -> None:
         share(path, root, 0o770)
 
 
-def _row(each: Dialled) -> dict[str, Any]:
+def _write_row(each: Dialled) -> dict[str, Any]:
     addresses = [[address.host, address.port, address.user] for address in each.addresses]
     return {"lease": each.lease_id, "generation": each.generation, "addresses": addresses}
 
 
-def _dialled(row: object) -> Dialled | None:
+def _read_dialled(row: object) -> Dialled | None:
     match row:
         case {"lease": str(lease), "generation": str(generation), "addresses": list(addresses)}:
-            return Dialled(lease, generation, tuple(filter(None, map(_address, addresses))))
+            return Dialled(lease, generation, tuple(filter(None, map(_read_address, addresses))))
     return None
 
 
-def _address(row: object) -> SshAddress | None:
+def _read_address(row: object) -> SshAddress | None:
     match row:
         case [str(host), int(port), str(user)]:
             return SshAddress(host, port, user)

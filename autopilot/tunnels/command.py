@@ -87,7 +87,7 @@ _SAID = (
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class SshRoute:
     """One machine by one of its addresses."""
 
     address: SshAddress
@@ -96,14 +96,14 @@ class Route:
     key: Path
 
 
-def route_to(place: TunnelsPlace, machine: Dialled, address: SshAddress) -> Route:
+def route_to(place: TunnelsPlace, machine: Dialled, address: SshAddress) -> SshRoute:
     """The machine's key is kept by start and by address: at another address another key may be shown, once."""
     text = f"{machine.generation} {address.host} {address.port}"
     name = f"{machine.lease_id}.{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    return Route(address, machine.lease_id, place.hosts / name, place.key)
+    return SshRoute(address, machine.lease_id, place.hosts / name, place.key)
 
 
-def ssh_words(route: Route, remote: str, forward: tuple[int, str] | None = None) -> list[str]:
+def ssh_words(route: SshRoute, remote: str, forward: tuple[int, str] | None = None) -> list[str]:
     """``forward``: the port of the machine's loopback, and HOST:PORT here that it leads to."""
     options = {
         **OPTIONS,

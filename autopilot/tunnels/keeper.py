@@ -17,7 +17,7 @@ import structlog
 from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot.tunnels.board import NOTHING_WANTED, Wanted
-from autopilot.tunnels.command import CONNECT_S, FREE, HOLD, UP, Route, fault_of, route_to, ssh_words
+from autopilot.tunnels.command import CONNECT_S, FREE, HOLD, UP, SshRoute, fault_of, route_to, ssh_words
 from autopilot.tunnels.place import TunnelsPlace
 from autopilot.tunnels.ssh import run_ssh
 
@@ -50,7 +50,7 @@ class _Line:
         return is_new
 
 
-class Machine:
+class DialledMachine:
     """What is kept for one start of one machine, until ``close``."""
 
     def __init__(self, place: TunnelsPlace, dialled: Dialled, target: str) -> None:
@@ -79,7 +79,7 @@ class Machine:
             return TunnelState(is_up, None)
         return TunnelState(is_up, worst.fault, int(asyncio.get_running_loop().time() - worst.since))
 
-    def routes(self) -> Iterable[Route]:
+    def routes(self) -> Iterable[SshRoute]:
         return (route_to(self._place, self.dialled, address) for address in self.dialled.addresses)
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class Machine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
-    def _route(self) -> Route:
+    def _route(self) -> SshRoute:
         addresses = self.dialled.addresses
         return route_to(self._place, self.dialled, addresses[self._at % len(addresses)])
 
@@ -163,7 +163,7 @@ class Keeper:
 
     def __init__(self, place: TunnelsPlace) -> None:
         self._place = place
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, DialledMachine] = {}
 
     async def follow(self, wanted: Wanted) -> None:
         """These from now on. A machine that has moved, or runs again, is dialled anew."""
@@ -177,7 +177,7 @@ class Keeper:
         await asyncio.gather(*(self._machines.pop(lease).close() for lease in ended))
         for lease, each in running.items():
             if lease not in self._machines:
-                self._machines[lease] = Machine(self._place, each, wanted.target)
+                self._machines[lease] = DialledMachine(self._place, each, wanted.target)
         if ended:
             self._forget_hosts(frozenset(asked))
 

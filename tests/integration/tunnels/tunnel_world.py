@@ -21,8 +21,8 @@ from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot.tunnels.board import TunnelBoard, Wanted
 from autopilot.tunnels.keeper import Keeper
 from autopilot.tunnels.place import TunnelsPlace
-from autopilot_lab.sandbox.apart import Network
-from autopilot_lab.sandbox.logins import Door
+from autopilot_lab.sandbox.apart import OwnNetwork
+from autopilot_lab.sandbox.logins import SshDoor
 from tests.patience import eventually
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
@@ -39,11 +39,11 @@ class Box:
         self.home = home
         self.keys = keys
         self.forwards = True
-        self.network = Network()
+        self.network = OwnNetwork()
         self.door = self._open()
 
-    def _open(self, port: int = 0) -> Door:
-        return Door(self.home, self.network, lambda: tuple(self.keys), lambda: self.forwards, port)
+    def _open(self, port: int = 0) -> SshDoor:
+        return SshDoor(self.home, self.network, lambda: tuple(self.keys), lambda: self.forwards, port)
 
     @property
     def address(self) -> SshAddress:
@@ -58,12 +58,12 @@ class Box:
     async def ask(self, port: int = CONTROL_PORT) -> str:
         """What a program on the machine gets of its own loopback's port; empty where nobody answers."""
         with contextlib.suppress(OSError):
-            with self.network.entered():
+            with self.network.enter():
                 asking = socket.socket()
             asking.setblocking(False)
             with asking:
                 loop = asyncio.get_running_loop()
-                with self.network.entered():
+                with self.network.enter():
                     await loop.sock_connect(asking, ("127.0.0.1", port))
                 await loop.sock_sendall(asking, b"GET / HTTP/1.0\r\n\r\n")
                 answer = b""
@@ -74,7 +74,7 @@ class Box:
 
     def connect(self, port: int) -> socket.socket:
         """Raises ``OSError``."""
-        with self.network.entered():
+        with self.network.enter():
             return socket.create_connection(("127.0.0.1", port))
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ _OWN = "/proc/thread-self/ns/net"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Network:
+class OwnNetwork:
     """It lasts until ``close``, and with what still runs in it."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Network:
         return f"/proc/{os.getpid()}/fd/{self.descriptor}"
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def enter(self) -> Iterator[None]:
         """The calling thread is in it; what it starts and opens meanwhile stays there."""
         outside = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -52,7 +52,7 @@ class Network:
 
     def listen(self, port: int) -> socket.socket:
         """On its loopback. Raises ``OSError``."""
-        with self.entered():
+        with self.enter():
             return socket.create_server(("127.0.0.1", port))
 
     def kill_all(self) -> None:

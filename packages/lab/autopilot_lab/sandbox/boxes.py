@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from autopilot_lab.sandbox.apart import Network
+from autopilot_lab.sandbox.apart import OwnNetwork
 
 _log = logging.getLogger(__name__)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -45,7 +45,7 @@ class Launch:
     """Where the volume that outlives the container is mounted; relative, without ``..``."""
     shared: Path | None = None
     """A directory outside the box that is mounted there in place of a volume of its own."""
-    network: Network | None = None
+    network: OwnNetwork | None = None
     """None: that of the sandbox."""
 
 
@@ -148,7 +148,7 @@ class Boxes:
             "cwd": str(root),
             "mode": launch.mode,
         }
-        inside = nullcontext() if launch.network is None else launch.network.entered()
+        inside = nullcontext() if launch.network is None else launch.network.enter()
         with self.console_path(key).open("ab") as console, inside:
             supervisor = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SUPERVISOR)],

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from autopilot.domain.errors import UserError
-from autopilot_lab.sandbox.apart import Network
+from autopilot_lab.sandbox.apart import OwnNetwork
 
 _CONFIG = """\
 HostKey {home}/host_key
@@ -42,13 +42,13 @@ def find_sshd() -> str:
     return os.path.realpath(found)
 
 
-class Door:
+class SshDoor:
     """The port of one start of an instance. ``keys``: whom it lets in, asked with each connection."""
 
     def __init__(
         self,
         home: Path,
-        network: Network,
+        network: OwnNetwork,
         keys: Callable[[], Iterable[str]],
         forwards: Callable[[], bool],
         port: int = 0,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autopilot_lab.sandbox.apart import Network
+from autopilot_lab.sandbox.apart import OwnNetwork
 from autopilot_lab.sandbox.boxes import Boxes, Launch
-from autopilot_lab.sandbox.logins import Door
+from autopilot_lab.sandbox.logins import SshDoor
 from autopilot_lab.sandbox.market.instances import Contract
 
 _LOGIN_RUNTYPES = ("ssh", "jupyter")
@@ -20,7 +20,7 @@ class SshRules:
     leads nowhere; returns what ends that."""
 
     forwards: Callable[[], bool]
-    serve: Callable[[Network], Callable[[], None]]
+    serve: Callable[[OwnNetwork], Callable[[], None]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LocalContainers:
         self._environment = environment
         self._boxes = Boxes(state_dir / "instances")
         self._ssh = ssh
-        self._doors: dict[int, tuple[Network, Door, Callable[[], None]]] = {}
+        self._doors: dict[int, tuple[OwnNetwork, SshDoor, Callable[[], None]]] = {}
 
     def start(self, instance: Contract) -> None:
         network = None if self._ssh is None else self._open_door(instance, self._ssh)
@@ -93,11 +93,11 @@ class LocalContainers:
     def host_key(self, instance_id: int) -> Path:
         return self._boxes.beside(str(instance_id)) / "host_key"
 
-    def _open_door(self, instance: Contract, ssh: SshRules) -> Network:
+    def _open_door(self, instance: Contract, ssh: SshRules) -> OwnNetwork:
         self._close_door(instance.id)
-        network = Network()
+        network = OwnNetwork()
         home = self._boxes.beside(str(instance.id))
-        door = Door(home, network, lambda: tuple(instance.ssh_keys), ssh.forwards)
+        door = SshDoor(home, network, lambda: tuple(instance.ssh_keys), ssh.forwards)
         self._doors[instance.id] = network, door, ssh.serve(network)
         instance.ssh_port = door.port
         return network

@@ -23,7 +23,7 @@ from aiohttp import web
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
-from autopilot_lab.sandbox.apart import Network
+from autopilot_lab.sandbox.apart import OwnNetwork
 from autopilot_lab.sandbox.boxes import BOX_ADDRESS
 from autopilot_lab.sandbox.catalogue import default_catalogue
 from autopilot_lab.sandbox.churn import Churn
@@ -260,7 +260,7 @@ class Sandbox:
     def _ssh_rules(self) -> SshRules:
         return SshRules(lambda: "ssh-forwards" not in self._market.broken, self._serve_within)
 
-    def _serve_within(self, network: Network) -> Callable[[], None]:
+    def _serve_within(self, network: OwnNetwork) -> Callable[[], None]:
         """The market answers in that network too, at the same address: what else is there reaches nothing."""
         assert self._runner is not None
         site = web.SockSite(self._runner, network.listen(int(self.url.rpartition(":")[2])))
