@@ -28,14 +28,14 @@ SILENT_AFTER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedMachines:
     """``target``: HOST:PORT here that the machines reach."""
 
     target: str
     machines: tuple[Dialled, ...]
 
 
-NOTHING_WANTED = Wanted("", ())
+NOTHING_WANTED = WantedMachines("", ())
 
 
 class TunnelBoard:
@@ -96,11 +96,11 @@ def read_states(place: TunnelsPlace) -> dict[str, TunnelState]:
     return states
 
 
-def read_wanted(place: TunnelsPlace) -> Wanted:
+def read_wanted(place: TunnelsPlace) -> WantedMachines:
     """Nothing where no daemon of this host has said anything."""
     match read_json(place.wanted):
         case {"host": str(host), "target": str(target), "machines": list(rows)} if host == socket.gethostname():
-            return Wanted(target, tuple(each for row in rows if (each := _read_dialled(row)) is not None))
+            return WantedMachines(target, tuple(each for row in rows if (each := _read_dialled(row)) is not None))
     return NOTHING_WANTED
 
 

@@ -16,7 +16,7 @@ import structlog
 
 from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
-from autopilot.tunnels.board import NOTHING_WANTED, Wanted
+from autopilot.tunnels.board import NOTHING_WANTED, WantedMachines
 from autopilot.tunnels.command import CONNECT_S, FREE, HOLD, UP, SshRoute, fault_of, route_to, ssh_words
 from autopilot.tunnels.place import TunnelsPlace
 from autopilot.tunnels.ssh import run_ssh
@@ -165,7 +165,7 @@ class Keeper:
         self._place = place
         self._machines: dict[str, DialledMachine] = {}
 
-    async def follow(self, wanted: Wanted) -> None:
+    async def follow(self, wanted: WantedMachines) -> None:
         """These from now on. A machine that has moved, or runs again, is dialled anew."""
         asked = {each.lease_id: each for each in wanted.machines}
         running = {lease: each for lease, each in asked.items() if each.addresses}

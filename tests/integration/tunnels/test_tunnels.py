@@ -17,7 +17,7 @@ from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
 from autopilot.domain.instance import SshAddress
 from autopilot.ports.tunnels import Dialled, TunnelFault
 from autopilot.tunnels import keeper as tunnel_keeper
-from autopilot.tunnels.board import Wanted, read_wanted
+from autopilot.tunnels.board import WantedMachines, read_wanted
 from autopilot.tunnels.ssh import DESCRIPTORS
 from tests.integration.tunnels.tunnel_world import NEEDS, TunnelWorld, a_tunnel_world, children_named
 from tests.patience import eventually
@@ -198,7 +198,7 @@ async def test_the_process_leaves_no_connection_behind_when_it_is_killed_and_the
 ) -> None:
     box = world.box()
     await world.board.dial([world.dialled(box)])
-    assert read_wanted(world.place) == Wanted(world.target, (world.dialled(box),))
+    assert read_wanted(world.place) == WantedMachines(world.target, (world.dialled(box),))
     for _ in range(2):
         process = start_process(world)
         await eventually(lambda: box.ask(), "the tunnel of a process of its own", 0.05)

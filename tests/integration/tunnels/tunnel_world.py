@@ -18,7 +18,7 @@ from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
 from autopilot.clock import SystemClock
 from autopilot.domain.instance import SshAddress
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
-from autopilot.tunnels.board import TunnelBoard, Wanted
+from autopilot.tunnels.board import TunnelBoard, WantedMachines
 from autopilot.tunnels.keeper import Keeper
 from autopilot.tunnels.place import TunnelsPlace
 from autopilot_lab.sandbox.apart import OwnNetwork
@@ -100,7 +100,7 @@ class TunnelWorld:
         return made
 
     async def follow(self, *machines: Dialled) -> None:
-        await self.keeper.follow(Wanted(self.target, machines))
+        await self.keeper.follow(WantedMachines(self.target, machines))
 
     def dialled(self, *boxes: Box, lease: str = "one", generation: str = "1") -> Dialled:
         return Dialled(lease, generation, tuple(each.address for each in boxes))
