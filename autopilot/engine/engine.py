@@ -254,7 +254,6 @@ class Engine:
         await self._rentals.keep(jobs)
         await self._mailbox.admit(jobs, self.from_store.behind)
         await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
-        await self.dialling.follow((lease for job in jobs for lease in job.leases), readings)
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
         for lease, record, current_bid in outbox.bids:
@@ -265,6 +264,7 @@ class Engine:
             self.calls.stop(lease)
         self._destroy_due(jobs, orphans)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
+        await self.dialling.follow((lease for job in jobs for lease in job.leases), readings)
         self._mailbox.forget(
             frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over),
             frozenset(job.id for job in jobs),

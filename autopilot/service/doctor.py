@@ -184,12 +184,12 @@ def check_tunnels(settings: Settings) -> Check:
     """Where the daemon dials its machines: the programs that it takes, and how those that it has are reached."""
     if shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
         return Check("mailbox", False, "storage goes over SSH, and there is no ssh here", "install OpenSSH's client")
-    line = settings.params.traffic.home_mbps
+    line = f"{settings.params.traffic.home_mbps:f}".removesuffix(".0")
     assumed = "" if settings.blobs.home_mbps else ", assumed: set blobs.home_mbps"
     about = f"over SSH, {line} Mbit/s for what is stored here{assumed}"
-    place = TunnelsPlace(MailboxPlace(settings.mailbox_dir).tunnels)
+    place, now = TunnelsPlace(MailboxPlace(settings.mailbox_dir).tunnels), SystemClock().now()
     try:
-        states = read_tunnels(place, SystemClock())
+        states = read_tunnels(place, now, now - timedelta(hours=1))
     except OSError as problem:
         return Check("mailbox", None, f"{about}; the connections cannot be read as this user: {problem.strerror}")
     if not states:

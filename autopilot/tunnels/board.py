@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ class TunnelBoard:
         self._clock = clock
         self.public_key = read_or_make_login_key(place)
         self._written: str | None = None
+        self._since = clock.now()
+        place.states.unlink(missing_ok=True)  # what was said to the daemon before is old
 
     async def dial(self, wanted: Collection[Dialled]) -> None:
         rows = [_write_row(each) for each in sorted(wanted, key=lambda each: each.lease_id)]
@@ -62,18 +65,23 @@ class TunnelBoard:
 
     async def states(self) -> Mapping[str, TunnelState]:
         try:
-            return await asyncio.to_thread(read_tunnels, self._place, self._clock)
+            return await asyncio.to_thread(read_tunnels, self._place, self._clock.now(), self._since)
         except OSError as problem:
             log.warning("tunnels.unread", reason=str(problem))
             return {}
 
 
-def read_tunnels(place: TunnelsPlace, clock: Clock) -> Mapping[str, TunnelState]:
-    """As the process that dials has said lately; that it says nothing where it does not. Raises ``OSError``."""
+def read_tunnels(place: TunnelsPlace, now: datetime, since: datetime) -> Mapping[str, TunnelState]:
+    """As the process that dials has said lately; that it says nothing where it does not. Raises ``OSError``.
+
+    ``since``: from when on it can have said anything.
+    """
     try:
-        age_s = clock.now().timestamp() - place.states.stat().st_mtime
+        age_s = now.timestamp() - place.states.stat().st_mtime
     except FileNotFoundError:
-        age_s = SILENT_AFTER_S + 1
+        age_s = (now - since).total_seconds()
+        if age_s <= SILENT_AFTER_S:
+            return {}
     if age_s <= SILENT_AFTER_S:
         return read_states(place)
     silent = TunnelState(is_up=False, fault=TunnelFault.NO_PROCESS, down_s=round(age_s))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -14,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
+from autopilot.clock import ManualClock
 from autopilot.domain.instance import SshAddress
-from autopilot.ports.tunnels import Dialled, TunnelFault
+from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot.tunnels import keeper as tunnel_keeper
-from autopilot.tunnels.board import WantedMachines, read_wanted
+from autopilot.tunnels.board import SILENT_AFTER_S, TunnelBoard, WantedMachines, read_wanted
+from autopilot.tunnels.place import TunnelsPlace
 from autopilot.tunnels.ssh import DESCRIPTORS
 from tests.integration.tunnels.tunnel_world import NEEDS, TunnelWorld, a_tunnel_world, children_named
 from tests.patience import eventually
@@ -232,7 +233,10 @@ async def read_state(world: TunnelWorld) -> object:
     return found if found is not None and found.is_up else None
 
 
-async def test_a_process_that_says_nothing_is_said(world: TunnelWorld) -> None:
-    await world.board.dial([Dialled("one", "1", (SshAddress("127.0.0.1", 1),))])
-    states = await asyncio.wait_for(world.board.states(), None)
-    assert states["one"].fault is TunnelFault.NO_PROCESS
+async def test_a_process_that_says_nothing_is_said(tmp_path: Path) -> None:
+    clock = ManualClock()
+    board = TunnelBoard(TunnelsPlace(tmp_path), "127.0.0.1:1", clock)
+    await board.dial([Dialled("one", "1", (SshAddress("127.0.0.1", 1),)), Dialled("paused", "1", ())])
+    assert await board.states() == {}
+    clock.advance(SILENT_AFTER_S + 200)
+    assert await board.states() == {"one": TunnelState(is_up=False, fault=TunnelFault.NO_PROCESS, down_s=230)}
