@@ -9,8 +9,12 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from autopilot.domain import events as e
 from autopilot.domain.instance import Instance, InstanceStatus, SshAddress
 from autopilot.domain.lease import Lease
+from autopilot.domain.reasons import Reason
+from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid
+from autopilot.engine.event_log import EventLog
 from autopilot.engine.observe import Reading
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Done, Provider, Refused, Unknown
@@ -22,6 +26,8 @@ ATTACH_AGAIN_AFTER = timedelta(minutes=2)
 """While a login is refused: keys were seen to vanish from machines, and a new one may take a while to count."""
 SAID_AFTER_S = 120
 """Real seconds. A connection that is made again sooner is no trouble worth a word."""
+REFUSED_FOR_S = 60
+"""Real seconds in which an SSH server has not forwarded, at several tries."""
 AT_ONCE_SAID = frozenset({TunnelFault.HOST_KEY_CHANGED, TunnelFault.LOGIN_REFUSED})
 ATTACHES_WAIT_REAL_S = 10.0
 """How long a tick waits for the market to take keys before it goes on without."""
@@ -77,8 +83,20 @@ class Dialling:
             if state is None or state.fault is None or not self._addresses.get(lease.id):
                 continue
             is_new_key = state.fault is TunnelFault.LOGIN_REFUSED and self._is_fresh(lease)
-            if (state.fault in AT_ONCE_SAID and not is_new_key) or state.down_s >= SAID_AFTER_S:
+            most_s = REFUSED_FOR_S if state.fault is TunnelFault.FORWARDING_REFUSED else SAID_AFTER_S
+            if (state.fault in AT_ONCE_SAID and not is_new_key) or state.down_s >= most_s:
                 yield TunnelTrouble(lease, state.fault, state.down_s)
+
+    def give_up_unreachable(self, event_log: EventLog, avoid: Avoid, now: datetime) -> None:
+        """Machines that were never heard, and whose SSH servers do not forward: they would bill until they end
+        themselves. A certification judges that itself."""
+        for lease in event_log.job.leases:
+            state = self.states.get(lease.id)
+            is_refused = state is not None and state.fault is TunnelFault.FORWARDING_REFUSED
+            lasts = state is not None and state.down_s >= REFUSED_FOR_S
+            if is_refused and lasts and lease.is_wanted and not lease.agent.boot and not event_log.job.certifies:
+                avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.BAD_MACHINE])
+                event_log.apply(e.ReleaseRequested(lease.id, Reason.AGENT_SILENT, now))
 
     def forwards(self, lease_id: str) -> bool | None:
         """Whether the machine's SSH server does; None while that is not known."""

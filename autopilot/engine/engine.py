@@ -452,6 +452,7 @@ class Engine:
             if not event_log.job.certifies:  # it wants to see this, and goes on
                 event_log.apply(login_refused(spec, lease, self._logins.hide(spec, words), now))
             event_log.apply(e.ReleaseRequested(lease.id, Reason.IMAGE_LOGIN_REFUSED, now))
+        self.dialling.give_up_unreachable(event_log, self._avoid, now)
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
             event_log.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))

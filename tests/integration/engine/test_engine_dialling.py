@@ -9,7 +9,8 @@ import pytest
 
 from autopilot.domain.instance import SshAddress
 from autopilot.domain.lease import Lease
-from autopilot.engine.dialling import ATTACH_AGAIN_AFTER, SAID_AFTER_S
+from autopilot.domain.reasons import Reason
+from autopilot.engine.dialling import ATTACH_AGAIN_AFTER, REFUSED_FOR_S, SAID_AFTER_S
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot_lab.sandbox.market.machines import HostState
 from tests.integration.engine.engine_world import TICK_S, World, a_world
@@ -105,7 +106,7 @@ async def test_an_outcome_that_is_not_known_is_asked_for_again(world: World, boa
     assert await world.requests("keys") == 2
 
 
-@pytest.mark.parametrize("fault", [TunnelFault.UNREACHABLE, TunnelFault.FORWARDING_REFUSED, TunnelFault.NO_PROCESS])
+@pytest.mark.parametrize("fault", [TunnelFault.UNREACHABLE, TunnelFault.PORT_TAKEN, TunnelFault.NO_PROCESS])
 async def test_what_lasts_is_said_once(world: World, board: Board, fault: TunnelFault) -> None:
     lease = await world.running()
     board.said[lease.id] = TunnelState(is_up=False, fault=fault, down_s=SAID_AFTER_S - 1)
@@ -132,3 +133,22 @@ async def test_a_daemon_that_begins_dials_what_it_finds(world: World, board: Boa
     await world.tick(2)
     assert wanted(board, lease) == before
     assert world.instance(lease).ssh_keys == [KEY]
+
+
+async def test_a_machine_that_was_never_heard_and_does_not_forward_is_given_back_and_another_taken(
+    world: World, board: Board
+) -> None:
+    await world.tick()
+    await world.submit()
+    lease = (await world.until(lambda job: job.main is not None, "a machine")).main
+    assert lease is not None
+    world.agents.deaf.add(lease.id)
+    await world.until(lambda job: bool(job.main and job.main.observed.running_since), "a machine that runs")
+    board.said[lease.id] = TunnelState(is_up=False, fault=TunnelFault.FORWARDING_REFUSED, down_s=REFUSED_FOR_S)
+    await world.tick(4)
+    given_back = await world.lease(lease.id)
+    assert given_back.reason is Reason.AGENT_SILENT
+    assert await cut_offs(world) == ["forwarding_refused"]
+    board.said.clear()
+    await world.until_over()
+    assert {each.machine_id for each in await world.leases()} > {lease.machine_id}
