@@ -30,7 +30,7 @@ FAULTS: Mapping[str, tuple[str, str]] = {
 
 
 def tell_fault(fault: object) -> str:
-    return FAULTS[str(fault)][0] if str(fault) in FAULTS else str(fault)
+    return FAULTS[str(fault)][0] if str(fault) in FAULTS else str(fault or "not known why").replace("_", " ")
 
 
 def tell_remedy(fault: object) -> str:
