@@ -147,7 +147,7 @@ def test_the_tunnels_see_their_own_part_of_the_mailbox_and_have_room_for_their_p
 
 @needs_systemd
 @pytest.mark.parametrize("kept", [UNIT, LISTENER, TUNNELS], ids=lambda path: path.stem)
-def test_systemd_understands_it(kept: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_it(kept: Path, tmp_path: Path) -> None:
     """The program is not installed here, so that a stand-in is named; nothing else may be complained about."""
     unit = tmp_path / kept.name
     unit.write_text(kept.read_text().replace("/opt/autopilot/bin/autopilot", shutil.which("true") or "/bin/true"))
