@@ -63,6 +63,7 @@ GROUPS = {
         Command("init", "autopilot.cli.setup:init", "Set up settings, API keys, limits and storage"),
         Command("serve", "autopilot.cli.service:serve", "Run the daemon"),
         Command("listen", "autopilot.cli.service:listen", "Serve storage and the API over TCP, in a separate process"),
+        Command("dial", "autopilot.cli.service:dial", "Dial rented machines by SSH, in a separate process"),
         Command("web", "autopilot.cli.web:web", "Open the page: jobs, machines and money"),
         Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),
         Command("db", "autopilot.cli.db:db", "Check, upgrade, back up, export or move the ledger"),

@@ -27,10 +27,13 @@ def ask() -> tuple[Values, str | None]:
         answer = input(f"Maximum spend in a {key} [{default}]: ").strip()
         if answer:
             values["limits", key] = f"${usd(answer)}"
-    print("\nRented machines and your daemon share storage: a bucket, or an https address of yours:")
+    print(
+        "\nRented machines and your daemon share storage: a bucket, an https address of yours, or this machine by SSH:"
+    )
     for number, each in enumerate(SERVICES, start=1):
         print(f"  {number}  {each.title}")
     print(f"  {len(SERVICES) + 1}  an https address that leads to this machine")
+    print(f"  {len(SERVICES) + 2}  this machine, which dials vast.ai's by SSH: checkpoints cross your line")
     answer = input("Which one [Enter: later]: ").strip()
     if not answer:
         print("later: autopilot init --bucket … or --public-url …")
@@ -39,6 +42,9 @@ def ask() -> tuple[Values, str | None]:
         values["blobs", "public_url"] = input("Its address, like https://mailbox.example.org: ").strip()
         values["blobs", "listen"] = input(f"Where the listener waits for it [{LISTEN}]: ").strip() or LISTEN
         return values, None
+    if answer == str(len(SERVICES) + 2):
+        mbps = input("Mbit/s that your line sends [20]: ").strip()
+        return (values | {("blobs", "home_mbps"): mbps} if mbps else values), None
     service = next((each for n, each in enumerate(SERVICES, start=1) if answer in (str(n), each.name)), None)
     if service is None:
         raise UserError(f"{answer!r} is none of them", hint="autopilot init --force asks again")

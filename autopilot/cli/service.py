@@ -1,4 +1,4 @@
-"""Commands that start or check something here: serve, listen, doctor, version."""
+"""Commands that start or check something here: serve, listen, dial, doctor, version."""
 
 from __future__ import annotations
 
@@ -57,6 +57,21 @@ def listen(*, config: Path | None = None) -> int:
         A configuration file, read after the system's and your own.
     """
     from autopilot.service.main import listen as run
+
+    return run(config)
+
+
+def dial(*, config: Path | None = None) -> int:
+    """Dial rented machines by SSH in a separate process, until SIGTERM or Ctrl-C.
+
+    For the service manager, where storage goes over SSH; a daemon with blobs.own_listener does this itself.
+
+    Parameters
+    ----------
+    config
+        A configuration file, read after the system's and your own.
+    """
+    from autopilot.service.main import dial as run
 
     return run(config)
 

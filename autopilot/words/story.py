@@ -15,6 +15,7 @@ from typing import Any
 from autopilot.answers.jobs import Event
 from autopilot.domain.time import show_duration
 from autopilot.words import text
+from autopilot.words.tunnels import tell_fault
 
 Fields = Mapping[str, Any]
 """As the API answers them."""
@@ -284,6 +285,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "run.stop_ordered": lambda fields: f"orders the machine to save and stop{_because(fields)}",
     "run.ordered": _tell_ordered,
     "run.stalled": _tell_stall,
+    "tunnel.failed": lambda fields: f"the machine is cut off from here: {tell_fault(fields.get('fault'))}",
     "run.went_on": lambda fields: f"resumes after {text.span(fields.get('still_s'))} without activity",
     "run.exited": _tell_exit,
     "exec.called": _tell_exec,

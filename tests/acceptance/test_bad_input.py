@@ -161,7 +161,11 @@ SERVE: list[Any] = [
     ),
     pytest.param(
         ("--i-accept-unproven",),
-        {"AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": REAL, "AUTOPILOT_CLOCK__SPEED": "1"},
+        {
+            "AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": REAL,
+            "AUTOPILOT_CLOCK__SPEED": "1",
+            "AUTOPILOT_BLOBS__OVER_SSH": "false",
+        },
         ("mailbox", "blobs.public_url"),
         id="real-market-without-a-reachable-mailbox",
     ),

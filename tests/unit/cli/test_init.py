@@ -219,3 +219,13 @@ def test_an_address_of_one_s_own(home: Path, monkeypatch: pytest.MonkeyPatch) ->
     values, key = meeting_place.ask()
     assert key is None
     assert values == {("blobs", "public_url"): "https://mailbox.example", ("blobs", "listen"): "127.0.0.1:8787"}
+
+
+@pytest.mark.parametrize(("mbps", "set_to"), [("", {}), ("40", {("blobs", "home_mbps"): "40"})])
+def test_it_offers_to_dial_machines_from_here(
+    monkeypatch: pytest.MonkeyPatch, mbps: str, set_to: dict[tuple[str, str], str]
+) -> None:
+    answers = iter(["", "", "6", mbps])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert meeting_place.ask() == (set_to, None)
+    assert next(answers, None) is None
