@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-CORES   := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))')
+CORES   := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell expr $(CORES) + 1)
 

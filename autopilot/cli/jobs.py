@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import money_views, outcomes, plan, schedules, trouble, views
+from autopilot.cli import money_views, outcomes, plan, schedules, starting, trouble, views
 from autopilot.cli import watch as watching
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile
@@ -61,7 +61,7 @@ def submit(
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
-    client = JsonClient()
+    client = starting.connect() if wait else JsonClient()
     body = plan.ask(client, [file, *files], min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
     jobs = [made["job"] for made in plan.answers_of(body) if made.get("job")]
     if not output.is_for_people:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import outcomes, plan
+from autopilot.cli import outcomes, plan, starting
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
 from autopilot.cli.new import name_of
@@ -115,7 +115,7 @@ def run(
     if yes and not draft.budget:
         raise UserError("-y without a budget could spend all that the account's limits allow", hint="add --budget 2")
     toml = draft.write(str(save or "job.toml"))
-    client = JsonClient()
+    client = starting.connect()
     body = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=True)
     plan.show(client, body)
     for sentence in (guessed.said[1], *(guessed.said[2:] if checkpoint is None else ())):

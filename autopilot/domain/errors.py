@@ -15,6 +15,10 @@ class UserError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+class OtherDaemonError(UserError):
+    """Another daemon holds the ledger or the socket, so this one cannot start."""
+
+
 def install_hint(extra: str) -> str:
     """How to add an extra. The package is in no registry, hence from where it was installed."""
     return f"{_IN_THE_CHECKOUT} '.[{extra}]'"
