@@ -25,8 +25,6 @@ class MarketFacts:
     """What that option's help says; empty: "The same for" the market."""
     domains: tuple[str, ...] = ()
     """Where it takes real money, with all hosts below them. Any other address in ``base_url`` is an emulator's."""
-    asks_card: bool = False
-    """Whether ``autopilot init`` asks if a card tops the account up by itself."""
     certify: CertifyFacts = UNCERTIFIED
     order: int = UNORDERED
     """Its place in lists and questions about all markets: the lowest first, then by name."""
