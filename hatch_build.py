@@ -14,7 +14,7 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 PICTURE = re.compile(r"^!\[[^]]*\]\((?!\w+:)([^)\s]+)\)\n+", re.MULTILINE)
-LINK = re.compile(r"\[([^]]+)\]\((?!\w+:)([^)\s]+)\)")
+LINK = re.compile(r"\[((?:`[^`]+`|[^]`])+)\]\((?!\w+:)([^)\s]+)\)")
 
 
 def write_page(readme: str, source: str) -> str:

@@ -1,6 +1,6 @@
 """What Linux and macOS offer differently, and nothing else. Standard library only.
 
-Every test runs on Linux; what stands here for macOS follows its manual pages and headers, and was never run there.
+Every test runs on Linux. The parts for macOS follow its manual pages and headers, and were never run there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MACOS = "darwin"
 IS_MACOS = sys.platform == MACOS
 
 CLOCK_WITH_SLEEP: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""It goes on while the machine sleeps: on macOS CLOCK_MONOTONIC does, on Linux CLOCK_BOOTTIME alone."""
+"""It counts the time in which the machine sleeps: on macOS CLOCK_MONOTONIC does, on Linux CLOCK_BOOTTIME alone."""
 
 _OOM_SCORE = "500"
 _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1

@@ -9,7 +9,7 @@ cd "$root"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$1" -m venv "$scratch/venv"
-# The versions of the lock, where it has one. Without its hashes: what stands in the sources has none.
+# The versions of the lock, where it has one. Without its hashes: directories have none.
 sed -nE 's/^([a-z0-9.-]+==[^ ;]+( *;[^\\]*)?) *\\?$/\1/p' requirements.lock requirements-dev.lock | sort -u >"$scratch/versions"
 rm -rf dist
 "$scratch/venv/bin/pip" wheel --progress-bar off --disable-pip-version-check --wheel-dir dist --constraint "$scratch/versions" \

@@ -74,6 +74,6 @@ def write_unit(log: str, *, macos: bool = IS_MACOS, python: str = sys.executable
 
 
 def _quote(word: str) -> str:
-    """As systemd reads it: ``%`` and ``$`` stand for something there."""
+    """As systemd reads it: ``%`` and ``$`` have a meaning there."""
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{plain}"' if plain != word or " " in word else word

@@ -41,7 +41,7 @@ def ssh(
     forward
         Forward this port of the machine to the same port here, like 6006; can be repeated.
     identity
-        Private key; default: the one next to [ssh] key of client.toml, then whatever ssh tries by itself.
+        Private key; default: the one next to [ssh] key of client.toml, then the keys that ssh tries by itself.
     """
     program = shutil.which("ssh")
     if program is None:

@@ -41,7 +41,7 @@ def ssh_config(
     write
         Write the entry to a file of its own, and an Include of such files as the first line of ~/.ssh/config.
     identity
-        Private key; default: the one next to [ssh] key of client.toml, then whatever ssh tries by itself.
+        Private key; default: the one next to [ssh] key of client.toml, then the keys that ssh tries by itself.
     """
     client = JsonClient()
     where = client.get(job_path(job, "ssh"))
@@ -86,7 +86,7 @@ def _write_entry(name: str, entry: str) -> Path:
 
 
 def _include(directory: Path) -> Path | None:
-    """The user's own file, if the line had to be added; what else stands there is kept."""
+    """The user's own file, if the line had to be added; the rest of it is kept."""
     main = Path.home() / ".ssh/config"
     line = f'Include "{directory}/*"'
     kept = main.read_text() if main.exists() else ""
