@@ -19,6 +19,8 @@ LOG_NAME = "daemon.log"
 MOST_LOG_BYTES = 16 << 20
 """A longer one of an earlier start is moved aside before the next."""
 ANSWERS_WITHIN_S = 120.0
+OTHER_WITHIN_S = 60.0
+"""For another one that holds the ledger: one that does not answer by then listens elsewhere, or hangs."""
 LOOK_EVERY_S = 0.2
 _LAST_WORDS_BYTES = 16_384
 
@@ -89,7 +91,7 @@ def _await(client: JsonClient, daemon: subprocess.Popen[bytes]) -> int | None:
             return int(client.status()["pid"])
         code = daemon.poll()
         if code == Exit.OTHER_DAEMON and not is_other:
-            is_other = True
+            is_other, until = True, min(until, time.monotonic() + OTHER_WITHIN_S)
             _say("another daemon is starting: waiting for it")
         elif code is not None and not is_other:
             return None
