@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from autopilot.cli import outcomes
 from autopilot.cli.exits import Exit
-from autopilot.cli.waiting import Waiting
+from autopilot.cli.waiting import StageLines
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
@@ -45,7 +45,7 @@ def logs(
     """
     if tail is not None and (tail < 0 or all):
         raise UserError("--tail takes a number of lines from 0 on, and excludes --all")
-    client, printer, waiting = JsonClient(), _Printer(), Waiting()
+    client, printer, waiting = JsonClient(), _Printer(), StageLines()
     after: str | None = None
     try:
         while True:

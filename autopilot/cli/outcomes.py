@@ -11,7 +11,7 @@ from autopilot.answers.money import Receipt
 from autopilot.cli.answers import read
 from autopilot.cli.exit_codes import exit_code_of
 from autopilot.cli.exits import Exit
-from autopilot.cli.waiting import Waiting
+from autopilot.cli.waiting import StageLines
 from autopilot.client.errors import DaemonError
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
@@ -38,7 +38,7 @@ def wait_for(client: JsonClient, references: Sequence[str]) -> int:
     A daemon that does not answer for a while is waited for. Raises ``ApiError`` for a job that there is not.
     """
     ended: dict[str, int] = {}
-    is_silent, waiting = False, Waiting()
+    is_silent, waiting = False, StageLines()
     while True:
         for reference in references:
             if reference in ended:

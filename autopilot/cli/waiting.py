@@ -32,7 +32,7 @@ STATUSES = {
 _NUMBERS = re.compile(r"[\d.,]+")
 
 
-class Waiting:
+class StageLines:
     """Of one or several jobs. A line that differs in its numbers alone is not printed again."""
 
     def __init__(self) -> None:

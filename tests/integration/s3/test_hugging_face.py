@@ -13,7 +13,7 @@ import pytest
 from autopilot.agent.shipped.web import BadStatus, Web
 from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.config.meeting import SERVICES, fill
-from autopilot.config.settings import Settings
+from autopilot.config.settings import BlobsSettings, Settings
 from autopilot.service.doctor import check_mailbox
 from tests.hf_server import ACCESS_KEY_ID, BUCKET, NAMESPACE, SECRET_ACCESS_KEY, HuggingFace, running_hugging_face
 from tests.integration.s3.keepers import Machine, content
@@ -48,7 +48,7 @@ async def test_the_doctor_says_what_to_do_then(hf: HuggingFace, tmp_path: Path) 
     key.touch(mode=0o600)
     key.write_text(f"{ACCESS_KEY_ID}:{SECRET_ACCESS_KEY}")
     url, endpoint = f"s3://{BUCKET}/autopilot", f"{hf.url}/{NAMESPACE}"
-    settings = Settings(state_dir=tmp_path, blobs={"url": url, "endpoint": endpoint, "key_file": key})
+    settings = Settings(state_dir=tmp_path, blobs=BlobsSettings(url=url, endpoint=endpoint, key_file=key))
     check = await check_mailbox(settings)
     assert check.ok is False
     assert "presigned" in check.detail

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autopilot.cli.main import run
-from autopilot.cli.waiting import STAGES, STATUSES, Waiting, tell_stage
+from autopilot.cli.waiting import STAGES, STATUSES, StageLines, tell_stage
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.instance import InstanceStatus
 from tests.unit.cli.sample_daemon import Daemon, sample
@@ -27,7 +27,7 @@ def test_each_stage_has_words() -> None:
 
 
 def test_only_changes_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    waiting = Waiting()
+    waiting = StageLines()
     main = JOB["main"]
     for job in (
         *(pending(12), pending(13), pending(12)),
