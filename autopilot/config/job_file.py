@@ -16,20 +16,20 @@ from autopilot.config.array_section import read_array
 from autopilot.config.inputs_section import read_after, read_inputs
 from autopilot.config.job_keys import (
     AS_CLUSTER,
-    AS_CODE,
     ENV,
+    INSTEAD,
     JOB_KEYS,
     NOT_YET_SUPPORTED,
     OWN_KEYS,
     SECRETS,
     SECTIONS,
-    SENDS_FILES,
     TOP,
     Fallback,
     Key,
     OnExhausted,
     OnStall,
     RunAs,
+    Shell,
 )
 from autopilot.config.schedule_section import read_schedule
 from autopilot.config.secret_files import check_name
@@ -74,6 +74,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["code"] = _read_code(document, read)
     fields["array"] = read_array(document, read, fields["env"], fields["secrets"])
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
+    fields["in_bash"] = read.get(("shell",), Shell.BASH) is Shell.BASH
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["schedule"] = read_schedule(document, read, now)
@@ -107,13 +108,20 @@ def _refuse_unknown_keys(document: TomlDocument) -> None:
                 raise UserError(f"{document.place((name,))}: {name} must be a section", hint=f"write it as [{name}]")
             for key in value if name not in OWN_KEYS else ():
                 _refuse_unknown_key(document, name, key)
-        elif isinstance(value, (dict, list)) and name not in JOB_KEYS[TOP]:
-            hint = SENDS_FILES if name in AS_CODE else nearest(name, SECTIONS)
+        elif name in JOB_KEYS[TOP]:
+            continue
+        elif _is_section(value):
+            hint = INSTEAD.get(name) or nearest(name, SECTIONS)
             raise UserError(f"{document.place((name,))}: unknown section [{name}]", hint=hint)
-        elif name in AS_CODE:
-            raise UserError(f'{document.place((name,))}: unknown key "{name}"', hint=SENDS_FILES)
+        elif name in INSTEAD:
+            raise UserError(f'{document.place((name,))}: unknown key "{name}"', hint=INSTEAD[name])
         else:
             _refuse_unknown_key(document, TOP, name)
+
+
+def _is_section(value: object) -> bool:
+    """A table, or several of one name; a list of anything else is a value."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
 
 
 def _refuse_unknown_key(document: TomlDocument, section: str, name: str) -> None:

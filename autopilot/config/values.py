@@ -15,6 +15,7 @@ from autopilot.domain.after import MOST_AFTER, After, On
 from autopilot.domain.array import LONGEST_VALUE, MOST_TASKS, check_variable
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.errors import UserError
+from autopilot.domain.gpu_choices import parse_choices
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.money import BYTES_PER_GB, usd
 from autopilot.domain.time import parse_duration
@@ -250,15 +251,7 @@ def amount_over_all(raw: object) -> tuple[Decimal, bool]:
 
 
 def gpus(raw: object) -> tuple[GpuChoice, ...]:
-    """``"4090:1 | A100 80GB:2"`` → the choices in order of the text; the count is 1 when left out."""
-    choices = []
-    for alternative in text(raw).split("|"):
-        name, colon, number = alternative.partition(":")
-        name = " ".join(name.split())
-        if not name or (colon and not number.strip().isdecimal()):
-            raise ValueError(f'not a GPU and count: {alternative.strip()!r} (write it as "RTX 4090:1 | A100 PCIE:2")')
-        choices.append(GpuChoice(name, count(int(number)) if colon else 1))
-    return tuple(choices)
+    return parse_choices(text(raw))
 
 
 def pattern(raw: object) -> str:

@@ -372,6 +372,7 @@ class Mailbox:
             inputs=fetched_inputs(spec.inputs),
             outputs=spec.outputs,
             as_root=spec.as_root,
+            in_bash=spec.in_bash,
         )
 
     async def _restorable(self, job: Job) -> CheckpointRef | None:
@@ -606,6 +607,7 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
             now,
             is_of_host=mail.exit.is_of_host,
             is_of_command=mail.exit.is_of_command,
+            is_syntax=mail.exit.is_syntax,
             has_saved=mail.exit.has_saved,
             began_from=mail.heartbeat.restored if mail.heartbeat else None,
         )

@@ -56,6 +56,11 @@ class ExitRecord:
         return self.reason in ("exited", "stalled")
 
     @property
+    def is_syntax(self) -> bool:
+        """Whether a shell cannot read it: no other machine's can either, and nothing was run."""
+        return self.reason == "syntax"
+
+    @property
     def is_of_host(self) -> bool:
         """Whether it failed by its machine: the same command may do well on another one."""
         was_killed = self.signal in TAKEN_BY_HOST and self.reason != "stalled"

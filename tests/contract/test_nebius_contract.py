@@ -22,6 +22,7 @@ class TestNebius(ProviderContract):
             yield fenced(made)
 
 
+@pytest.mark.slow
 class TestNebiusInSmallPages(ProviderContract):
     @pytest.fixture
     async def harness(self, tmp_path: Path, clock: QuickClock) -> AsyncIterator[Harness]:

@@ -45,9 +45,8 @@ class Child:
         self.before: set[tuple[int, int]] = set()  # of what a setup has left for the run: pid, and when it was started
         self.left: list[int] = []  # of the last run: what could not be killed
 
-    def start(self, kind: str, command: str, workdir: str, env: dict[str, str], uid: int | None) -> None:
+    def start(self, kind: str, shell: list[str], workdir: str, env: dict[str, str], uid: int | None) -> None:
         """``uid``: the user; None: the agent's own. Raises ``OSError``, ``ValueError``."""
-        shell = ["/bin/sh", "-c", command]
         self.is_ending = False
         processes = list_processes()
         found = list_offspring(processes) - {*self.left} if kind == RUN_KIND else ()

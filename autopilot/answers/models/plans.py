@@ -108,7 +108,7 @@ class OffersBody(Asked):
     toml: str | None = None
     source: str = ""
     gpu: str = ""
-    """``RTX 4090:1``."""
+    """``RTX 4090:1``, or several as in a job file: ``4090 | A100 80GB:2``."""
     disk_gb: int = 20
 
 

@@ -6,15 +6,13 @@ import base64
 import json
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from autopilot.answers.render import plain
 from autopilot.api.certify import CertifyService
@@ -356,8 +354,3 @@ def note_row(market: str, claim: str, found: dict[str, ClaimFinding], billed: De
 
 def verdicts(found: dict[str, ClaimFinding]) -> dict[str, ClaimVerdict]:
     return {claim: finding.verdict for claim, finding in sorted(found.items())}
-
-
-def with_one_fast(names: Sequence[str]) -> list[Any]:
-    """As parameters: the first runs always, the others with the long gates."""
-    return [names[0], *(pytest.param(name, marks=pytest.mark.slow) for name in names[1:])]

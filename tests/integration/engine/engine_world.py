@@ -162,6 +162,20 @@ class World:
         self._in_memory = self._in_memory.kill()
         return self._in_memory
 
+    def copy_ledger(self) -> MemoryStore:
+        """As ``autopilot db backup`` does; of a ledger in memory."""
+        return self._in_memory.copy()
+
+    async def put_back(self, copy: MemoryStore) -> None:
+        """The daemon is gone, its ledger too; a new one starts on the copy."""
+        await self.stop()
+        self.use_copy(copy)
+        await self.start()
+
+    def use_copy(self, copy: MemoryStore) -> None:
+        """For the next daemon."""
+        self._in_memory = copy.copy()
+
     def connect(self) -> Provider:
         if not self.over_http:
             return connect_in_process(self.sandbox, self.api_key, self.clock)

@@ -22,8 +22,9 @@ from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import Store
 from autopilot.words import reasons
 from autopilot_lab.sandbox.market.metering import GPU
-from tests.integration.engine.certify_world import VERSION, CertifyWorld, note_row, verdicts, with_one_fast
+from tests.integration.engine.certify_world import VERSION, CertifyWorld, note_row, verdicts
 from tests.integration.engine.engine_world import JOB, D, a_world
+from tests.variants import first_of
 
 SETTLED = tuple(claim.id for claim in claims_of("vastai") if claim.step is not None)
 
@@ -42,7 +43,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Certif
     assert world.ours() == []
 
 
-@pytest.mark.parametrize("claim", with_one_fast(SETTLED))
+@pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: CertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     seen = await world.certified()
@@ -76,7 +77,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
 STEPS = ("refusal", "rent", "work", "run", "raise", "nudge", "lower", "floor", "pause", "resume", "end", "pull")
 
 
-@pytest.mark.parametrize("step", with_one_fast(STEPS))
+@pytest.mark.parametrize("step", first_of(STEPS))
 async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: CertifyWorld, step: str) -> None:
     """Machines end themselves. One that is paused, or does not get its image, cannot: it bills its disk until the
     daemon is there again.

@@ -9,8 +9,9 @@ import pytest
 
 from autopilot.domain.certificate import ClaimVerdict
 from autopilot.markets.installed import claims_of
-from tests.integration.engine.certify_world import MithrilCertifyWorld, note_row, verdicts, with_one_fast
+from tests.integration.engine.certify_world import MithrilCertifyWorld, note_row, verdicts
 from tests.integration.engine.engine_world import D, a_world
+from tests.variants import first_of
 
 SETTLED = tuple(claim.id for claim in claims_of("mithril") if claim.step is not None)
 BUDGET = "3.00"
@@ -30,7 +31,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Mithri
     assert world.rented() == []
 
 
-@pytest.mark.parametrize("claim", with_one_fast(SETTLED))
+@pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: MithrilCertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     seen = await world.certified(BUDGET)

@@ -9,8 +9,9 @@ import pytest
 
 from autopilot.domain.certificate import ClaimVerdict
 from autopilot.markets.installed import claims_of
-from tests.integration.engine.certify_world import NebiusCertifyWorld, note_row, verdicts, with_one_fast
+from tests.integration.engine.certify_world import NebiusCertifyWorld, note_row, verdicts
 from tests.integration.engine.engine_world import D, a_world
+from tests.variants import first_of
 
 SETTLED = tuple(claim.id for claim in claims_of("nebius") if claim.step is not None)
 BUDGET = "3.00"
@@ -23,6 +24,7 @@ async def world(tmp_path: Path) -> AsyncIterator[NebiusCertifyWorld]:
         yield made
 
 
+@pytest.mark.slow
 async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: NebiusCertifyWorld) -> None:
     found = verdicts(await world.certified(BUDGET))
     assert found == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
@@ -30,7 +32,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Nebius
     assert world.rented() == []
 
 
-@pytest.mark.parametrize("claim", with_one_fast(SETTLED))
+@pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: NebiusCertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     seen = await world.certified(BUDGET)

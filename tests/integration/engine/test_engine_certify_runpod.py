@@ -10,8 +10,9 @@ import pytest
 from autopilot.domain.certificate import ClaimVerdict
 from autopilot.markets.installed import claims_of
 from autopilot_lab.sandbox.runpod.exchange import Mode
-from tests.integration.engine.certify_world import RunpodCertifyWorld, note_row, verdicts, with_one_fast
+from tests.integration.engine.certify_world import RunpodCertifyWorld, note_row, verdicts
 from tests.integration.engine.engine_world import D, a_world
+from tests.variants import first_of
 
 SETTLED = tuple(claim.id for claim in claims_of("runpod") if claim.step is not None)
 ON_SPOT = {"spot-is-rented", "losing-bid-refused", "graphql-limits", "probe-is-a-request", "login-made-through-rest"}
@@ -44,7 +45,7 @@ async def test_a_market_without_spot(world: RunpodCertifyWorld, mode: Mode) -> N
     assert world.rented() == []
 
 
-@pytest.mark.parametrize("claim", with_one_fast(SETTLED))
+@pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: RunpodCertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     seen = await world.certified()
@@ -74,7 +75,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
 STEPS = ("stop", "refusal", "rent", "work", "run", "start", "end", "pull")
 
 
-@pytest.mark.parametrize("step", with_one_fast(STEPS))
+@pytest.mark.parametrize("step", first_of(STEPS))
 async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: RunpodCertifyWorld, step: str) -> None:
     await world.tick()
     await world.begin()

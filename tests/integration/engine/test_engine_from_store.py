@@ -1,16 +1,14 @@
 """A ledger that was put back from an older copy: the job goes on from what the store holds, and what it cost is booked.
 
-The market, the store and the agents go on as they were; only the ledger's file is an older one.
+The market, the store and the agents go on as they were; only the ledger is an older one.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -26,41 +24,21 @@ from autopilot.engine.sweep import QUARANTINE_LASTS
 from autopilot.mailbox.keys import manifest_key, part_key, rental_key, verified_key
 from autopilot.mailbox.report_shapes import Manifest
 from autopilot.ports.blobs import BlobUnavailable
+from autopilot_lab.memory_store.store import MemoryStore
 from tests.checkpoint_data import a_part, an_index
 from tests.integration.engine.engine_world import INSTALL_ID, D, World
 
 
 @pytest.fixture
-def world(world_on_disk: World) -> World:
-    world_on_disk.agents.total_steps = 100_000
-    return world_on_disk
+def world(world: World) -> World:
+    world.agents.total_steps = 100_000
+    return world
 
 
-def copy_ledger(world: World) -> Path:
-    """As ``autopilot db backup`` does."""
-    copy = world.root / "copy.db"
-    with closing(sqlite3.connect(world.ledger_url)) as ledger, closing(sqlite3.connect(copy)) as target:
-        ledger.backup(target)
-    return copy
-
-
-async def put_back(world: World, copy: Path) -> None:
-    """The daemon is gone, its ledger too; a new one starts on the copy."""
-    await world.stop()
-    replace_ledger(Path(world.ledger_url), copy)
-    await world.start()
-
-
-def replace_ledger(path: Path, copy: Path) -> None:
-    for ending in ("", "-wal", "-shm"):
-        Path(f"{path}{ending}").unlink(missing_ok=True)
-    path.write_bytes(copy.read_bytes())
-
-
-async def second_machine(world: World) -> tuple[Path, Lease, Job]:
+async def second_machine(world: World) -> tuple[MemoryStore, Lease, Job]:
     """The ledger was copied while the job ran on its first machine. It goes on, on another, and saves there."""
     first = await world.until_checkpoint()
-    copy = copy_ledger(world)
+    copy = world.copy_ledger()
     world.market.destroy(int(first.instance_id or 0), by="console")
 
     def saves_elsewhere(job: Job) -> bool:
@@ -73,7 +51,7 @@ async def second_machine(world: World) -> tuple[Path, Lease, Job]:
     return copy, job.main, job
 
 
-async def begin(world: World) -> tuple[Path, Lease, Job]:
+async def begin(world: World) -> tuple[MemoryStore, Lease, Job]:
     await world.submit()
     return await second_machine(world)
 
@@ -92,7 +70,7 @@ async def at_work_again(world: World) -> Job:
 async def test_the_job_goes_on_from_the_newest_checkpoint_of_the_store_and_not_from_the_copy_s(world: World) -> None:
     copy, second, before = await begin(world)
     world.market.destroy(int(second.instance_id or 0), by="console")
-    await put_back(world, copy)
+    await world.put_back(copy)
     older = await parked(world)
     assert before.checkpoint is not None
     assert older.checkpoint is not None
@@ -128,7 +106,7 @@ async def test_the_money_spent_since_the_copy_is_booked_before_anything_is_rente
     await world.tick(4)
     spent = (await world.spend())[second.instance_id or ""]
     assert spent > ZERO
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     assert second.instance_id not in await world.spend()
     await world.jobs.resume_from_store("train")
@@ -143,7 +121,7 @@ async def test_the_money_spent_since_the_copy_is_booked_before_anything_is_rente
 
 async def test_a_machine_that_is_still_there_is_watched_and_becomes_the_job_s_own_again(world: World) -> None:
     copy, second, before = await begin(world)
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     await world.jobs.resume_from_store("train")
     await world.tick(10, apart_s=60)
@@ -176,7 +154,7 @@ async def test_of_two_machines_the_newest_run_s_goes_on_and_the_other_is_given_b
     orders = replace(second.orders, run_epoch=second.orders.run_epoch - 1)
     noted = replace(second, id=other_id, label=other.label or "", instance_id=str(other.id), orders=orders)
     await world.blobs.put(rental_key(world.job_id, other_id), to_note(world.job_id, noted))
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     await world.jobs.resume_from_store("train")
     await world.tick(2)
@@ -201,7 +179,7 @@ async def test_a_create_that_nobody_saw_and_a_machine_that_its_user_took_over_ar
         noted = replace(second, id=asked, label=label_for(INSTALL_ID, asked), instance_id=None, acquired_at=None)
         noted = replace(noted, state=LeaseState.INTENT, spans=(), observed=Observed())
         await world.blobs.put(rental_key(world.job_id, asked), to_note(world.job_id, noted))
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     world.market.relabel(int(second.instance_id or 0), "rescued by hand")
     await world.jobs.resume_from_store("train")
@@ -218,7 +196,7 @@ async def test_a_machine_that_is_watched_outlives_a_store_that_cannot_be_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy, second, _ = await begin(world)
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     await world.jobs.resume_from_store("train")
     world.clock.advance(QUARANTINE_LASTS.total_seconds())
@@ -245,7 +223,7 @@ async def test_a_market_that_is_not_in_the_settings_proves_no_machine_gone(world
     other_id = "01KDVDNRY4R11887CN5CG1S8J6"
     noted = replace(second, id=other_id, label=label_for(INSTALL_ID, other_id), provider="runpod", instance_id="pod-1")
     await world.blobs.put(rental_key(world.job_id, other_id), to_note(world.job_id, noted))
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     with capture_logs() as logs:
         await world.jobs.resume_from_store("train")
@@ -259,10 +237,11 @@ async def test_a_market_that_is_not_in_the_settings_proves_no_machine_gone(world
 
 
 @asynccontextmanager
-async def a_daemon_on(world: World, copy: Path) -> AsyncIterator[World]:
+async def a_daemon_on(world: World, copy: MemoryStore) -> AsyncIterator[World]:
     """A second daemon on the copy, beside the first one: the same account, the same store."""
     twin = World(world.root, world.clock, world.sandbox, world.http, world.wrap)
-    twin.blobs, twin.agents, twin.job_id, twin.ledger_url = world.blobs, world.agents, world.job_id, str(copy)
+    twin.blobs, twin.agents, twin.job_id = world.blobs, world.agents, world.job_id
+    twin.use_copy(copy)
     await twin.start()
     try:
         yield twin
@@ -288,7 +267,7 @@ async def test_nothing_is_taken_while_another_daemon_leads_the_machine(world: Wo
 
 async def test_nothing_is_taken_where_the_mailbox_names_another_daemon(world: World) -> None:
     copy, _, _ = await begin(world)
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     world.engine.from_store._is_own_mailbox = lambda: False
     await world.jobs.resume_from_store("train")
@@ -298,7 +277,7 @@ async def test_nothing_is_taken_where_the_mailbox_names_another_daemon(world: Wo
 
 async def test_a_machine_whose_cost_the_budget_does_not_hold_is_ended(world: World) -> None:
     copy, second, _ = await begin(world)
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     await world.jobs.resume_from_store("train")
     await world.tick(2)
@@ -326,7 +305,7 @@ async def test_what_is_torn_foreign_or_too_large_is_passed_over_and_said(world: 
     copy, second, before = await begin(world)
     assert before.checkpoint is not None
     world.market.destroy(int(second.instance_id or 0), by="console")
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     epoch, job_id = second.orders.run_epoch, world.job_id
     await claim(world, second, 101, epoch, data=b"y")  # the hash is of something else
@@ -364,7 +343,7 @@ async def test_what_was_harmed_since_it_was_verified_is_passed_over_for_the_one_
     copy, second, before = await begin(world)
     assert before.checkpoint is not None
     world.market.destroy(int(second.instance_id or 0), by="console")
-    await put_back(world, copy)
+    await world.put_back(copy)
     await parked(world)
     number = before.checkpoint.number
     await world.blobs.put(part_key(world.job_id, second.id, number, 1), b"harmed")
@@ -381,7 +360,7 @@ async def test_a_job_that_works_is_told_to_stop_first(world: World) -> None:
 
 async def test_a_machine_of_a_lost_ledger_may_still_save(world: World) -> None:
     copy, second, _ = await begin(world)
-    await put_back(world, copy)
+    await world.put_back(copy)
     await world.tick(2)
     assert f"jobs/{world.job_id}/{second.id}" in world.blobs.admitted
 

@@ -17,6 +17,7 @@ from autopilot.ports.store import Store, StoreUnavailable
 from tests.integration.engine.engine_world import World, a_world
 from tests.integration.engine.interrupted_store import InterruptedStore, Killed, Moment
 from tests.integration.engine.test_engine_migration import moving
+from tests.variants import first_of
 
 
 @dataclass(frozen=True)
@@ -122,18 +123,13 @@ MOVING = range(1, 7)
 """From the intent for the new home to the release of the old one. The gate below plays every commit of both rides."""
 
 
-def first_two(numbers: range) -> list[object]:
-    """The others are for long runs, as is every commit."""
-    return [pytest.param(each, marks=pytest.mark.slow) if each > 2 else each for each in numbers]
-
-
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("number", first_two(RENTING))
+@pytest.mark.parametrize("number", first_of(RENTING, 2))
 async def test_a_kill_while_it_rents(tmp_path: Path, number: int, moment: Moment) -> None:
     await killed_at(tmp_path, BUMPY, number, moment)
 
 
-@pytest.mark.parametrize("number", first_two(MOVING))
+@pytest.mark.parametrize("number", first_of(MOVING, 2))
 async def test_a_kill_while_it_moves(tmp_path: Path, number: int) -> None:
     await killed_at(tmp_path, MOVE, number, "before" if number % 2 else "after")
 
@@ -172,7 +168,7 @@ async def until_exit(world: World) -> None:
         await world.tick()
 
 
-@pytest.mark.parametrize("number", first_two(RENTING))
+@pytest.mark.parametrize("number", first_of(RENTING, 2))
 async def test_a_disk_that_fails_once(tmp_path: Path, number: int) -> None:
     async with underway(tmp_path, BUMPY) as (world, store):
         store.fail_at = store.transactions + number

@@ -26,6 +26,7 @@ from tests.acceptance.stage import command, job_text, until
 from tests.integration.service.service_world import a_patient_theatre, own_name
 from tests.mailboxes import put
 from tests.patience import PATIENCE_S
+from tests.variants import first_of
 
 IDLE_CONNECTIONS = 1100
 STORM = 600
@@ -114,7 +115,7 @@ def test_killed_it_is_started_anew_and_ticks_go_on(theatre: Theatre) -> None:
     assert children(daemon_pid(theatre)) != [listener]
 
 
-@pytest.mark.parametrize("connections", [100, pytest.param(IDLE_CONNECTIONS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("connections", first_of((100, IDLE_CONNECTIONS)))
 def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Theatre, connections: int) -> None:
     port = place(theatre).port()
     assert port is not None
@@ -126,7 +127,7 @@ def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Thea
     assert (theatre.root / "daemon.log").stat().st_size < 1 << 20
 
 
-@pytest.mark.parametrize("connections", [80, pytest.param(STORM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("connections", first_of((80, STORM)))
 def test_a_storm_on_both_ports_stops_neither_ticks_nor_whoever_has_a_token(theatre: Theatre, connections: int) -> None:
     made = theatre.client.post("/v1/tokens", {"name": own_name("ci"), "scope": "read"})
     with storm(theatre, connections):

@@ -21,6 +21,7 @@ from autopilot.mailbox import orders
 from autopilot.mailbox.checkpoints import kept_manifest
 from tests.integration.s3.keepers import JOB, Machine, content, until
 from tests.s3_server import BUCKET, S3Server
+from tests.variants import first_of
 
 PART = SMALLEST_PART_BYTES
 
@@ -232,9 +233,7 @@ async def test_holes_that_a_crash_left_in_a_download_are_found(
     assert content(other.files) == content(machine.files)
 
 
-@pytest.mark.parametrize(
-    "harm", ["wrong byte", *(pytest.param(each, marks=pytest.mark.slow) for each in ("truncated", "longer", "gone"))]
-)
+@pytest.mark.parametrize("harm", first_of(("wrong byte", "truncated", "longer", "gone")))
 async def test_a_harmed_part_is_no_checkpoint_and_never_named_again(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine], harm: str
 ) -> None:

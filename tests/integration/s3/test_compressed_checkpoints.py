@@ -21,6 +21,7 @@ from autopilot.agent.unpack import unpack
 from autopilot.mailbox.checkpoints import keep_verified
 from tests.integration.s3.keepers import JOB, Machine, content
 from tests.s3_server import BUCKET, S3Server
+from tests.variants import first_of
 
 PART = SMALLEST_PART_BYTES
 
@@ -30,7 +31,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "RETRY_S", 0.01)
 
 
-@pytest.fixture(params=["backports.zstd", "zstandard"])
+@pytest.fixture(params=first_of(("backports.zstd", "zstandard")))
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """As on a machine that has only this one."""
     for name in {"compression.zstd", "backports.zstd", "zstandard"} - {request.param}:

@@ -98,6 +98,7 @@ BAD_CALLS = [
     pytest.param("POST", "/v1/jobs", b'{"toml": "%s"}' % (b"x" * 2_000_000), 413, "", id="too-large"),
     pytest.param("POST", "/v1/jobs", b'{"toml": "%s"}' % (b"x" * 300_000), 422, "toml", id="too-long-a-file"),
     pytest.param("POST", "/v1/offers", b'{"gpu": "RTX 4090:many"}', 422, "gpu", id="gpu-count"),
+    pytest.param("POST", "/v1/offers", b'{"gpu": "4090 | 3090:0"}', 422, "gpu", id="gpu-none"),
     pytest.param("POST", "/v1/offers", b'{"gpu": "A:1", "disk_gb": "much"}', 422, "disk_gb", id="disk"),
     pytest.param("GET", "/v1/jobs/nothing", None, 404, "no job 'nothing'", id="no-such-job"),
     pytest.param("GET", "/v1/jobs/nothing/logs", None, 404, "no job 'nothing'", id="no-such-logs"),

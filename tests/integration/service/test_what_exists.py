@@ -217,6 +217,15 @@ async def test_a_larger_disk_than_any_machine_has_is_said_with_the_largest(shop:
     assert "no matching offers: the job would wait" in accepted["notes"]
 
 
+async def test_more_gpus_than_any_machine_has_are_said_with_the_most_there_are(shop: Shop) -> None:
+    planned = await shop.plan(gpu="4090:99")
+    assert planned["verdict"] == "infeasible"
+    assert planned["refusal"].startswith("resources.gpu: no machine has 99 × 4090: the most seen in one is ")
+    with pytest.raises(UserError, match=r"no machine has 99 × 4090"):
+        await shop.submit(gpu="4090:99")
+    assert (await shop.plan(gpu="4090:99 | 4090:1"))["refusal"] is None
+
+
 async def test_a_limit_below_every_price_of_the_week_is_said_with_the_lowest(shop: Shop) -> None:
     planned = await shop.plan(more='max_hourly = "$0.01"')
     assert planned["verdict"] == "infeasible"

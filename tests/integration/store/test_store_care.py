@@ -42,6 +42,7 @@ from tests.contract.store_schedules import a_schedule
 from tests.permissions import kept_out
 from tests.pg import PostgresServer
 from tests.store_records import START, a_checkpoint, a_job, a_lease, an_entry
+from tests.variants import first_of
 
 Places = Callable[[str], str]
 
@@ -242,7 +243,7 @@ async def test_an_export_holds_every_row(url: str, tmp_path: Path, name: str) ->
     assert decision["actions"][0][0] == "floor"
 
 
-@pytest.mark.parametrize("target", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("target", first_of(("postgresql", "sqlite")))
 async def test_a_move_takes_every_row_along_and_back(
     url: str, target: str, places: Places, postgres_server: PostgresServer
 ) -> None:

@@ -45,6 +45,7 @@ from tests.integration.wire.recorded_market import (
     vastai,
 )
 from tests.patience import PATIENCE_S
+from tests.variants import first_of
 
 DAY = dt.date(2026, 1, 1)
 QUERY = OfferQuery(
@@ -296,7 +297,7 @@ def named(answer: Answer) -> str:
     return f"{answer.market}: {answer.body}"
 
 
-@pytest.mark.parametrize("one_of", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("one_of", first_of((5, 1)))
 @pytest.mark.parametrize("answer", ANSWERS, ids=named)
 async def test_a_changed_field_that_is_read_is_noticed_and_does_no_harm(answer: Answer, one_of: int) -> None:
     """``one_of``: so many changes each is tried, another one of each field."""

@@ -303,8 +303,8 @@ def test_submit_reads_standard_input(daemon: Daemon, capsys: Capture, monkeypatc
 def test_files_that_are_no_job_file(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
     assert "error: cannot read" in printed(capsys, "submit", str(tmp_path / "none.toml"), code=2)
     assert "error: unknown option: --yes" in printed(capsys, "submit", "--yes", code=2)
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    assert "not UTF-8" in printed(capsys, "submit", str(tmp_path / "binary"), code=2)
+    (tmp_path / "binary").write_bytes(b"\x80\x81")
+    assert "it is not text" in printed(capsys, "submit", str(tmp_path / "binary"), code=2)
     (tmp_path / "large").write_bytes(b"#" * 200_000)
     assert "larger than 100 kB" in printed(capsys, "submit", str(tmp_path / "large"), code=2)
     assert daemon.requests == []

@@ -39,6 +39,7 @@ python train.py
 setup = "pip install ."
 workdir = "/workspace/bert"
 trust = "secure"
+shell = "bash"
 run_as = "root"
 notify = ["team", "ops"]
 tags = { team = "vision", project = "bert qa" }
@@ -124,6 +125,7 @@ def test_every_key_is_read() -> None:
         setup="pip install .",
         workdir="/workspace/bert",
         trust=Trust.SECURE,
+        in_bash=True,
         as_root=True,
         code=CodeSpec("src", ("data/small.csv",), ("data/", "*.ckpt"), 1_500_000_000),
         registry=Registry("registry.example:5000", "me", "team"),
@@ -175,7 +177,7 @@ def test_the_full_file_sets_every_field_to_something_else_than_its_default() -> 
 
 
 def test_left_out_keys_take_the_defaults_of_the_domain() -> None:
-    assert parse(SMALLEST) == JobSpec("hello", "python:3.12-slim", "true", (GpuChoice("RTX 4090", 1),))
+    assert parse(SMALLEST) == JobSpec("hello", "python:3.12-slim", "true", (GpuChoice("RTX 4090", 1),), in_bash=True)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +359,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("debug", 'exec = "no"'), "debug.exec: must be true or false"),
         (with_line("retry", "max_attempts = true"), "retry.max_attempts: must be a whole number"),
         (SMALLEST.replace("RTX 4090", "RTX 4090:x"), "resources.gpu: not a GPU and count: 'RTX 4090:x'"),
-        (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: must be a whole number of at least 1"),
+        (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: of RTX 4090 there must be 1 or more, not 0"),
         (SMALLEST.replace("RTX 4090", "RTX 4090 |"), "resources.gpu: not a GPU and count"),
         (SMALLEST.replace("hello", "he llo"), "job.toml:1: name: must be 1 to 60 letters"),
         (SMALLEST.replace("python:3.12-slim", "--privileged"), "job.toml:2: image: must be an image's name"),

@@ -59,6 +59,12 @@ class MemoryStore:
         reopened._committed = self._committed
         return reopened
 
+    def copy(self) -> MemoryStore:
+        """What is committed now, in a store of its own: as a backup does."""
+        copied = MemoryStore()
+        copied._committed = {table: dict(rows) for table, rows in self._committed.items()}
+        return copied
+
     def break_next_commit(self, *, is_kept: bool) -> None:
         """The next commit raises ``CommitUnknown``, having written everything (``is_kept``) or nothing."""
         self._is_kept_by_broken_commit = is_kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from autopilot_lab.sandbox.mithril.lifecycle import Lifecycle, Machines, Timings
 from autopilot_lab.sandbox.mithril.pools import AuctionPool, AuctionPoolSpec, Rival, Sample
 
 ROUND_S = 120.0
+_ROUND = timedelta(seconds=ROUND_S)
 LATE_END_S = 900.0
 """From a delete until the bid is gone, where that is broken."""
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -48,7 +50,7 @@ class MithrilMarket:
     ) -> None:
         self.agenda = Agenda()
         self.journal = Journal()
-        self.now = now
+        self.now = self._advances_to = now
         self.pools: dict[tuple[str, str], AuctionPool] = {}
         self.bids: dict[str, Bid] = {}
         """Ended ones included."""
@@ -68,11 +70,12 @@ class MithrilMarket:
             pool = AuctionPool(spec, self._new_id("auc"), spec.minimum, spec.slots, clear((), spec.slots, spec.minimum))
             self.pools[pool.key] = pool
             pool.history.append(Sample(now, pool.cleared.price))
-        self.agenda.at(now + timedelta(seconds=ROUND_S), self._hold_rounds)
+        self.agenda.at(now + _ROUND, self._hold_rounds)
 
     # -- time
 
     def advance_to(self, now: datetime) -> None:
+        self._advances_to = now
         while (due := self.agenda.pop_due(now)) is not None:
             self.now, action = due
             action()
@@ -96,12 +99,16 @@ class MithrilMarket:
 
     def _hold_rounds(self) -> None:
         asking = any(bid.status in IN_THE_AUCTION for bid in self.bids.values())
-        for pool in self.pools.values():
-            if asking or pool.rivals or pool.cleared.winners or pool.key not in self.told:
+        if not asking and all(self._is_deserted(pool) for pool in self.pools.values()):
+            self._repeat_rounds()
+        else:
+            for pool in self.pools.values():
                 self.hold_round(pool)
-            else:
-                self._repeat_round(pool)
-        self.agenda.at(self.now + timedelta(seconds=ROUND_S), self._hold_rounds)
+        self.agenda.at(self.now + _ROUND, self._hold_rounds)
+
+    def _is_deserted(self, pool: AuctionPool) -> bool:
+        """Nothing was asked there in the last round either."""
+        return not (pool.rivals or pool.cleared.winners) and pool.key in self.told
 
     def hold_round(self, pool: AuctionPool) -> None:
         ours = [bid for bid in self.bids.values() if self._is_in(bid, pool)]
@@ -117,12 +124,17 @@ class MithrilMarket:
                 self._lose(bid)
             self.bill(bid)
 
-    def _repeat_round(self, pool: AuctionPool) -> None:
-        """A round without bids after another one without winners."""
-        cleared = self.told[pool.key] = pool.cleared
-        if (cleared.price, cleared.free) != (pool.minimum, pool.slots):
-            pool.cleared = clear((), pool.slots, pool.minimum)
-        pool.history.append(Sample(self.now, pool.cleared.price))
+    def _repeat_rounds(self) -> None:
+        """Rounds without bids, up to where something else is due: a clock may have gone on by days."""
+        ends_at = min(self.agenda.next_due() or self._advances_to, self._advances_to)
+        rounds = [self.now + _ROUND * number for number in range(max(1, math.ceil((ends_at - self.now) / _ROUND)))]
+        for pool in self.pools.values():
+            before = pool.cleared
+            if (before.price, before.free) != (pool.minimum, pool.slots):
+                pool.cleared = clear((), pool.slots, pool.minimum)
+            self.told[pool.key] = before if len(rounds) == 1 else pool.cleared
+            pool.history.extend([Sample(at, pool.cleared.price) for at in rounds])
+        self.now = rounds[-1]
 
     def _is_in(self, bid: Bid, pool: AuctionPool) -> bool:
         return bid.status in IN_THE_AUCTION and (bid.order.region, bid.order.type_id) == pool.key

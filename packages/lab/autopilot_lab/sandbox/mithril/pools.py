@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple
 
 from autopilot_lab.sandbox.mithril.auction import Cleared
 
@@ -46,8 +47,7 @@ class Rival:
     arrival: int
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     at: datetime
     price: Decimal
 
