@@ -125,7 +125,7 @@ class JobSpec:
     as_root: bool = False
     """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
     in_bash: bool = False
-    """``run`` and ``setup`` are for bash with ``pipefail``, where the image has it. Those of older versions are for sh."""
+    """``run`` and ``setup`` are for bash with ``pipefail``, where the image has it. Older ones are for sh."""
     may_exec: bool = True
     """``autopilot exec`` may run commands on its machines."""
     ssh_key: str = ""
