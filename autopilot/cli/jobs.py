@@ -57,7 +57,7 @@ def submit(
     plan_id
         The plan that a person has confirmed, if the token requires it.
     wait
-        Wait until the jobs are finished or parked; the exit code is their outcome, as with autopilot wait.
+        Start a daemon if yours does not run, and wait until the jobs are over or parked; the exit code is their outcome.
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")

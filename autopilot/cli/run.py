@@ -60,6 +60,7 @@ def run(
 
     The directory is uploaded as [code]. `setup` follows requirements.txt, pyproject.toml or environment.yml. What the
     command leaves in outputs and at its checkpoint is downloaded to NAME-outputs. The exit code is the job's outcome.
+    Where your daemon does not run, it is started.
 
     Parameters
     ----------
