@@ -57,7 +57,7 @@ def submit(
     plan_id
         The plan that a person has confirmed, if the token requires it.
     wait
-        Start a daemon if yours does not run, and wait until the jobs are over or parked; the exit code is their outcome.
+        Start a daemon if yours does not run; wait until the jobs are over or parked, and exit with their outcome.
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
