@@ -60,7 +60,7 @@ from autopilot.books.budget import budget, credits_of
 from autopilot.books.prices import prices
 from autopilot.books.reconciliation import instance, reconciliation
 from autopilot.books.spend import spend
-from autopilot.domain.delegation import NOBODY, Settled
+from autopilot.domain.delegation import NO_LIMITED_USERS, Settled
 from autopilot.domain.errors import UserError
 from autopilot.domain.gpu_choices import parse_choices
 from autopilot.domain.job import Job, JobSpec, JobStatus
@@ -94,7 +94,7 @@ class Api:
         sessions: PageSessions,
         find_page: Callable[[], Awaitable[str]],
         own_store: str = "",
-        settled: Settled = NOBODY,
+        settled: Settled = NO_LIMITED_USERS,
         proxied: ProxiedUsers | None = None,
     ) -> None:
         """``find_page``: where the page is, for a browser on this machine; see ``PageRoutes``.

@@ -41,7 +41,7 @@ def ssh_config(
     write
         Write the entry to a file of its own, and an Include of such files as the first line of ~/.ssh/config.
     identity
-        Private key; default: the one next to [ssh] key of client.toml, then the keys that ssh tries by itself.
+        Private key; default: the one next to [ssh] key of client.toml, then ssh's own defaults.
     """
     client = JsonClient()
     where = client.get(job_path(job, "ssh"))

@@ -198,7 +198,7 @@ def _registry(document: TomlDocument, read: Mapping[KeyPath, Any]) -> Registry |
     if server != of_image:
         raise UserError(
             f"{document.place(('registry', 'server'))}: the image comes from {of_image}, not from {server}",
-            hint="name the image with its registry in front, or correct the server: a password is sent nowhere else",
+            hint="write the image with its registry, or correct the server: the password is sent to that server only",
         )
     return Registry(server, read["registry", "user"], read["registry", "password"])
 
@@ -243,7 +243,7 @@ def _deadline(
         key = "at" if at is not None else "within"
         raise UserError(
             f"{document.place(('deadline', key))}: the deadline is too far away",
-            hint=f"set one within {FURTHEST_DEADLINE.days} days, or leave [deadline] out",
+            hint=f"set one within {FURTHEST_DEADLINE.days} days, or omit [deadline]",
         )
     return (None, left) if at is None and counts_later else (now + left, None)
 
@@ -273,7 +273,7 @@ def _refuse_whole_workdir(document: TomlDocument, spec: JobSpec) -> None:
         return
     if _beneath_root(spec.workdir).is_relative_to(_beneath_root(spec.workdir, spec.checkpoint_path)):
         raise UserError(
-            f"{document.place(('checkpoint', 'path'))}: checkpoint.path: {spec.checkpoint_path!r} takes in the whole "
+            f"{document.place(('checkpoint', 'path'))}: checkpoint.path: {spec.checkpoint_path!r} contains the whole "
             f"work directory {spec.workdir}",
             hint='name a file or directory inside it, like "ckpt"',
         )
@@ -284,8 +284,8 @@ def _refuse_small_disk(document: TomlDocument, spec: JobSpec) -> None:
     if spec.disk_gb < needed:
         place = document.place(("resources", "disk") if "disk" in document.values["resources"] else ("resources",))
         raise UserError(
-            f"{place}: resources.disk: {spec.disk_gb:f} GB do not hold inputs and outputs of {needed:f} GB",
-            hint="rent a larger disk; the image and checkpoints need room as well",
+            f"{place}: resources.disk: {spec.disk_gb:f} GB are too small for inputs and outputs of {needed:f} GB",
+            hint="rent a larger disk; the image and checkpoints need space too",
         )
 
 

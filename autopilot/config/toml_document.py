@@ -55,7 +55,7 @@ def read_toml(text: str, source: str) -> TomlDocument:
         raise UserError(f"{source}:{line}: not valid TOML: {problem}", hint=hint) from None
     except (ValueError, ArithmeticError, RecursionError):
         hint = "look for a character that is none, a number of very many digits, or brackets without end"
-        raise UserError(f"{source}: nothing that can be read", hint=hint) from None
+        raise UserError(f"{source}: cannot be parsed", hint=hint) from None
     return TomlDocument(source, values, _positions(text))
 
 

@@ -111,7 +111,7 @@ def money(raw: object) -> Decimal:
     except ArithmeticError:
         raise ValueError(f"not an amount of money: {_show(raw)}") from None
     if not 0 < amount <= _MOST_MONEY:
-        raise ValueError(f"must be more than nothing and at most a billion dollars, not {_show(raw)}")
+        raise ValueError(f"must be positive and at most a billion dollars, not {_show(raw)}")
     return amount
 
 
@@ -140,7 +140,7 @@ def size_gb(raw: object) -> Decimal:
         raise ValueError(f'not a size: {_show(raw)} (write it with its unit, like "500MB", "40GB" or "1.5TB")')
     size = Decimal(found[1]) * _GB[found[2].upper()]
     if not size:
-        raise ValueError(f"must be more than nothing, not {_show(raw)}")
+        raise ValueError(f"must be positive, not {_show(raw)}")
     return size
 
 

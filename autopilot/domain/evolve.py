@@ -78,9 +78,9 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
         case e.SpecChanged(spec):
             job = replace(job, spec=spec)
         case e.TaskRetried():
-            job = replace(_begin_anew(job, event.at), failures=0)
+            job = replace(_restart(job, event.at), failures=0)
         case e.TaskExcused():
-            job = _begin_anew(job, event.at)
+            job = _restart(job, event.at)
             job = replace(job, failures=max(job.failures - 1, 0), excused=job.excused + 1)
         case _:
             before = _lease(job, event.lease_id)
@@ -115,7 +115,7 @@ def _run_again(job: Job, lease: Lease, at: datetime) -> Job:
     return _promote(_fall_back(job), end_use(lease, None))
 
 
-def _begin_anew(job: Job, at: datetime) -> Job:
+def _restart(job: Job, at: datetime) -> Job:
     """A task that was over, once there is a place for it."""
     return replace(
         _fall_back(job),

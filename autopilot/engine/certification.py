@@ -59,7 +59,7 @@ class Certification:
     statuses: dict[str, CertificateStatus] = field(default_factory=dict)
 
     def lack_of(self, market: str, now: datetime) -> Lack | None:
-        """Why nothing new may be rented there but for a certification; None where it may."""
+        """Why nothing new may be rented there but for a certification; None if it may."""
         if self.rules.only:
             return Lack.CERTIFYING_ONLY
         held = self.statuses.get(market)

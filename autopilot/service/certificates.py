@@ -58,18 +58,18 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     for market in sorted(rules.needed_on):
         held = issued.get(market)
         account = held.account if held else ""
-        stands = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
-        told[market] = _tell(stands, now)
+        status = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
+        told[market] = _tell(status, now)
     return told
 
 
-def _tell(stands: CertificateStatus, now: datetime) -> tuple[bool | None, str]:
-    if stands.broken:
-        return False, f"claims that do not hold: {', '.join(stands.broken)}"
-    if stands.lack is not None or stands.certificate is None:
-        return None, f"none valid ({(stands.lack or Lack.MISSING).replace('_', ' ')})"
-    ends = f"valid until {stands.certificate.ends_at:%Y-%m-%d}"
-    return (None, f"{ends}, which is soon") if stands.ends_soon(now) else (True, ends)
+def _tell(status: CertificateStatus, now: datetime) -> tuple[bool | None, str]:
+    if status.broken:
+        return False, f"claims that do not hold: {', '.join(status.broken)}"
+    if status.lack is not None or status.certificate is None:
+        return None, f"none valid ({(status.lack or Lack.MISSING).replace('_', ' ')})"
+    ends = f"valid until {status.certificate.ends_at:%Y-%m-%d}"
+    return (None, f"{ends}, which is soon") if status.ends_soon(now) else (True, ends)
 
 
 def minor_version() -> str:

@@ -70,7 +70,7 @@ def _check_silent(path: Path) -> None:
         other.settimeout(1)
         other.connect(str(path))
         raise OtherDaemonError(
-            f"another daemon answers at {path}", hint="stop it first, or set api.socket to a path of this one's own"
+            f"another daemon answers at {path}", hint="stop it first, or set api.socket to a separate path"
         )
 
 

@@ -584,12 +584,12 @@ class Agent:
         }
 
     def exit_record(self) -> dict[str, Any] | None:
-        """Of the run that ended last, once all that it left is sent."""
+        """The record of the run that ended last, once its last files are sent."""
         ended = self.machine.exit
         return asdict(ended) if ended is not None and ended == self.reported_exit else None
 
     def still_s(self) -> float | None:
-        """Of the command, while it runs."""
+        """How long the command has been inactive; None if it does not run."""
         return self.stillness.count() if self.machine.process.kind == "run" else None
 
 

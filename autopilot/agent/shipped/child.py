@@ -29,7 +29,7 @@ from .offspring import (
 
 MARK = "AUTOPILOT_PROCESS"
 KINDS = SETUP, RUN_KIND, EXEC, SSH = "setup", "run", "exec", "ssh"
-"""Of what the agent starts for the job, or beside it. Each is told in the environment of its processes, as its mark."""
+"""Kinds of processes that the agent starts. Each has its kind in its environment."""
 DRAIN_S = 10.0
 SWEEP_S = 2.0
 """How long the dead may take to be gone: a process in the midst of a driver's call ends after it."""

@@ -191,7 +191,7 @@ async def test_the_market_s_own_list_decides(fresh_shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("market", [*MARKETS])
-async def test_the_shipped_list_stands_in_for_a_market_that_cannot_be_asked(market: str, tmp_path: Path) -> None:
+async def test_the_shipped_list_replaces_that_of_an_unreachable_market(market: str, tmp_path: Path) -> None:
     async with a_shop(market, "http://127.0.0.1:9", tmp_path, QuickClock(START)) as shut:
         assert await shut.engine.gpu_names() == gpu_names.NAMES
         with pytest.raises(UserError, match="no market lists a GPU called 'RTX 4900'"):

@@ -63,7 +63,7 @@ def test_once_killed_it_has_ended(tmp_path: Path) -> None:
     assert not (tmp_path / "saved").exists()
 
 
-def test_a_shell_that_ends_by_itself_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_shell_that_ends_by_itself_does_not_wait(tmp_path: Path) -> None:
     child = Child(TOKEN, lambda _: None)
     child.start("run", sh("sleep 1000 & exit 3"), str(tmp_path), dict(os.environ), None)
     try:

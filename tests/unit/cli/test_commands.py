@@ -236,7 +236,7 @@ def test_submit_sends_several_files_as_one_set(daemon: Daemon, capsys: Capture, 
     assert (asked["again"], asked["dry_run"]) == (False, False)
     assert str(files[1]) in out
     assert "submitted train (01KDZ3V8XQ7M2N4P6R8T0V1W2X); what it waits for: autopilot why train" in out
-    assert "one file is named twice" in printed(capsys, "submit", str(files[0]), str(files[0]), code=2)
+    assert "the same file is given twice" in printed(capsys, "submit", str(files[0]), str(files[0]), code=2)
 
 
 def a_schedule(**changes: object) -> dict[str, object]:

@@ -19,7 +19,7 @@ HINT = "hint: make wheels in the checkout, then there: pip install --no-index --
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The product without the laboratory."""
-    monkeypatch.setitem(sys.modules, laboratory.PACKAGE, None)  # what stands for a package that is not installed
+    monkeypatch.setitem(sys.modules, laboratory.PACKAGE, None)  # marks a package as not installed
 
 
 @pytest.mark.usefixtures("alone")
