@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.client.errors import ApiError, NoAccess, Unreachable, UnreadableAnswer
+from autopilot.client.errors import ApiError, CodeChanged, NoAccess, Unreachable, UnreadableAnswer
 from autopilot.domain.errors import OtherDaemonError, UserError
 
 _OF_REASON = {"same_job_open": Exit.USAGE, "confirm_first": Exit.REFUSED}
@@ -35,7 +35,7 @@ def exit_code_of(error: UserError) -> Exit:
             return Exit.REFUSED
         case Unreachable():
             return Exit.UNREACHABLE
-        case UnreadableAnswer():
+        case UnreadableAnswer() | CodeChanged():
             return Exit.FAILED
         case ApiError():
             return _OF_REASON.get(error.reason) or _OF_STATUS.get(error.status, Exit.FAILED)

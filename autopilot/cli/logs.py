@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.answers.jobs import JobAnswer, LogChunk, Logs
 from autopilot.cli import outcomes
+from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.waiting import StageLines
 from autopilot.client.json_client import JsonClient
@@ -50,20 +54,21 @@ def logs(
     try:
         while True:
             is_first = after is None
-            body = client.get(job_path(job, "logs"), after=after, tail=1 if is_first and not all else None)
-            if body["chunks"]:
-                after = body["chunks"][-1]["key"]
-                printer.print(_newest_lines(body["chunks"], tail) if is_first and tail is not None else body["chunks"])
-            if is_first and tail is None and body["earlier"]:
+            asked = client.get(job_path(job, "logs"), after=after, tail=1 if is_first and not all else None)
+            page = read(Logs, asked)
+            if page.chunks:
+                after = page.chunks[-1].key
+                printer.print(_newest_lines(page.chunks, tail) if is_first and tail is not None else page.chunks)
+            if is_first and tail is None and page.earlier:
                 printer.note("earlier output: autopilot logs --all")
-            if body["chunks"]:
+            if page.chunks:
                 continue
             if not follow:
                 return Exit.OK
-            if body["finished"]:
-                return outcomes.exit_of(client.get(job_path(job))["job"])
+            if page.finished:
+                return outcomes.exit_of(read(JobAnswer, client.get(job_path(job))).job)
             if after is None:
-                waiting.tell(client.get(job_path(job))["job"])
+                waiting.tell(read(JobAnswer, client.get(job_path(job))).job)
             time.sleep(FOLLOW_INTERVAL_S)
     except KeyboardInterrupt:
         return Exit.OK
@@ -76,15 +81,15 @@ class _Printer:
         self._safe = text.harmless if sys.stdout.isatty() else str
         self._at: tuple[str, int] | None = None
 
-    def print(self, chunks: list[dict[str, Any]]) -> None:
+    def print(self, chunks: Sequence[LogChunk]) -> None:
         for chunk in chunks:
-            at = chunk["lease_id"], chunk["boot"]
+            at = chunk.lease_id, chunk.boot
             if at != self._at:
                 before = self._at
                 verb = "started on" if before is None else "moved to" if before[0] != at[0] else "started again on"
-                self.note(f"{verb} {text.plain(chunk['where'])}")
+                self.note(f"{verb} {text.plain(chunk.where)}")
                 self._at = at
-            sys.stdout.write(self._safe(chunk["text"]))
+            sys.stdout.write(self._safe(chunk.text))
         sys.stdout.flush()
 
     def note(self, words: str) -> None:
@@ -92,14 +97,14 @@ class _Printer:
         print(f"──── {words} ────", file=sys.stderr, flush=True)
 
 
-def _newest_lines(chunks: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+def _newest_lines(chunks: Sequence[LogChunk], count: int) -> list[LogChunk]:
     """The chunks that hold the last ``count`` lines, the first of them cut."""
-    lines = "".join(chunk["text"] for chunk in chunks).splitlines(keepends=True)
+    lines = "".join(chunk.text for chunk in chunks).splitlines(keepends=True)
     left = sum(len(line) for line in lines[len(lines) - min(count, len(lines)) :])
-    kept: list[dict[str, Any]] = []
+    kept: list[LogChunk] = []
     for chunk in reversed(chunks):
         if left <= 0:
             break
-        kept.append(chunk | {"text": chunk["text"][-left:]})
-        left -= len(chunk["text"])
+        kept.append(replace(chunk, text=chunk.text[-left:]))
+        left -= len(chunk.text)
     return kept[::-1]

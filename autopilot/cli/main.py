@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autopilot.cli import laboratory
 from autopilot.cli.exits import Exit
+from autopilot.cli.help_text import HelpFormatter
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def app() -> App:
         help=OVERVIEW,
         version_flags=[],
         help_format="plaintext",
-        help_formatter="plain",
+        help_formatter=HelpFormatter(),
         result_action="return_value",
         exit_on_error=False,
         print_error=False,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from typing import Any
 
+from autopilot.answers.jobs import Job
 from autopilot.words import reasons, text
-
-Row = Mapping[str, Any]
 
 STAGES = {
     "": "it has started, and its agent has not reported yet",
@@ -38,24 +35,25 @@ class StageLines:
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
 
-    def tell(self, job: Row) -> None:
+    def tell(self, job: Job) -> None:
         """``job``: as the daemon shows it now."""
         line = tell_stage(job)
-        if (kind := _NUMBERS.sub("#", line)) != self._said.get(job["id"]):
-            self._said[job["id"]] = kind
-            print(f"{text.plain(job['name'])}: {line}", file=sys.stderr, flush=True)
+        if (kind := _NUMBERS.sub("#", line)) != self._said.get(job.id):
+            self._said[job.id] = kind
+            print(f"{text.plain(job.name)}: {line}", file=sys.stderr, flush=True)
 
 
-def tell_stage(job: Row) -> str:
+def tell_stage(job: Job) -> str:
     """``vastai machine 4711: it loads the image and starts``; without a machine, why there is none yet."""
-    main = job.get("main")
+    main = job.main
     if main is None:
-        state = text.words(job["status"])
-        why = reasons.brief(job) or (text.words(job["reason"]) if job.get("reason") else "")
+        state = text.words(job.status)
+        why = reasons.brief(job) or (text.words(job.reason) if job.reason else "")
         return f"{state}: {why}" if why else state
-    if main["state"] == "intent":
-        return f"{text.place(main)}: asked for"
-    if (said := STATUSES.get(main["status"])) is not None:
-        cause = f" ({text.words(main['pause_cause'])})" if main.get("pause_cause") else ""
-        return f"{text.place(main)}: {said}{cause}"
-    return f"{text.place(main)}: {STAGES.get(main['agent_state'], text.words(main['agent_state']))}"
+    place = text.place({"provider": main.provider, "machine_id": main.machine_id})
+    if main.state == "intent":
+        return f"{place}: asked for"
+    if (said := STATUSES.get(main.status)) is not None:
+        cause = f" ({text.words(main.pause_cause)})" if main.pause_cause else ""
+        return f"{place}: {said}{cause}"
+    return f"{place}: {STAGES.get(main.agent_state, text.words(main.agent_state))}"

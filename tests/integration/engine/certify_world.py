@@ -14,7 +14,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from autopilot.answers.render import plain
 from autopilot.api.certify import CertifyService
 from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
@@ -27,6 +26,7 @@ from autopilot.ports.blobs import BlobStore
 from autopilot.ports.provider import Provider
 from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin
+from autopilot.render import plain
 from autopilot_lab.sandbox.market.instances import Container
 from autopilot_lab.sandbox.market.metering import to_decimal
 from autopilot_lab.sandbox.mithril.bids import BILLED, Bid

@@ -57,6 +57,21 @@ def test_help_of_each_command_works(name: str, capsys: pytest.CaptureFixture[str
     assert f"Usage: autopilot {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_help_is_as_wide_as_the_terminal(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = {}
+    for width in (80, 5000):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert run([name, "--help"]) == 0
+        shown[width] = capsys.readouterr().out
+    assert max(map(len, shown[80].splitlines())) <= 80
+    assert shown[80].split() == shown[5000].split()
+    paragraphs = re.split(r"^(?:Arguments|Parameters|Commands):$", shown[5000], maxsplit=1, flags=re.MULTILINE)[0]
+    assert not [each for each in paragraphs.strip().split("\n\n") if "\n" in each]
+
+
 def test_exit_codes() -> None:
     documented = {int(code) for code in re.findall(r"^\| (\d+) \| ", REFERENCE, re.MULTILINE)}
     assert documented == {*map(int, Exit), 130}

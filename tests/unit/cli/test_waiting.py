@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from autopilot.answers.jobs import Job
+from autopilot.cli.answers import read
 from autopilot.cli.main import run
 from autopilot.cli.waiting import STAGES, STATUSES, StageLines, tell_stage
 from autopilot.domain.agent_state import AgentState
@@ -18,7 +20,11 @@ VETO = {"topic": "veto", "numbers": {"action": "acquire", "because": "over_day_l
 
 def pending(offers: int) -> dict[str, Any]:
     search = {"topic": "search", "numbers": {"offers": offers, "fitting": 0, "gpus": "RTX 4090:1"}}
-    return JOB | {"status": "pending", "main": None, "waiting": {"vetoes": [], "notes": [search]}}
+    return JOB | {
+        "status": "pending",
+        "main": None,
+        "waiting": {"at": "2026-01-01T11:00:00+00:00", "vetoes": [], "notes": [search]},
+    }
 
 
 def test_each_stage_has_words() -> None:
@@ -36,7 +42,7 @@ def test_only_changes_are_said(capsys: pytest.CaptureFixture[str]) -> None:
         JOB | {"main": main | {"agent_state": "setting_up"}},
         JOB | {"main": main | {"status": "stopped", "pause_cause": "outbid"}},
     ):
-        waiting.tell(job)
+        waiting.tell(read(Job, job))
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
@@ -49,8 +55,12 @@ def test_only_changes_are_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_limit_that_forbids_it_is_said() -> None:
-    job = JOB | {"status": "pending", "main": None, "waiting": {"vetoes": [VETO], "notes": []}}
-    assert tell_stage(job) == "pending: acquire: over day limit (the limit is $50.00)"
+    job = JOB | {
+        "status": "pending",
+        "main": None,
+        "waiting": {"at": "2026-01-01T11:00:00+00:00", "vetoes": [VETO], "notes": []},
+    }
+    assert tell_stage(read(Job, job)) == "pending: acquire: over day limit (the limit is $50.00)"
 
 
 def test_logs_say_it_until_the_first_output(
