@@ -60,13 +60,13 @@ def submit(
     plan_id
         The plan that a person has confirmed, if the token requires it.
     wait
-        Wait until the jobs are finished or parked; the exit code is their outcome, as with autopilot wait.
+        Start a daemon if yours does not run; wait until the jobs are over or parked, and exit with their outcome.
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
-    from autopilot.cli import outcomes, plan, schedules
+    from autopilot.cli import outcomes, plan, schedules, starting
 
-    client = JsonClient()
+    client = starting.connect() if wait else JsonClient()
     body = plan.ask(client, [file, *files], min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
     if not output.is_for_people:
         output.print(body)

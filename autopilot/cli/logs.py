@@ -14,6 +14,7 @@ from autopilot.answers.jobs import JobAnswer, LogChunk, Logs
 from autopilot.cli import outcomes
 from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
+from autopilot.cli.waiting import StageLines
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
@@ -32,7 +33,8 @@ def logs(
 ) -> int:
     """Print the newest output of a job, up to 1 MB, across all machines it ran on.
 
-    A line on standard error marks each change of machine. The newest 32 MB of each machine are kept.
+    A line on standard error marks each change of machine. With --follow, others say what the job waits for until its
+    first output. The newest 32 MB of each machine are kept.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ def logs(
     """
     if tail is not None and (tail < 0 or all):
         raise UserError("--tail takes a number of lines from 0 on, and excludes --all")
-    client, printer = JsonClient(), _Printer()
+    client, printer, waiting = JsonClient(), _Printer(), StageLines()
     after: str | None = None
     try:
         while True:
@@ -65,6 +67,8 @@ def logs(
                 return Exit.OK
             if page.finished:
                 return outcomes.exit_of(read(JobAnswer, client.get(job_path(job))).job)
+            if after is None:
+                waiting.tell(read(JobAnswer, client.get(job_path(job))).job)
             time.sleep(FOLLOW_INTERVAL_S)
     except KeyboardInterrupt:
         return Exit.OK

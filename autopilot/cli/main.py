@@ -44,6 +44,7 @@ GROUPS = {
         Command("release", "autopilot.cli.actions:release", "Release the machine kept after a job failed"),
         Command("exec", "autopilot.cli.exec:exec", "Run a command on a job's machine, next to the job"),
         Command("ssh", "autopilot.cli.ssh:ssh", "Open a shell on a job's machine"),
+        Command("ssh-config", "autopilot.cli.ssh_config:ssh_config", "Set an editor's SSH up for a job's machine"),
     ),
     "Money": (
         Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments, spend rate and runway"),

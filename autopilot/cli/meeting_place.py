@@ -15,9 +15,6 @@ LISTEN = "127.0.0.1:8787"
 
 Values = dict[tuple[str, str], str | bool]
 """(section, key) → what to set."""
-_CARD = """
-If a card tops up the {title} account automatically, its credit is no last safeguard: a hostile host or a bug could then
-spend what the card pays. Its billing page shows whether one does; what its API reports is not verified."""
 
 
 def ask() -> tuple[Values, str | None]:
@@ -50,16 +47,6 @@ def ask() -> tuple[Values, str | None]:
         raise UserError(f"{answer!r} is none of them", hint="autopilot init --force asks again")
     more, key = _ask_bucket(service)
     return values | more, key
-
-
-def ask_card(market: str, title: str) -> Values:
-    """Whether a card pays in by itself; nothing if that is not known."""
-    print(_CARD.format(title=title))
-    answer = input("Does a card top it up? [y, n, Enter: not known]: ").strip().lower()
-    if answer in ("y", "yes", "n", "no"):
-        return {(f"providers.{market}", "tops_up"): answer.startswith("y")}
-    print(f"later: tops_up in [providers.{market}]; autopilot doctor reminds you")
-    return {}
 
 
 def _ask_bucket(service: Service) -> tuple[Values, str]:

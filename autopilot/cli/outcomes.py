@@ -10,6 +10,7 @@ from autopilot.answers.jobs import Job, JobLife
 from autopilot.cli.answers import read
 from autopilot.cli.exit_codes import exit_code_of
 from autopilot.cli.exits import Exit
+from autopilot.cli.waiting import StageLines
 from autopilot.client.errors import DaemonError
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
@@ -36,7 +37,7 @@ def wait_for(client: JsonClient, references: Sequence[str]) -> int:
     A daemon that does not answer for a while is waited for. Raises ``ApiError`` for a job that there is not.
     """
     ended: dict[str, int] = {}
-    is_silent = False
+    is_silent, waiting = False, StageLines()
     while True:
         for reference in references:
             if reference in ended:
@@ -54,6 +55,8 @@ def wait_for(client: JsonClient, references: Sequence[str]) -> int:
             if life.job.status in EXITS:
                 ended[reference] = exit_of(life.job)
                 print(*tell(life), sep="\n", file=sys.stderr, flush=True)
+            else:
+                waiting.tell(life.job)
         if len(ended) == len(set(references)):
             return next((ended[each] for each in references if ended[each]), Exit.OK)
         time.sleep(POLL_S)

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from autopilot.answers.jobs import Job, JobLife
-from autopilot.cli import outcomes, plan
+from autopilot.cli import outcomes, plan, starting
 from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
@@ -61,6 +61,7 @@ def run(
 
     The directory is uploaded as [code]. `setup` follows requirements.txt, pyproject.toml or environment.yml. What the
     command leaves in outputs and at its checkpoint is downloaded to NAME-outputs. The exit code is the job's outcome.
+    Where your daemon does not run, it is started.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def run(
     if yes and not draft.budget:
         raise UserError("-y without a budget could spend all that the account's limits allow", hint="add --budget 2")
     toml = draft.write(str(save or "job.toml"))
-    client = JsonClient()
+    client = starting.connect()
     body = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=True)
     plan.show(client, body)
     for sentence in (guessed.said[1], *(guessed.said[2:] if checkpoint is None else ())):

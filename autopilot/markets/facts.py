@@ -28,8 +28,6 @@ class MarketFacts:
     can_be_dialled: bool = False
     """Its machines take SSH logins with a key that its API attaches: storage can lie with a daemon that no machine
     reaches. Whether its SSH servers forward is another matter, and a claim where it is not known."""
-    asks_card: bool = False
-    """Whether ``autopilot init`` asks if a card tops the account up by itself."""
     certify: CertifyFacts = UNCERTIFIED
     order: int = UNORDERED
     """Its place in lists and questions about all markets: the lowest first, then by name."""

@@ -16,7 +16,7 @@ from autopilot.api.key_hint import replace_keys
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
-from autopilot.blobs.probe import ProbeFailed, probe, probe_address
+from autopilot.blobs.probe import NoPresigned, ProbeFailed, probe, probe_address
 from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
@@ -243,6 +243,9 @@ async def _bucket(settings: Settings) -> Check:
         return Check("mailbox", True, f"{url}: {await probe(bucket(settings))}")
     except UserError as problem:
         return Check("mailbox", False, problem.message, problem.hint)
+    except NoPresigned as problem:
+        hint = "set blobs.url to a bucket of another service (autopilot init names some), or use blobs.public_url"
+        return Check("mailbox", False, f"{url}: {problem}", hint)
     except ProbeFailed as problem:
         return Check("mailbox", False, f"{url}: {problem}", "check [blobs] and the rights of its key")
 

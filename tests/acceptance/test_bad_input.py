@@ -17,6 +17,7 @@ import pytest
 
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.shares import SMALL_ROOM_BYTES
+from autopilot.cli.exits import Exit
 from autopilot.client.json_client import JsonClient
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot_lab.demo.theatre import Theatre
@@ -176,10 +177,11 @@ SERVE: list[Any] = [
 def test_a_daemon_that_must_not_start(
     running: Theatre, words: tuple[str, ...], environment: dict[str, Any], phrases: tuple[str, ...]
 ) -> None:
-    apart = {} if "another autopilot daemon" in phrases else {"AUTOPILOT_STATE_DIR": str(running.root / "apart")}
+    is_second = "another autopilot daemon" in phrases
+    apart = {} if is_second else {"AUTOPILOT_STATE_DIR": str(running.root / "apart")}
     with unchanged(running):
         done = command(running, "serve", *words, **{**apart, **environment})
-        assert_one_error(done, 2, *phrases)
+        assert_one_error(done, Exit.OTHER_DAEMON if is_second else Exit.USAGE, *phrases)
 
 
 def test_no_market_at_all(running: Theatre) -> None:

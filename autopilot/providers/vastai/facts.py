@@ -12,7 +12,6 @@ FACTS = MarketFacts(
     key_help="Take the vast.ai key from this file and ask nothing.",
     domains=("vast.ai",),
     can_be_dialled=True,
-    asks_card=True,
     certify=CertifyFacts(CLAIMS, bills_traffic=True, address_variables=("PUBLIC_IPADDR", "VAST_TCP_PORT")),
     order=1,
 )

@@ -25,7 +25,7 @@ def program() -> App:
 
 def test_every_command_is_documented_in_the_order_of_the_help() -> None:
     assert list(SECTIONS) == NAMES
-    assert re.findall(r"^  (\w+)  ", overview(), re.MULTILINE) == NAMES
+    assert re.findall(r"^  ([\w-]+)  ", overview(), re.MULTILINE) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
