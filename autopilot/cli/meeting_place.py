@@ -9,6 +9,7 @@ from autopilot.config.keys import KEY_FORMS, read_private
 from autopilot.config.meeting import SERVICES, Service, fill
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import usd
+from autopilot.markets.installed import every_market
 
 LISTEN = "127.0.0.1:8787"
 """A fixed port, so that a proxy can lead there."""
@@ -24,16 +25,17 @@ def ask() -> tuple[Values, str | None]:
         answer = input(f"Maximum spend in a {key} [{default}]: ").strip()
         if answer:
             values["limits", key] = f"${usd(answer)}"
+    dialled = " and ".join(facts.display_name for facts in every_market().values() if facts.can_be_dialled)
     print(
         "\nRented machines and your daemon share storage: a bucket, an https address of yours, or this machine by SSH:"
     )
     for number, each in enumerate(SERVICES, start=1):
         print(f"  {number}  {each.title}")
     print(f"  {len(SERVICES) + 1}  an https address that leads to this machine")
-    print(f"  {len(SERVICES) + 2}  this machine, which dials vast.ai's by SSH: checkpoints cross your line")
+    print(f"  {len(SERVICES) + 2}  this machine, which dials those of {dialled} by SSH: checkpoints cross your line")
     answer = input("Which one [Enter: later]: ").strip()
     if not answer:
-        print("later: autopilot init --bucket … or --public-url …")
+        print(f"machines of {dialled} are dialled by SSH; for others: autopilot init --bucket … or --public-url …")
         return values, None
     if answer == str(len(SERVICES) + 1):
         values["blobs", "public_url"] = input("Its address, like https://mailbox.example.org: ").strip()

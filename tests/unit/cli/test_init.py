@@ -16,6 +16,7 @@ from autopilot.api.key_hint import replace_keys
 from autopilot.cli import meeting_place, setup
 from autopilot.cli.main import run
 from autopilot.config.keys import read_key, store_key
+from autopilot.config.meeting import SERVICES
 from autopilot.config.paths import packaged_config
 from autopilot.config.settings import load_settings
 from autopilot.markets.installed import every_market
@@ -231,7 +232,7 @@ def test_an_address_of_one_s_own(home: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_it_offers_to_dial_machines_from_here(
     monkeypatch: pytest.MonkeyPatch, mbps: str, set_to: dict[tuple[str, str], str]
 ) -> None:
-    answers = iter(["", "", "6", mbps])
+    answers = iter(["", "", str(len(SERVICES) + 2), mbps])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     assert meeting_place.ask() == (set_to, None)
     assert next(answers, None) is None

@@ -101,7 +101,7 @@ def test_parquet_without_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # as where it is not installed
     out = printed(capsys, "spend", "--parquet", str(tmp_path / "x"), code=2)
-    assert ".[parquet]" in out
+    assert "gpu-autopilot[parquet]" in out
     assert daemon.requests == []
 
 

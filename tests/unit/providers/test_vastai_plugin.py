@@ -36,7 +36,7 @@ def test_importing_the_plugin_imports_no_sdk() -> None:
 
 
 def test_a_missing_sdk_names_the_extra() -> None:
-    assert ".[vast]" in python(WITHOUT_SDK)
+    assert "gpu-autopilot[vast]" in python(WITHOUT_SDK)
 
 
 async def test_the_market_is_found_by_name() -> None:

@@ -36,4 +36,4 @@ def test_neither_the_plug_in_nor_the_sandbox_imports_the_sdk() -> None:
 def test_a_missing_sdk_names_the_extra() -> None:
     said = python(WITHOUT_SDK)
     assert "the Nebius SDK is not installed" in said
-    assert ".[nebius]" in said
+    assert "gpu-autopilot[nebius]" in said

@@ -58,7 +58,7 @@ def test_importing_the_sdk_leaves_logging_and_the_environment_alone() -> None:
 
 
 def test_a_missing_sdk_names_the_extra() -> None:
-    assert ".[runpod]" in python(WITHOUT_SDK)
+    assert "gpu-autopilot[runpod]" in python(WITHOUT_SDK)
 
 
 async def test_a_market_that_was_not_asked_yet_offers_no_spot() -> None:
