@@ -20,6 +20,12 @@ If a card tops up the {title} account automatically, its credit is no last safeg
 spend what the card pays. Its billing page shows whether one does; what its API reports is not verified."""
 
 
+UNCERTIFIED = "$5"
+_UNCERTIFIED = """
+What a market does with your money is proved by autopilot certify, in about an hour. Until then so much may be spent on
+each market, by all jobs together, on one machine at a time."""
+
+
 def ask() -> tuple[Values, str | None]:
     """What to set, and the bucket's key; what is answered by Enter stays as it is. Raises ``UserError``."""
     values: Values = {}
@@ -27,6 +33,10 @@ def ask() -> tuple[Values, str | None]:
         answer = input(f"Maximum spend in a {key} [{default}]: ").strip()
         if answer:
             values["limits", key] = f"${usd(answer)}"
+    print(_UNCERTIFIED)
+    answer = input(f"Maximum spend there without it, 0 for none [{UNCERTIFIED}]: ").strip() or UNCERTIFIED
+    if usd(answer):
+        values["limits", "uncertified"] = f"${usd(answer)}"
     print("\nRented machines and your daemon share storage: a bucket, or an https address of yours:")
     for number, each in enumerate(SERVICES, start=1):
         print(f"  {number}  {each.title}")

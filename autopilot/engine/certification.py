@@ -197,6 +197,11 @@ class Certification:
         log.info("certificate.issued", provider=job.certifies, ends_at=str(certificate.ends_at))
 
 
+async def find_end(uow: UnitOfWork, certificate: Certificate, now: datetime) -> datetime | None:
+    """Since when it has been in force no more, as the ledger knows; None: it may be in force yet."""
+    return _Outlived.of(await uow.notes.get(OUTLIVED)).end_of(certificate, now)
+
+
 async def end_certificate(uow: UnitOfWork, provider: str, because: str, now: datetime) -> None:
     """End the market's certificate early, if one is in force.
 

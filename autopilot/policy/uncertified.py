@@ -23,7 +23,7 @@ from autopilot.policy.situation import Situation
 from autopilot.pricing.rule.bidding import first_bid
 from autopilot.pricing.rule.cost import Candidate
 
-WORTH_A_START = timedelta(hours=1)
+WORTH_A_START = timedelta(minutes=30)
 """For less than so much work, unless the job needs less, no machine is rented from the rest of an allowance."""
 
 

@@ -230,7 +230,9 @@ def _since(market: Row, now: datetime) -> str:
 
 
 def _market_row(market: Row, now: datetime) -> MarketRow:
-    lack = (market["certificate"] or {}).get("lack")
+    certificate = market["certificate"] or {}
+    lack, left = certificate.get("lack"), certificate.get("uncertified_left")
+    bound = "no new rentals" if left is None else f"{words.money(left)} left without a certificate"
     at = market["read_at"] and words.instant(market["read_at"])
     return MarketRow(
         words.market(market["name"]),
@@ -238,7 +240,7 @@ def _market_row(market: Row, now: datetime) -> MarketRow:
         "readable" if market["known"] else f"not readable: {words.plain(market['reason'])}",
         f"{words.duration(max(now - at, timedelta(0)))} ago" if at else "never",
         words.money(market["credit"]),
-        f"no new rentals: {words.words(lack)}" if lack else "",
+        f"{bound}: {words.words(lack)}" if lack else "",
         words.plain(market["unwatched"]) if market.get("unwatched") else "",
     )
 

@@ -123,6 +123,10 @@ class Certificate(Answer):
     version: str | None
     account: str | None
     broken: list[str]
+    uncertified: Money | None
+    """Without one: what limits.uncertified allows there."""
+    uncertified_left: Money | None
+    """Of that, beyond all that is spent or committed there."""
 
 
 class Market(Answer):
