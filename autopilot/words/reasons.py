@@ -199,9 +199,10 @@ def _tell_over_uncertified(numbers: Numbers) -> str:
 
 def _tell_room(numbers: Numbers) -> str:
     market, left = text.plain(numbers.get("provider")), text.money(numbers.get("left"))
+    of_all = text.money(numbers.get("allowance"))
     return (
-        f"{market} has no valid certificate: {left} of the {text.money(numbers.get('allowance'))} of limits.uncertified "
-        f"is left; {tell_command(market)} lifts that"
+        f"{market} has no valid certificate: {left} of the {of_all} of limits.uncertified is left; "
+        f"{tell_command(market)} lifts that"
     )
 
 
