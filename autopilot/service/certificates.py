@@ -77,7 +77,7 @@ async def _sum_uncertified(uow: UnitOfWork, market: str, certificate: Certificat
 
 def _tell_allowance(stands: CertificateStatus, allowance: Decimal | None, spent: Decimal) -> str:
     if allowance is None or (stands.lack or Lack.MISSING) not in MAY_BE_TRIED:
-        return ": nothing new is rented there"
+        return ""
     return f": {show(spent)} of the {show(allowance)} of limits.uncertified are spent, one machine at a time"
 
 

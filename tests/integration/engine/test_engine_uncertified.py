@@ -56,7 +56,7 @@ async def world(tmp_path: Path) -> AsyncIterator[UncertifiedWorld]:
 
 async def submit(world: World, text: str = LONG_JOB) -> str:
     await world.submit(text, accept_any=True)
-    return world.job_id
+    return str(world.job_id)
 
 
 async def find(world: World, job_id: str) -> Job:

@@ -178,7 +178,7 @@ def test_limits_and_a_bucket_from_the_command_line(
 def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
 ) -> None:
-    answers = iter(["20", "", answer, "my-bucket", "0a1b2c", "n"])
+    answers = iter(["20", "", "3", answer, "my-bucket", "0a1b2c", "n"])
     hidden = iter(["vast-key", "", "", "", "id:hidden-secret"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
@@ -188,6 +188,7 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     settings = load_settings()
     assert settings.limits.day == 20
     assert settings.limits.month == 500
+    assert settings.limits.uncertified == 3
     assert settings.markets["vastai"].tops_up is False
     assert settings.blobs.url == "s3://my-bucket/autopilot"
     assert settings.blobs.endpoint == "https://0a1b2c.r2.cloudflarestorage.com"
@@ -203,7 +204,7 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
 def test_it_asks_for_the_card_where_a_key_of_vast_ai_is_stored(
     home: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kept: bool | None
 ) -> None:
-    answers, hidden = iter(["", "", "", answer]), iter(["vast-key", "", "", ""])
+    answers, hidden = iter(["", "", "", "", answer]), iter(["vast-key", "", "", ""])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     monkeypatch.setattr("getpass.getpass", lambda _: next(hidden))
@@ -214,8 +215,17 @@ def test_it_asks_for_the_card_where_a_key_of_vast_ai_is_stored(
 
 
 def test_an_address_of_one_s_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter(["", "", "5", "https://mailbox.example", ""])
+    answers = iter(["", "", "0", "5", "https://mailbox.example", ""])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     values, key = meeting_place.ask()
     assert key is None
     assert values == {("blobs", "public_url"): "https://mailbox.example", ("blobs", "listen"): "127.0.0.1:8787"}
+
+
+@pytest.mark.parametrize(("answer", "set_to"), [("", "$5"), ("2.50", "$2.50"), ("0", None)])
+def test_what_may_be_spent_without_a_certificate_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, answer: str, set_to: str | None
+) -> None:
+    answers = iter(["", "", answer, ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert meeting_place.ask()[0].get(("limits", "uncertified")) == set_to
