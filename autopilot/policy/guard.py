@@ -271,7 +271,7 @@ def _acquire_refusal(
 ) -> Refusal | None:
     if not market.knows(action.offer.provider):
         return Reason.MARKET_UNKNOWN, ()
-    lack = _uncertified(job, action.offer.provider, market, exposure)
+    lack = _refuse_uncertified(job, action.offer.provider, market, exposure)
     if lack is not None:
         return lack
     live = sum(1 for lease in exposure.leases if not lease.is_over)
@@ -292,7 +292,7 @@ def _acquire_refusal(
     return None
 
 
-def _uncertified(job: Job, provider: str, market: Market, exposure: Exposure) -> Refusal | None:
+def _refuse_uncertified(job: Job, provider: str, market: Market, exposure: Exposure) -> Refusal | None:
     """Without a certificate, nothing; or, where an allowance stands in for it, one machine at a time of all jobs."""
     lack, purse = market.lack_for(job, provider), exposure.market_purse(job, provider)
     if lack is not None and (purse is None or lack not in MAY_BE_TRIED):

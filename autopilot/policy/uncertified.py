@@ -69,15 +69,15 @@ def keep_within_rooms(situation: Situation) -> Situation:
     possible = situation.candidates.where(lambda choice: not is_bound(choice) or may_be_rented(choice))
     for choice in filter(is_bound, possible):
         kind = choice.offer.provider, choice.capacity_type
-        cheapest[kind] = min(cheapest.get(kind, _rate(job, choice)), _rate(job, choice))
+        cheapest[kind] = min(cheapest.get(kind, _burn(job, choice)), _burn(job, choice))
 
     def is_cheapest(choice: Candidate) -> bool:
-        return _rate(job, choice) == cheapest[choice.offer.provider, choice.capacity_type]
+        return _burn(job, choice) == cheapest[choice.offer.provider, choice.capacity_type]
 
     return replace(situation, candidates=possible.where(lambda choice: not is_bound(choice) or is_cheapest(choice)))
 
 
-def _rate(job: Job, choice: Candidate) -> Decimal:
+def _burn(job: Job, choice: Candidate) -> Decimal:
     return choice.bid + choice.offer.storage_rate(job.spec.disk_gb)
 
 
