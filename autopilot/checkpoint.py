@@ -49,7 +49,7 @@ def should_save() -> bool:
 
 
 def saved(path: str | None = None, *, step: int | None = None) -> None:
-    """What stands at the checkpoint path is whole, of that step. After SIGTERM this ends the program (code 143)."""
+    """Report a complete checkpoint of that step at its path. After SIGTERM this ends the program (code 143)."""
     global _saved_at, _answered
     _saved_at, _answered = time.monotonic(), _read_request()
     mark = os.environ.get("AUTOPILOT_CHECKPOINT_MARK")

@@ -16,7 +16,7 @@ def new_secret() -> str:
 
 
 def new_name() -> str:
-    """Of a scratch file: 32 hexadecimal digits."""
+    """A name for a scratch file: 32 hexadecimal digits."""
     return secrets.token_hex(16)
 
 

@@ -22,7 +22,7 @@ def _begin(prepare: Callable[..., None], args: tuple[Any, ...]) -> None:
 
 
 def _end_with_parent() -> None:
-    """One that was killed told nobody to stop, and who waits for its next task holds the pipe open himself."""
+    """A killed parent stops no worker. A waiting worker sees no end of the pipe: it holds the pipe open itself."""
     parent = parent_process()
     assert parent is not None
     parent.join()

@@ -24,7 +24,7 @@ def read_pins(lock: Path) -> dict[str, str]:
 
 
 def read_left_out() -> dict[str, str]:
-    """Canonical name to reason; the reason is empty where none is given."""
+    """Canonical name to reason; the reason is empty if none is given."""
     lines = [line for line in LEFT_OUT.read_text().splitlines() if line and not line.startswith("#")]
     return {
         canonicalize_name(name.strip()): reason.strip() for name, _, reason in (row.partition("#") for row in lines)

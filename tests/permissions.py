@@ -1,4 +1,4 @@
-"""A directory that may not be entered, also where the tests run as root."""
+"""Users without rights, and a directory that may not be entered even if the tests run as root."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-NOBODY = 65534
+OTHER_USER = "nobody"
+"""A user that every Linux has, and that runs no test."""
+UNPRIVILEGED = 65534
 
 
 @contextmanager
@@ -17,7 +19,7 @@ def kept_out(directory: Path) -> Iterator[None]:
     directory.chmod(0)
     try:
         if was_root:
-            os.seteuid(NOBODY)
+            os.seteuid(UNPRIVILEGED)
         yield
     finally:
         if was_root:

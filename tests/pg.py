@@ -1,6 +1,6 @@
 """A PostgreSQL server of the tests' own: from the binaries of a wheel, on a unix socket, without root's rights.
 
-PostgreSQL refuses to run as root, so where the tests do, it runs as nobody. ``AUTOPILOT_TEST_PG_BINDIR`` names other
+PostgreSQL refuses to run as root, so it runs as another user if the tests do. ``AUTOPILOT_TEST_PG_BINDIR`` names other
 binaries. One server per session and worker; each test gets a database of its own, copied from a migrated template.
 """
 
@@ -26,8 +26,8 @@ import psycopg
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.permissions import UNPRIVILEGED
 
-NOBODY = 65534
 QUICK = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 """Settings for a server whose data is not needed after a power cut."""
 _PR_SET_PDEATHSIG = 1
@@ -41,14 +41,14 @@ class PostgresServer:
         self.root = Path(tempfile.mkdtemp(prefix="ap-pg-"))
         self.root.chmod(0o755)
         self._identity: dict[str, Any] = (
-            {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+            {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []} if os.geteuid() == 0 else {}
         )
         self._binaries = self._runnable(_binaries())
         self.socket_dir, self._data = self.root / "s", self.root / "d"
         for directory in (self.socket_dir, self._data):
             directory.mkdir(mode=0o700)
             if self._identity:
-                os.chown(directory, NOBODY, NOBODY)
+                os.chown(directory, UNPRIVILEGED, UNPRIVILEGED)
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
         self._settings = QUICK | settings
         self._counter = itertools.count()

@@ -189,8 +189,8 @@ def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
                 theatre.emu("floor", {"machine_id": machine["machine_id"], "price": "0.60"})
         outbid(theatre, show(theatre, ids["paused"])["leases"][-1])
         vanish(theatre, show(theatre, ids["moved"])["leases"][-1])
-        until(lambda: _stands(theatre, ids["paused"], state="paused"), "the paused machine")
-        until(lambda: _stands(theatre, ids["moved"], status="offline"), "the lost machine")
+        until(lambda: _has_fields(theatre, ids["paused"], state="paused"), "the paused machine")
+        until(lambda: _has_fields(theatre, ids["moved"], status="offline"), "the lost machine")
         for _ in range(2):  # what it had sent by then is verified
             until(partial(_ticked_since, theatre, _last_tick(theatre)), "the next tick")
         shown = {name: show(theatre, job_id) for name, job_id in ids.items()}
@@ -263,7 +263,7 @@ def _has_checkpoint(theatre: Theatre, job_id: str) -> bool:
     return bool(show(theatre, job_id)["checkpoints"])
 
 
-def _stands(theatre: Theatre, job_id: str, **fields: str) -> bool:
+def _has_fields(theatre: Theatre, job_id: str, **fields: str) -> bool:
     """Whether the job's newest machine is shown with these fields."""
     lease = show(theatre, job_id)["leases"][-1]
     return all(lease[name] == value for name, value in fields.items())

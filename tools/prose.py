@@ -19,11 +19,7 @@ LONG = 35
 IDIOMS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
-        "nobody": r"\bnobody\b",
-        "stands": r"\bstands\b",
-        "whatever": r"\bwhatever\b",
-        "whoever": r"\bwhoever\b",
-        "anew": r"\banew\b",
+        **{word: rf"\b{word}\b" for word in ("nobody", "stands", "whatever", "whoever", "anew")},
         "reckon": r"\breckon",
         "is told": r"\b(?:is|are) told\b",
         "goes on": r"\bgo(?:es)? on\b",
@@ -49,7 +45,7 @@ class Measure:
 
     @property
     def mean(self) -> float:
-        """Words a sentence; 0 where there is no sentence."""
+        """Words a sentence; 0 if there is no sentence."""
         return self.words / self.sentences if self.sentences else 0.0
 
     @property

@@ -81,7 +81,9 @@ class _HashingReader(_SourceReader):
 
 
 class _FileHashes:
-    """Of every file, from its blocks in order. The slices of a file follow each other, so one is open at a time."""
+    """Hashes of all files, from their blocks in order. The slices of a file follow each other, so one is open at a
+    time.
+    """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._files = [_EMPTY if entry.kind == "file" else "" for entry in entries]

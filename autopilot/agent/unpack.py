@@ -55,7 +55,7 @@ def unpack_code(sha256: str, open_part: Callable[[int], IO[bytes]], directory: P
     with open_part(0) as source:
         data = source.read(MAX_INDEX_BYTES + 1)
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise Corrupt("its index is not the one that it is named by")
+        raise Corrupt("its index does not match its SHA-256")
     index = parse_code_index(data)
     lay_out(index.entries, str(directory))
     for i, content in enumerate(index.parts):

@@ -15,7 +15,7 @@ from autopilot.domain.job import JobStatus
 class _Line(Described):
     key: str
     name: str | None
-    """The job's or the owner's, where lines are such."""
+    """The job's or the owner's, if lines are jobs or owners."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class SpendRow(Costs, _Line):
     instances: int
     running_s: Seconds
     on_demand: Money | None
-    """What the running hours would have cost on demand."""
+    """On-demand cost of the running hours."""
     saved: Money | None
 
 
@@ -80,7 +80,7 @@ class Against(Described):
     held: Money
     left: Money | None
     runway_s: Seconds | None
-    """So long what is left lasts; null: the limit is not reached."""
+    """How long the rest lasts at this rate; null: the limit is not reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +148,12 @@ class _Token(Described):
     number: int
     is_monthly: bool
     made_by: str | None = None
-    """Its maker, in whose allowance it counts too. Null: of a user, or unknown."""
+    """Its maker, whose allowance it also counts against. Null: a user, or unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMoney(Against, _Token):
-    """Of its jobs, and of those of all that it has made."""
+    """Amounts of its jobs, and of the jobs of all tokens that it has made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class _Schedule(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleMoney(Against, _Schedule):
-    """Of all firings together."""
+    """Amounts of all firings together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,12 +173,12 @@ class Budget(Described):
     now: Instant
     currency: str
     account: AccountMoney | None
-    """Null for a token that may not see it."""
+    """Null for a token without the right to see it."""
     jobs: list[JobMoney]
     tokens: list[TokenMoney]
-    """Those with an allowance."""
+    """Tokens with an allowance."""
     schedules: tuple[ScheduleMoney, ...] = ()
-    """Those that go on and have a budget over all firings. A daemon of an older version does not tell."""
+    """Open schedules with a budget over all firings. Missing from an older daemon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,20 +249,20 @@ class JobSpend(Costs, _Posted):
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt(Costs, _Posted):
-    """What a job has cost, confirmed by its markets' bills or not yet."""
+    """The cost of a job, with or without confirmation by its markets' bills."""
 
     bill: str
-    """Of all its machines: ``complete``; ``awaited``; ``unconfirmed``, where a market billed nothing for one; ``none``,
-    where none cost anything."""
+    """For all its machines: ``complete``; ``awaited``; ``unconfirmed``, if a market billed nothing for one; ``none``,
+    if none cost anything."""
     on_demand: Money | None
-    """What the same hours cost on demand then; null: no price is known."""
+    """On-demand cost of the same hours at that time; null: no price is known."""
     saved: Money | None
     is_shared: bool
     """Other tasks used its machines too: amounts are the job's share, bills those of whole machines."""
     interruptions: int | None
-    """How often a machine that ran it stopped by itself; null: an array, or its events are deleted."""
+    """How often its machine stopped without a request of the daemon; null: an array, or its events are deleted."""
     work_lost_s: Seconds | None
-    """Work that was done twice because it was in no verified checkpoint."""
+    """Work that was repeated because no verified checkpoint had it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,7 +277,7 @@ class ReceiptMachine(Described):
     posted: Money
     invoiced: Money | None
     waits_for: str | None
-    """What its bill lacks; null: nothing more is awaited."""
+    """What its bill is missing; null: it is complete."""
 
 
 @dataclass(frozen=True, kw_only=True)

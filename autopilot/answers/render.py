@@ -54,9 +54,9 @@ def job(
     money: Money,
     waits: Wait | None = None,
     titles: Mapping[str, JobTitle] = NO_TITLES,
-    stands: TaskCounts = NO_TASKS,
+    counts: TaskCounts = NO_TASKS,
 ) -> Json:
-    """``titles``: of the jobs that it waits for, by id; ``stands``: of an array, how its tasks do."""
+    """``titles``: of the jobs that it waits for, by id; ``counts``: of an array, its tasks by state."""
     pressure = measure_pressure(state, now, params)
     judged = not state.status.is_final and not state.is_array  # of the whole no single machine's pressure tells
     checkpoint = state.checkpoint
@@ -65,7 +65,7 @@ def job(
         "name": state.spec.name,
         "array": state.array_id,
         "task": state.task,
-        "tasks": None if state.spec.array is None else _tasks(state.spec.array, stands),
+        "tasks": None if state.spec.array is None else _tasks(state.spec.array, counts),
         "status": state.status,
         "reason": state.reason,
         "submitted_at": plain(state.submitted_at),
@@ -107,15 +107,15 @@ def job(
     }
 
 
-def _tasks(array: ArraySpec, stands: TaskCounts) -> Json:
+def _tasks(array: ArraySpec, counts: TaskCounts) -> Json:
     told = ("waiting", "running", "parked", "ending", "succeeded", "failed", "cancelled")
     return {
         "count": array.count,
         "needed": array.needed,
         "parallel": array.parallel,
         "max_failures": array.max_failures,
-        "unbegun": array.count - stands.begun,
-        **{name: getattr(stands, name) for name in told},
+        "unbegun": array.count - counts.begun,
+        **{name: getattr(counts, name) for name in told},
     }
 
 
@@ -140,7 +140,7 @@ def _with_followed(waiting: Json | None, state: Job, titles: Mapping[str, JobTit
 
 
 def _wait_for_jobs(state: Job, titles: Mapping[str, JobTitle], now: datetime) -> Json | None:
-    """Of a job that others hold up: which of them are not over."""
+    """For a job that waits for others: those that have not ended."""
     if not (state.waits_for_jobs and state.status.wants_capacity):
         return None
     return {"at": plain(now), "vetoes": [], "notes": _still_open(waited_for(state.spec.after), titles)}
@@ -153,7 +153,7 @@ def _still_open(after: Sequence[After], titles: Mapping[str, JobTitle]) -> list[
 
 
 def code(taken: JobCode) -> Json | None:
-    """The copy of the user's code that a job runs; None where it has none."""
+    """The copy of the user's code that a job runs; None if it has none."""
     if not taken.sha256:
         return None
     return {

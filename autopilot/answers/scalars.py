@@ -1,4 +1,4 @@
-"""Of what answers are made: the names say what a value means, and how it crosses HTTP."""
+"""Types of the fields of answers: their names say what a value means, and how it crosses HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 
 
 class _Unitless:
-    """Of a decimal that is no money: the OpenAPI document calls all others dollars."""
+    """Marks a decimal that is not money: the OpenAPI document calls all others dollars."""
 
     def __get_pydantic_json_schema__(self, _core: Any, _handler: Any) -> dict[str, Any]:
         return dict(DECIMAL)

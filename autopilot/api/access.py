@@ -36,7 +36,7 @@ class Others(StrEnum):
     """What of other owners a call may reach without the scope ``admin``."""
 
     NONE = "none"
-    """Of a job: it must be the caller's own. Else the call concerns no owner."""
+    """For calls about a job: it must be the caller's own. Else the call concerns no owner."""
     SEEN = "seen"
     """With ``--all`` others' jobs can be read too."""
     ALL = "all"

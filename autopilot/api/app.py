@@ -60,8 +60,10 @@ from autopilot.books.budget import budget, credits_of
 from autopilot.books.prices import prices
 from autopilot.books.reconciliation import instance, reconciliation
 from autopilot.books.spend import spend
-from autopilot.domain.delegation import NOBODY, Settled
-from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
+from autopilot.domain.delegation import NO_LIMITED_USERS, Settled
+from autopilot.domain.errors import UserError
+from autopilot.domain.gpu_choices import parse_choices
+from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
 from autopilot.domain.proxied import ProxyRules
 from autopilot.domain.reasons import Reason
@@ -92,7 +94,7 @@ class Api:
         sessions: PageSessions,
         find_page: Callable[[], Awaitable[str]],
         own_store: str = "",
-        settled: Settled = NOBODY,
+        settled: Settled = NO_LIMITED_USERS,
         proxied: ProxiedUsers | None = None,
     ) -> None:
         """``find_page``: where the page is, for a browser on this machine; see ``PageRoutes``.
@@ -396,9 +398,11 @@ class _Routes:
     def _spec_of(self, body: OffersBody, token: Token | None) -> JobSpec:
         if body.toml is not None:
             return self._jobs.submissions.parse(body.toml, body.source, token)
-        name, _, count = body.gpu.partition(":")
         disk_gb = Decimal(body.disk_gb)
-        gpus = (GpuChoice(name.strip(), whole(count or "1", "gpu")),)
+        try:
+            gpus = parse_choices(body.gpu)
+        except ValueError as error:
+            raise UserError(f"gpu: {error}") from None
         return JobSpec(name="offers", image="", run="", gpus=gpus, disk_gb=disk_gb)
 
     def _markets(self, caller: ApiCaller) -> list[render.Json]:

@@ -17,10 +17,10 @@ def hash_token(token: str) -> str:
 
 
 def hash_of_bearer(headers: CIMultiDictProxy[str]) -> str | None:
-    """The hash of the request's token; None where it carries none. Raises ``Unauthorised``."""
+    """The hash of the request's token; None if it carries none. Raises ``Unauthorised``."""
     given = headers.getall("Authorization", [])
     if not given:
         return None
     if len(given) > 1 or not given[0].lower().startswith(_BEARER) or len(given[0]) > LONGEST_TOKEN:
-        raise Unauthorised("the header Authorization holds no token", hint="Authorization: Bearer TOKEN")
+        raise Unauthorised("the header Authorization does not contain a token", hint="Authorization: Bearer TOKEN")
     return hash_token(given[0][len(_BEARER) :].strip())

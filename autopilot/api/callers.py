@@ -140,7 +140,7 @@ async def _recognise(
     Raises ``Unauthorised``, ``UserError``.
     """
     if not is_listeners and (sent := [name for name in FROM_LISTENER if name in request.headers]):
-        raise UserError(f"the header {sent[0]} is the listener's alone", hint="leave it out")
+        raise UserError(f"the header {sent[0]} is reserved for the listener", hint="leave it out")
     if PROXY_USER in request.headers or PROXY_SECRET in request.headers:
         if "Authorization" in request.headers:
             raise proxy_unknown()

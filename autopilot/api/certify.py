@@ -59,7 +59,7 @@ class CertifyService:
                 under_way = next((each for each in await uow.jobs.list_open() if each.certifies == market), None)
                 if under_way is not None:
                     hint = f"autopilot certify {market} --resume shows it, autopilot cancel {under_way.id} ends it"
-                    raise UserError(f"{market} is being certified already", hint=hint)
+                    raise UserError(f"{market} is already being certified", hint=hint)
                 await uow.jobs.save(job)
                 await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", spec.name),))])
         self._wake()
@@ -110,7 +110,7 @@ class CertifyService:
 
 
 def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
-    """``lack``: why nothing new may be rented there; None where it may. ``status``: what the certificate lacks."""
+    """``lack``: why nothing new may be rented there; None if it may. ``status``: what the certificate lacks."""
     held = engine.certification.statuses.get(market)
     found = None if held is None else held.certificate
     room = engine.uncertified_rooms().get(market)

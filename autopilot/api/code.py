@@ -76,11 +76,11 @@ class CodeService:
         async with upload(MAX_INDEX_BYTES) as received:
             data = await asyncio.to_thread(received.file.read)
         if received.sha256 != sha256:
-            raise UserError("the index is not the one that it is named by")
+            raise UserError("the index does not match its SHA-256")
         try:
             contents = await self._unpacker.read_code(data)
         except Unrestorable as problem:
-            raise UserError(f"the code cannot be taken: {problem}") from None
+            raise UserError(f"the code cannot be accepted: {problem}") from None
         copy = await self._enter(owner, sha256, contents, len(data))
         self._remember(copy, contents)
         async with self._publishing:
@@ -94,7 +94,7 @@ class CodeService:
             raise _send_again()
         contents = await self._contents_of(copy)
         if not 1 <= number <= len(contents.parts):
-            raise UserError(f"the code has {len(contents.parts)} parts, and no part {number}")
+            raise UserError(f"the code has {len(contents.parts)} parts; there is no part {number}")
         expected = contents.parts[number - 1]
         async with upload(expected[0]) as received:
             if (received.size, received.sha256) != expected:
@@ -166,8 +166,8 @@ async def _check_room(uow: UnitOfWork, owner: int, size_bytes: int) -> None:
     kept = sum(copy.size_bytes for copy in unused)
     if kept + size_bytes > MOST_BYTES:
         raise UserError(
-            f"you have sent {kept / 10**6:,.0f} MB of code that no job has taken, and 2 GB may lie there",
-            hint="submit a job with it, or wait: it goes an hour after it was sent",
+            f"you have sent {kept / 10**6:,.0f} MB of code without a job; the limit is 2 GB",
+            hint="submit a job with it, or wait: it is deleted an hour after the upload",
         )
 
 

@@ -48,7 +48,7 @@ class WaitingPlan:
     id: str
     owner: int
     sha256: str
-    """Of all that was asked."""
+    """Digest of the whole request."""
     what: str
     spec: JobSpec
     made_at: datetime
@@ -94,14 +94,14 @@ class PlanBook:
         who would need a confirmation for it themselves."""
         plan = self._find(plan_id)
         if plan is None:
-            raise UserError(f"no plan {plan_id[:60]!r} waits", hint="it may be over; autopilot confirm lists all")
+            raise UserError(f"no plan {plan_id[:60]!r} waits", hint="autopilot confirm lists all plans")
         way_out = "an admin who may spend as much unasked can, or a user of the socket"
         if not may_confirm(caller.owner, caller.makers, plan.owner):
-            who = "whoever made a plan" if caller.owner == plan.owner else "a token of whoever made a plan"
-            raise NotAllowed(f"{who} cannot confirm it", hint=way_out)
+            who = "its maker" if caller.owner == plan.owner else "a token of its maker"
+            raise NotAllowed(f"a plan cannot be confirmed by {who}", hint=way_out)
         limit = asks_above(caller.token, plan.spec)
         if limit is not None:
-            raise NotAllowed(f"you ask a person above {show(limit)} yourself, and cannot confirm more", hint=way_out)
+            raise NotAllowed(f"above {show(limit)} you need a confirmation yourself", hint=way_out)
         self._plans[plan_id] = confirmed = replace(plan, confirmed_by=caller.owner)
         return _render(confirmed)
 
@@ -125,12 +125,12 @@ class PlanBook:
         plan = self._find(plan_id)
         if plan is None or plan.owner != owner:
             hint = "send it without a plan, and have the new one confirmed"
-            raise NotAllowed(f"there is no plan {plan_id[:60]!r}, or not any more", hint=hint)
+            raise NotAllowed(f"there is no plan {plan_id[:60]!r}, or it has expired", hint=hint)
         if plan.sha256 != sha256:
-            raise NotAllowed(f"plan {plan_id} is about something else", hint="each change needs a plan of its own")
+            raise NotAllowed(f"plan {plan_id} is for another change", hint="each change needs a plan of its own")
         if plan.confirmed_by is None:
             raise NotAllowed(
-                f"nobody has confirmed plan {plan_id} yet", hint=f"a person does: autopilot confirm {plan_id}"
+                f"plan {plan_id} is not confirmed yet", hint=f"a person confirms it: autopilot confirm {plan_id}"
             )
         return self._plans.pop(plan_id)
 

@@ -16,9 +16,9 @@ def machine_of(job: Job, uid: int) -> Lease:
         raise UserError(f"job {name} is another user's", hint="ask the user who submitted it")
     main = job.main
     if main is None or main.instance_id is None or main.observed.running_since is None:
-        raise UserError(f"job {name} has no machine that runs now", hint="autopilot show shows its state")
+        raise UserError(f"job {name} has no running machine", hint="autopilot show shows its state")
     if main.orders.role is not Role.RUN:
-        raise UserError(f"the machine of job {name} is to save and stop", hint="try again on its next machine")
+        raise UserError(f"the machine of job {name} is saving and stopping", hint="try again on its next machine")
     if not main.agent.state:
         raise UserError(f"the machine of job {name} is loading", hint="try again once autopilot ps shows its work")
     return main

@@ -64,13 +64,11 @@ class ExecService:
         lease = machine_of(job, uid)
         if not job.spec.may_exec:
             raise UserError(
-                f"the job file of {job.spec.name} says exec = false", hint="only another job can say otherwise"
+                f"the job file of {job.spec.name} says exec = false", hint="a running job cannot change that"
             )
         if not self._engine.can_exec(lease.id):
             hint = "machines that are rented from now on can"
-            raise UserError(
-                f"the agent on the machine of job {job.spec.name} is of a version that runs no commands", hint=hint
-            )
+            raise UserError(f"the agent on the machine of job {job.spec.name} is too old to run commands", hint=hint)
         return lease
 
 
@@ -80,4 +78,4 @@ def _check_command(command: str, timeout_s: int) -> None:
     if len(command.encode(errors="replace")) > MOST_COMMAND_BYTES:
         raise UserError(f"the command has more than {MOST_COMMAND_BYTES:,} bytes")
     if not 1 <= timeout_s <= LONGEST_S:
-        raise UserError(f"timeout_s must be from 1 to {LONGEST_S}", hint="what takes longer belongs into the job")
+        raise UserError(f"timeout_s must be from 1 to {LONGEST_S}", hint="put longer commands into the job")

@@ -44,7 +44,7 @@ def check_wish(wish: ResumeBody) -> None:
     if wish.from_store and wish.from_checkpoint:
         raise UserError("from_store and from_checkpoint exclude each other", hint="name one of them")
     if wish.dry_run and not wish.from_store:
-        raise UserError("dry_run goes with from_store alone", hint="autopilot show lists what the ledger knows")
+        raise UserError("dry_run requires from_store", hint="autopilot show lists what is in the ledger")
 
 
 def refuse_return(job: Job) -> None:
@@ -58,7 +58,7 @@ def refuse_return(job: Job) -> None:
         hint = f"autopilot stop {job.spec.name} parks it; then it can"
         if job.status.is_final or job.status in (JobStatus.STOPPING, JobStatus.CANCELLING):
             hint = "it can while it is parked or waits for a machine"
-        raise UserError(f"job {job.spec.name} is {job.status} and cannot go on from the store", hint=hint)
+        raise UserError(f"job {job.spec.name} is {job.status} and cannot resume from the store", hint=hint)
 
 
 def _render(store: InStore, now: datetime) -> render.Json:

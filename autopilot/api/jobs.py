@@ -127,7 +127,7 @@ class JobService:
             raise UserError(f"job {array.spec.name} has no tasks", hint="it is no array")
         after = read_tasks(asked.after) if asked.after else range(-1, 0)
         if after is None:
-            raise UserError("after: no page ends with that", hint="give what the page before named as next")
+            raise UserError("after: this is not the end of a page", hint="pass next of the previous page")
         found = await uow.jobs.list_tasks(array.id, first=after[-1] + 1, limit=asked.limit + 1)
         page, moment = found[: asked.limit], await self._read_moment(uow)
         return {
@@ -150,10 +150,10 @@ class JobService:
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
             decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
-            stands = self.render(job, await self._read_moment(uow, job))
+            answer = self.render(job, await self._read_moment(uow, job))
         if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
-            stands["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
-        return {"job": stands, "decisions": decisions}
+            answer["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
+        return {"job": answer, "decisions": decisions}
 
     async def outputs(self, reference: str) -> render.Json:
         """The parts of what the job has left, in order, each with an address from which it can be read for an hour."""
@@ -244,7 +244,7 @@ class JobService:
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
         if not job.code.sha256:
-            raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file sends it along")
+            raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file uploads it")
         if uid not in (job.owner, os.getuid(), 0):
             raise UserError(f"the code of job {job.spec.name} is another user's", hint="ask the user who submitted it")
         keys = [code_key(job.code.copy_id, i) for i in range(job.code.part_count + 1)]
@@ -252,7 +252,7 @@ class JobService:
         return {"name": job.spec.name, "code": render.code(job.code), "urls": urls}
 
     async def cancel(self, reference: str) -> tuple[render.Json, str]:
-        """The job, and why the ledger could not take the cancel, empty where it did.
+        """The job, and why the ledger could not take the cancel, empty if it did.
 
         It holds all the same: its machines are destroyed, and it is recorded as soon as it can be. Of a job that is
         over it gives back the machine that is held.
@@ -297,7 +297,7 @@ class JobService:
             return {"job": self.render(job, await self._read_moment(uow, job)), "store": found}
 
     async def resume(self, reference: str, from_checkpoint: str = "", once: Once | None = None) -> render.Json:
-        """Let a parked job go on. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer
+        """Resume a parked job. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer
         ones are set aside. ``once`` as for a submit. Raises ``UserError``."""
         async with self._store.transaction() as uow:
             job = await find_job(uow, reference)
@@ -315,13 +315,13 @@ class JobService:
     async def _go_back(self, uow: UnitOfWork, job: Job, chosen: str) -> Job:
         if job.status not in MAY_GO_BACK:
             hint = "it can be told to while it is parked, waits for a machine or gets one ready"
-            raise UserError(f"job {job.spec.name} is {job.status} and cannot go back", hint=hint)
+            raise UserError(f"job {job.spec.name} is {job.status} and cannot return to a checkpoint", hint=hint)
         known = await uow.checkpoints.list_by_job(job.id)
         await set_aside_newer(uow, known, _chosen(known, chosen), "user", self._clock.now())
         return await find_job(uow, job.id)
 
     async def release(self, reference: str) -> render.Json:
-        """Give back the machine that is held of a job that has failed. Raises ``UserError``."""
+        """Release the held machine of a job that has failed. Raises ``UserError``."""
         async with self._store.transaction() as uow:
             job = await find_job(uow, reference)
             held = job.on_hold
@@ -361,8 +361,8 @@ class JobService:
     def render(self, job: Job, moment: Moment) -> render.Json:
         total = moment.money_of(job)
         wait = self._engine.waits.of(job)
-        stands = moment.tasks.get(job.id, render.NO_TASKS)
-        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, stands)
+        counts = moment.tasks.get(job.id, render.NO_TASKS)
+        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, counts)
         if self._engine.failing_since is not None:
             # It is of a moment that may be long past: the market is not read, and nothing is decided.
             answer |= {"slack_s": None, "verdict": None}
@@ -385,12 +385,12 @@ async def _find_last(uow: UnitOfWork, job_id: str, owner: int | None) -> tuple[d
         return None
     last = await uow.jobs.find(job_id, owner=owner)
     if last is None or last.id != job_id:
-        raise UserError("after: no page ends with that", hint="give what the page before named as next")
+        raise UserError("after: this is not the end of a page", hint="pass next of the previous page")
     return last.submitted_at, last.id
 
 
 def _is_on_page(job: Job, owner: int | None, last: tuple[datetime, str] | None, since: datetime | None) -> bool:
-    """Of those that are open, oldest first. A job that only gives back its machines is none of them."""
+    """Whether an open job is on the page, oldest first. A job that only releases its machines is not open."""
     is_shown = owner in (None, job.owner) and (job.on_hold or not job.status.is_final)
     is_after = last is None or (job.submitted_at, job.id) > last
     return bool(is_shown and is_after and (since is None or job.submitted_at >= since))
@@ -408,5 +408,5 @@ def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:
         return found[0]
     names = ", ".join(f"{each.lease_id}.{each.number}" for each in found or known) or "none"
     raise UserError(
-        f"{'two machines wrote' if found else 'there is no'} checkpoint {name}", hint=f"it can go back to: {names}"
+        f"{'two machines wrote' if found else 'there is no'} checkpoint {name}", hint=f"available checkpoints: {names}"
     )

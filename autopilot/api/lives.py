@@ -36,10 +36,10 @@ class LifeRoutes:
         return web.json_response(shown | drawn)
 
     async def spans(self, request: web.Request) -> web.Response:
-        """Of the jobs that are named, or of the newest. Others' jobs are left out, as jobs that there are not."""
+        """The lives of the named jobs, or of the newest ones. Others' jobs are left out, as jobs that there are not."""
         ids = list(dict.fromkeys(filter(None, request.query.get("jobs", "").split(","))))
         if len(ids) > MACHINES_OF:
-            raise UserError(f"that is more than {MACHINES_OF} jobs", hint="ask for the others by themselves")
+            raise UserError(f"that is more than {MACHINES_OF} jobs", hint="request the others separately")
         caller = caller_of(request)
         async with self._store.snapshot() as uow:
             if ids:

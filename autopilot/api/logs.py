@@ -80,7 +80,7 @@ class LogReader:
         return shown
 
     async def _read_before(self, job_id: str, chunk: _Chunk, reach: int) -> bytes | None:
-        """The end of what the same boot has sent before it; None where that was deleted."""
+        """The end of what the same boot has sent before it; None if that was deleted."""
         before, number = b"", chunk.at.number
         for _ in range(MOST_CHUNKS_BACK if reach > 0 else 0):
             if not number or len(before) >= reach:

@@ -88,7 +88,7 @@ class _Snapshot:
     orphans: Sequence[Lease]
     budget: Budget
     spend: SpendSource
-    """Of this UTC month."""
+    """Spend in this UTC month."""
     bills: Sequence[ReconciliationRow]
     """The same."""
     odds: Mapping[str, float]
@@ -125,7 +125,7 @@ class _Collector:
         yield from self._certificates()
 
     def _certificates(self) -> Iterator[GaugeMetricFamily]:
-        """Of the markets that need one."""
+        """Certificates of the markets that need one."""
         held, rules = self._engine.certification, self._engine.certification.rules
         needed = sorted(name for name in self._engine.watches if name in rules.needed_on)
         in_force = {(name,): int(held.lack_of(name, self._seen.now) is None) for name in needed}
@@ -180,7 +180,7 @@ class _Collector:
         yield _gauge("ledger_invoice_difference_dollars", help_of_bill, ("provider",), differs)
 
     def _jobs(self) -> Iterator[GaugeMetricFamily]:
-        """Of each open job, by its id and its name."""
+        """Figures of each open job, by its id and its name."""
         jobs, now, names = self._seen.jobs[-MOST_JOBS:], self._seen.now, ("job", "name")
         money = {each.id: each for each in self._seen.budget.jobs}
         keys = {job.id: (job.id, job.spec.name) for job in jobs}
@@ -216,7 +216,7 @@ class _Collector:
 
 
 def _measure_unsaved(job: Job, now: datetime) -> timedelta | None:
-    """For how long it has run without a checkpoint; None where none is due."""
+    """How long it has run without a checkpoint; None if none is due."""
     main = job.main
     if main is None or main.observed.running_since is None or not job.spec.checkpoint_path:
         return None

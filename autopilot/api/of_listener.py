@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FILE, SIZE, SHA256 = "Autopilot-Upload", "Autopilot-Upload-Size", "Autopilot-Upload-Sha256"
-"""Of a body that it has put on the disk."""
+"""Headers for a body that the listener has written to the disk."""
 PEER = "Autopilot-Peer"
 """The address of its caller, for the log."""
 PROXY_USER = "Autopilot-Proxy-User"

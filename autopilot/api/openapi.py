@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 _REF = "#/components/schemas/{model}"
 _IN_PATH = {
-    "ref": {"type": "string", "description": "an id, the beginning of one, or a name"},
+    "ref": {"type": "string", "description": "an id, a prefix of one, or a name"},
     "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "number": {"type": "integer", "minimum": 1, "maximum": 999_999},
     "market": {"type": "string"},
@@ -37,14 +37,14 @@ _KEY = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "the same request with the same key acts once",
+    "description": "the same request with the same key takes effect once",
     "schema": {"type": "string", "pattern": f"^[ -~]{{0,{LONGEST_KEY}}}$"},
 }
 _LAST_ID = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
-    "description": "the last that is known; it goes before after",
+    "description": "the last event received; overrides after",
     "schema": {"type": "string"},
 }
 _ABOUT = (
@@ -137,18 +137,18 @@ def _answers(operation: Operation, refs: Any) -> Json:
         content: Json = {operation.media_type: {"schema": refs[answer, "serialization"]}}
         if operation.streams:
             content[STREAM] = {}
-        made[str(status)] = {"description": "Done" if status != 202 else "It holds, and is yet to be recorded"}
+        made[str(status)] = {"description": "Done" if status != 202 else "It takes effect, and will be recorded"}
         made[str(status)]["content"] = content
     if not operation.answers:
         made["200"] = {"description": "Done", "content": {operation.media_type: {}}}
     content = {PROBLEM: {"schema": refs[Problem, "serialization"]}}
-    made["4XX"] = {"description": "Refused: the caller is to do something else", "content": content}
-    made["5XX"] = {"description": "It cannot be done now", "content": content}
+    made["4XX"] = {"description": "Refused: the caller must change the request", "content": content}
+    made["5XX"] = {"description": "Temporarily unavailable", "content": content}
     return made
 
 
 def _bare(schema: Json) -> Json:
-    """Of a parameter that may be left out: it is never null in an address."""
+    """The schema of an optional parameter: it is never null in a URL."""
     choices = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     kept = {key: value for key, value in schema.items() if key not in ("anyOf", "title", "default")}
     if "default" in schema and schema["default"] is not None:

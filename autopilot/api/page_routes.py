@@ -33,7 +33,7 @@ class PageRoutes:
         if caller.session is not None:
             raise UserError("the page gives no further links", hint="autopilot web gives one")
         if caller.is_proxied:
-            raise UserError("users of the proxy need no link", hint="open the proxy's address")
+            raise UserError("users of the proxy need no link", hint="open the address of the proxy")
         token = "" if caller.token is None else caller.token.sha256
         is_limited = caller.token is not None and caller.token.is_of_user
         path = f"/enter/{await self._sessions.invite(caller.owner, token, is_limited=is_limited)}"
@@ -44,7 +44,7 @@ class PageRoutes:
     async def enter(self, request: web.Request) -> web.Response:
         link = caller_of(request).session
         if link is None or not link.is_link:
-            raise UserError("this takes a link", hint="autopilot web gives one")
+            raise UserError("this call needs a link", hint="autopilot web gives one")
         secret, session = await self._sessions.enter(link)
         body = {"secret": secret, "expires_at": render.plain(session.expires_at)}
         return web.json_response(body, status=201, headers=_NO_STORE)

@@ -32,7 +32,7 @@ SESSION_GOOD_FOR = timedelta(hours=12)
 MOST_SESSIONS = 200
 """And as many links. No link ends a session."""
 MOST_OF_AN_OWNER = 20
-"""Of each: the oldest ends for one more."""
+"""Sessions, and links, of one owner: the oldest ends for one more."""
 _PREFIX = "appg_"
 
 Announce = Callable[[Collection[str]], Awaitable[None]]
@@ -61,7 +61,7 @@ class PageSessions:
             self._ending.cancel()
 
     async def invite(self, owner: int, token_sha256: str, *, is_limited: bool = False) -> str:
-        """The secret of a link. Raises ``UserError`` where it cannot be kept."""
+        """The secret of a link. Raises ``UserError`` if it cannot be kept."""
         return await self._add(owner, token_sha256, LINK_GOOD_FOR, is_link=True, is_limited=is_limited)
 
     async def enter(self, link: PageSession) -> tuple[str, PageSession]:
@@ -72,7 +72,7 @@ class PageSessions:
         return secret, self._known[hash_token(secret)]
 
     async def end(self, session: PageSession) -> None:
-        """Raises ``UserError`` where that cannot be kept."""
+        """Raises ``UserError`` if that cannot be kept."""
         self._known.pop(session.sha256, None)
         await self._keep()
 
@@ -131,7 +131,7 @@ class PageSessions:
 
 
 def _read(path: Path) -> list[PageSession]:
-    """Nothing where there is no such file, or it holds something else."""
+    """Nothing if there is no such file, or it holds something else."""
     try:
         return [_session(row) for row in json.loads(path.read_bytes())]
     except (OSError, ValueError, TypeError, KeyError):

@@ -15,5 +15,5 @@ def select_fields(rows: Iterable[render.Json], chosen: str, model: type[BaseMode
     names = tuple(name for name in chosen.split(",") if name)
     for name in names:
         if name not in model.model_fields:
-            raise UserError(f"fields: there is none called {name[:60]!r}", hint=f"of: {', '.join(model.model_fields)}")
+            raise UserError(f"fields: there is no field {name[:60]!r}", hint=f"fields: {', '.join(model.model_fields)}")
     return [{name: row[name] for name in names} if names else row for row in rows]

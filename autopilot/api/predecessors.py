@@ -22,7 +22,7 @@ from autopilot.ports.store.jobs import JobTitle
 class Resolved:
     job: Job
     records: Sequence[EventRecord] = ()
-    """Of what has happened to it already."""
+    """Its events so far."""
 
 
 async def resolve(uow: UnitOfWork, submitted: Sequence[Job], now: datetime) -> list[Resolved]:
@@ -79,14 +79,14 @@ def _refuse_unequal(job: Job, other: Job) -> None:
     own, followed = job.spec.array, other.spec.array
     if own is None or followed is None:
         raise UserError(
-            f'job {job.spec.name}: on = "{On.SAME_TASK}" is for two arrays, and {other.spec.name} is none',
+            f'job {job.spec.name}: on = "{On.SAME_TASK}" is for two arrays, and {other.spec.name} is not an array',
             hint=f'after = ["{other.spec.name}"] waits for its success',
         )
     if own.count != followed.count:
         raise UserError(
             f"job {job.spec.name} has {own.count:,} tasks and {other.spec.name}, which it follows task by task,"
             f" {followed.count:,}",
-            hint=f'give both as many, or wait for the whole: after = ["{other.spec.name}"]',
+            hint=f'give both the same count, or wait for the whole array: after = ["{other.spec.name}"]',
         )
 
 
@@ -94,13 +94,13 @@ def _refuse_never_left(job: Job, left: LeftInput, other: Job) -> None:
     name, outputs = other.spec.name, other.spec.outputs
     if other.spec.array is not None and left.job not in paired_with(job.spec.after):
         raise UserError(
-            f"job {job.spec.name}: inputs.{left.path}: {name} is an array, and each of its tasks leaves its own",
-            hint=f'an array of as many tasks takes them one by one: after = [{{ job = "{name}", on = "same task" }}]',
+            f"job {job.spec.name}: inputs.{left.path}: {name} is an array, and each of its tasks has its own outputs",
+            hint=f'an array of as many tasks can use them: after = [{{ job = "{name}", on = "same task" }}]',
         )
     if not may_hold(outputs, left.left_at):
         kept = "keeps nothing: it has no [outputs]" if not outputs else f"keeps {', '.join(outputs)}"
         raise UserError(
-            f"job {job.spec.name}: inputs.{left.path}: {name} leaves nothing at {left.left_at!r}; it {kept}",
+            f"job {job.spec.name}: inputs.{left.path}: {name} has no output at {left.left_at!r}; it {kept}",
             hint=f"name a path in [outputs] of {name}",
         )
 
@@ -126,7 +126,7 @@ def _refuse_cycles(jobs: Sequence[Job]) -> None:
     except CycleError as problem:
         circle = " → ".join(names[job_id] for job_id in problem.args[1])
         hint = "take one of these out of after"
-        raise UserError(f"jobs wait for one another, and none could ever begin: {circle}", hint=hint) from None
+        raise UserError(f"these jobs wait for one another, so none could ever start: {circle}", hint=hint) from None
 
 
 def _begin_or_wait(job: Job, known: dict[str, JobTitle], now: datetime) -> Resolved:
@@ -139,7 +139,7 @@ def _begin_or_wait(job: Job, known: dict[str, JobTitle], now: datetime) -> Resol
         raise UserError(
             f"job {job.spec.name} waits until job {other.name} {ENDS[wrong.on]}, and that one ({wrong.job}) is"
             f" {other.status} already",
-            hint="submit that one again, or take it out of after",
+            hint="submit that job again, or remove it from after",
         )
     event_log = EventLog(waiting)
     event = judge(waiting, known, now)  # whether a job has left what another takes, a tick looks up in the store

@@ -74,8 +74,8 @@ class ProxiedUsers:
         if found is None:
             log.warning("api.login_failed", user=name[:100])
             raise NotAllowed(
-                f"the proxy's user {name[:100]!r} is let in by nothing",
-                hint="[http.proxy.users] in the daemon's settings lets in by name",
+                f"the proxy's user {name[:100]!r} is not admitted",
+                hint="[http.proxy.users] in the daemon's settings lists the admitted users",
             )
         token = await self._token(name, found)
         return ApiCaller(token.owner, token, is_proxied=True)
@@ -107,7 +107,7 @@ class ProxiedUsers:
             tokens = await uow.tokens.list_all()
             if name not in self._rules.users and sum(token.is_proxied for token in tokens) >= MOST_KEPT:
                 hint = "have the proxy let in fewer, or name them in [http.proxy.users] with an owner"
-                raise NotAllowed(f"the proxy has named {MOST_KEPT} users, and more are not kept", hint=hint)
+                raise NotAllowed(f"the proxy has named {MOST_KEPT} users, which is the limit", hint=hint)
             number = max((token.number for token in tokens), default=0) + 1
             sha256, now = hash_token(new_secret()), self._clock.now()
             more = user.bounds._asdict()

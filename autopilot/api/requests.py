@@ -14,7 +14,7 @@ from autopilot.answers.models.base import Asked, Query
 from autopilot.domain.errors import UserError
 
 MAX_BODY_BYTES = 1_500_000
-"""Of every body that is read whole: the largest is a job file with the table of an array."""
+"""Limit for every body that is read whole: the largest is a job file with the table of an array."""
 LARGE_BYTES = 256_000
 """A longer body is large."""
 BODY_WITHIN_S = 60.0
@@ -91,7 +91,7 @@ def _refusal(error: ValidationError, model: type[BaseModel]) -> UserError:
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(str(first["loc"][-1]), model.model_fields, n=1)
         hint = f"do you mean {near[0]}?" if near else f"known are: {', '.join(model.model_fields)}"
-        return UserError(f"{where[:60]!r} is not known here", hint=hint)
+        return UserError(f"{where[:60]!r} is unknown", hint=hint)
     words = _WORDS.get(kind) or first["msg"][:1].lower() + first["msg"][1:]
     return UserError(f"{where} {words}" if kind in _WORDS else f"{where}: {words}")
 

@@ -49,7 +49,7 @@ async def refuse_crowd(uow: UnitOfWork, job: Job) -> None:
         if count >= MOST_OPEN_JOBS:
             hint = "cancel some: parked and waiting jobs count"
             raise NotAllowed(
-                f"the token and its kin have {count} jobs that are not over, and may have no more", hint=hint
+                f"this token and those related to it have {count} open jobs, which is the limit", hint=hint
             )
 
 

@@ -109,7 +109,7 @@ class ScheduleService:
 
 def _check_cadence(spec: JobSpec, owner: int) -> Cadence:
     if spec.schedule is None:
-        raise UserError("the job file has no [schedule]", hint="POST /v1/jobs makes a job of it")
+        raise UserError("the job file has no [schedule]", hint="submit it with POST /v1/jobs")
     if is_of_token(owner) and spec.schedule.budget is None:
         hint = '[budget] all = "$60/month" in the job file'
         raise NotAllowed("the schedule of a token must have a budget over all firings", hint=hint)
@@ -129,7 +129,7 @@ async def _refuse_more(uow: UnitOfWork, made: Schedule) -> None:
         hint = f"autopilot schedules end {name} ends it; or give this one another name"
         raise UserError(f"there is a schedule {name} already ({same[0]})", hint=hint)
     if len(others) >= MOST_SCHEDULES:
-        raise NotAllowed(f"you have {len(others)} schedules, and may have no more", hint="end some")
+        raise NotAllowed(f"you have {len(others)} schedules, which is the limit", hint="end some")
 
 
 async def _find(uow: UnitOfWork, reference: str, caller: ApiCaller) -> Schedule:

@@ -35,7 +35,7 @@ class SshService:
         login = self._engine.login(lease.id)
         if login is None:
             hint = f"try again in half a minute; {instead}"
-            raise UserError(f"the machine of job {job.spec.name} has not said yet where to log in", hint=hint)
+            raise UserError(f"the machine of job {job.spec.name} has not reported its login yet", hint=hint)
         if login.fault:
             raise UserError(f"no login to the machine of job {job.spec.name}: {login.fault}", hint=instead)
         return {"host": login.host, "port": login.port, "user": login.user, "lease": lease.id}

@@ -258,7 +258,7 @@ class Submissions:
 
 @contextmanager
 def _said_of(source: str, *, is_one: bool) -> Iterator[None]:
-    """Of several job files, which one is refused."""
+    """Names the refused file if there are several."""
     try:
         yield
     except UserError as problem:
@@ -285,7 +285,7 @@ def _together(specs: Sequence[JobSpec]) -> JobSpec:
 
 
 def _sum(limits: Sequence[Decimal | None]) -> Decimal | None:
-    """None where one of them has no limit."""
+    """None if one of them has no limit."""
     known = [limit for limit in limits if limit is not None]
     return sum(known, ZERO) if len(known) == len(limits) else None
 
@@ -298,9 +298,9 @@ def _refuse_schedule(spec: JobSpec) -> None:
 
 def _check_code(spec: JobSpec, code: SentCode | None) -> None:
     if spec.code is not None and code is None:
-        raise UserError("the job file has [code], and no code came with it", hint="submit it by autopilot submit")
+        raise UserError("the job file has [code], but no code was sent", hint="submit it with autopilot submit")
     if spec.code is None and code is not None:
-        raise UserError("code came with a job file that has no [code]")
+        raise UserError("code was sent, but the job file has no [code]")
     if spec.code is not None and code is not None and code.size_bytes > spec.code.most_bytes:
         raise UserError(f"the code has {code.size_bytes:,} bytes, and code.max is {spec.code.most_bytes:,}")
 

@@ -57,7 +57,7 @@ class TaskService:
             known = await self._find_known(uow, array, numbers)
             logs = [EventLog(job) for job in known.values() if not job.status.is_final]
             if not logs and len(known) == len(numbers):
-                raise UserError(f"{reference} is over", hint=f"autopilot ps {array.spec.name} says how its tasks stand")
+                raise UserError(f"{reference} is over", hint=f"autopilot ps {array.spec.name} shows its tasks")
             for each in logs:
                 each.apply(e.StatusSet(JobStatus.CANCELLING, Reason.USER_CANCELLED, now))
             logs += await self._begin_cancelled(uow, array, [task for task in numbers if task not in known], now)
@@ -134,7 +134,7 @@ class TaskService:
         array = await find_job(uow, name)
         numbers = tasks_of(array, tasks or f"0-{array_count(array) - 1}")
         if tasks and len(numbers) > MOST_AT_ONCE:
-            raise UserError(f"{len(numbers):,} tasks at once are too many", hint=f"name {MOST_AT_ONCE:,} at most")
+            raise UserError(f"{len(numbers):,} tasks are too many for one call", hint=f"name {MOST_AT_ONCE:,} at most")
         return array, numbers
 
     async def _find_known(self, uow: UnitOfWork, array: Job, numbers: range) -> dict[int, Job]:
@@ -153,7 +153,7 @@ class TaskService:
 
 
 def refuse_task(job: Job) -> None:
-    """Raises ``UserError`` where the job is a task: limits are the array's."""
+    """Raises ``UserError`` if the job is a task: limits are the array's."""
     if job.array_id is not None:
         name = split_task(job.spec.name)[0]
         raise UserError("a task has no limits of its own", hint=f"change its array: autopilot change {name} …")
@@ -175,7 +175,7 @@ def array_count(array: Job) -> int:
 
 def _refuse_ended(array: Job, succeeded: int) -> None:
     if array.spec.array is not None and succeeded >= array.spec.array.needed:
-        raise UserError(f"job {array.spec.name} has all the successes that it needs: {succeeded}")
+        raise UserError(f"job {array.spec.name} already has all required successes: {succeeded}")
     if array.status in (JobStatus.CANCELLED, JobStatus.CANCELLING):
         raise UserError(f"job {array.spec.name} is {array.status}", hint="submit it again")
 
@@ -190,7 +190,7 @@ def _refuse_never_followed(array: Job, tasks: Sequence[Job]) -> None:
     for task in tasks:
         if any(left.job in followed for left in left_inputs(task.spec.inputs)):
             hint = "submit the array again"
-            raise UserError(f"{task.spec.name} was cancelled before the task that it follows was over", hint=hint)
+            raise UserError(f"{task.spec.name} was cancelled before the task that it follows had ended", hint=hint)
 
 
 async def _save(uow: UnitOfWork, logs: list[EventLog]) -> None:

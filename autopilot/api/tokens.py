@@ -16,7 +16,7 @@ from autopilot.api.access import ApiCaller, NotAllowed, token_unknown
 from autopilot.api.bearer import hash_token
 from autopilot.books.owners import name_makers
 from autopilot.domain import events as e
-from autopilot.domain.delegation import NOBODY, Delegation, Settled, Wider, find_wider, inherit, made_under
+from autopilot.domain.delegation import NO_LIMITED_USERS, Delegation, Settled, Wider, find_wider, inherit, made_under
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
@@ -51,7 +51,7 @@ class TokenService:
         clock: Clock,
         wake: Callable[[], None],
         announce: Announce | None = None,
-        settled: Settled = NOBODY,
+        settled: Settled = NO_LIMITED_USERS,
     ) -> None:
         """``announce``: tells others than the ledger, which checks for itself, which tokens there are.
 
@@ -63,11 +63,11 @@ class TokenService:
         self._settled = settled
 
     async def open(self, daemon: str = "") -> None:
-        """End for good what was made by users whom the settings no longer name: it stays ended if they return.
+        """End the tokens of users who are no longer in the settings, for good: they stay ended if the users return.
 
-        ``daemon``: which of those that share the ledger this is. One that never named a maker itself ends nothing of
-        theirs for good: the settings of the daemon before may, and its tokens are in force there again. Here they are
-        not.
+        ``daemon``: which of the daemons that share the ledger this is. A daemon ends for good only tokens of makers
+        that its own settings have named. Tokens of other makers are refused here, and are valid again on a daemon
+        whose settings name the maker.
         """
         async with self._store.transaction() as uow:
             known = await uow.tokens.list_all()
@@ -149,7 +149,7 @@ class TokenService:
         now = self._clock.now()
         if name.startswith(PROXIED):
             hint = "have the proxy let them in no more; or take them out of [http.proxy] in the settings, and restart"
-            raise UserError(f"{name[:100]} is no token: a proxy vouches for them", hint=hint)
+            raise UserError(f"{name[:100]} is not a token but a user of the proxy", hint=hint)
         async with self._store.transaction() as uow:
             known = await uow.tokens.list_all()
             token = next((each for each in known if each.name == name and each.revoked_at is None), None)
@@ -186,7 +186,7 @@ async def _stop(uow: UnitOfWork, job: Job | None, now: datetime) -> None:
 
 def _too_many() -> NotAllowed:
     hint = "revoke one of them (autopilot token ls); a user of the socket makes any number"
-    return NotAllowed(f"a token may have made {MOST_MADE} others that are in force, and no more", hint=hint)
+    return NotAllowed(f"a token may have made {MOST_MADE} valid tokens at most", hint=hint)
 
 
 def _too_wide(wider: Wider) -> NotAllowed:
@@ -207,7 +207,7 @@ def _expiry(raw: str, now: datetime) -> datetime | None:
         return None
     life = parse_duration(raw)
     if not timedelta(0) < life <= LONGEST_LIFE:
-        raise UserError("expires must be more than nothing and at most 3650d")
+        raise UserError("expires must be positive and at most 3650d")
     return now + life
 
 

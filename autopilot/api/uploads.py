@@ -63,7 +63,7 @@ class Uploads:
     async def _take(self, name: str, claim: tuple[str, str], most_bytes: int) -> AsyncIterator[Received]:
         size, sha256 = claim
         if not _NAME.fullmatch(name) or not size.isdecimal():
-            raise UserError("the listener has named no upload")
+            raise UserError("the listener did not name an upload")
         if int(size) > most_bytes:
             raise too_much(most_bytes)
         with await asyncio.to_thread(self._open_received, name, int(size)) as file:
@@ -78,11 +78,11 @@ class Uploads:
         try:
             file = os.fdopen(os.open(self._receiving / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
         except OSError as problem:
-            raise UserError(f"what the listener has received cannot be read: {problem.strerror}") from None
+            raise UserError(f"the upload cannot be read: {problem.strerror}") from None
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size != size:
             file.close()
-            raise UserError("what the listener has received is not of the size that it says")
+            raise UserError("the size of the upload differs from the one that the listener reported")
         return file
 
 

@@ -174,7 +174,7 @@ def _connect(bucket: Bucket, timeout_s: float) -> S3Store | GCSStore | AzureStor
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError:
-        raise UserError("buckets need an extra of autopilot", hint=install_hint("s3")) from None
+        raise UserError("this kind of bucket needs an extra of autopilot", hint=install_hint("s3")) from None
     timeout = timedelta(seconds=REQUEST_TIMEOUT_S)
     whole = timedelta(seconds=timeout_s)
     client: ClientConfig = {"allow_http": True, "timeout": whole, "connect_timeout": timeout / 3}
@@ -195,7 +195,7 @@ def _connect(bucket: Bucket, timeout_s: float) -> S3Store | GCSStore | AzureStor
                 parts.netloc, prefix=prefix or None, config=account, client_options=client, retry_config=retry
             )
     except BaseError as error:
-        raise UserError(f"the key of {bucket.url} is none: {str(error).partition(chr(10))[0]}") from None
+        raise UserError(f"the key of {bucket.url} is invalid: {str(error).partition(chr(10))[0]}") from None
     return S3Store(
         parts.netloc,
         prefix=prefix or None,

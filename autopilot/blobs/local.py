@@ -144,7 +144,7 @@ class LocalBlobStore:
         await _off_loop(lambda: self._admission.write(prefixes))
 
     def most_bytes(self, key: str) -> float:
-        """How much may lie beneath the lease that ``key`` belongs to; 0 where it may not write."""
+        """How much may lie beneath the lease that ``key`` belongs to; 0 if it may not write."""
         return self._admission.most_bytes(key)
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> None:

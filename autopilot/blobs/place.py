@@ -128,7 +128,7 @@ class MailboxPlace:
         key, path = self.key_path.read_bytes(), self.key_path
         if len(key) != _KEY_BYTES:
             raise UserError(
-                f"{path} is not a signing key", hint="delete it to make a new one; URLs already given out end with it"
+                f"{path} is not a signing key", hint="delete it to create a new one; existing URLs then become invalid"
             )
         allowed = 0o640 if is_for_group(self.root) else 0o600
         if path.stat().st_mode & 0o777 & ~allowed:

@@ -14,7 +14,7 @@ SMALL_ROOM_BYTES = 256 << 20
 """Room on the disk that parts of checkpoints and output never take: it is for heartbeats, exits and manifests."""
 SHARE_OF_LEASE = 0.5
 SHARE_OF_JOB = 0.75
-"""Of the room that there would be without it."""
+"""Share of the space that would be free without the job."""
 MEASURE_EVERY_S = 10.0
 
 _LARGE = re.compile(r"jobs/(?P<job>[^/]+)/(?P<lease>[^/]+)/(?:(?:ckpt|out)/\d+/part-\d+|log/[^/]+)")

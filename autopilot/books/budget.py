@@ -18,7 +18,7 @@ from autopilot.answers.money import (
     TokenMoney,
 )
 from autopilot.books.owners import name_makers
-from autopilot.domain.delegation import NOBODY, Delegation, Settled
+from autopilot.domain.delegation import NO_LIMITED_USERS, Delegation, Settled
 from autopilot.domain.job import Job
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease
@@ -40,7 +40,7 @@ async def budget(
     limits: Limits,
     credits: Mapping[str, Decimal | None],
     owner: int | None = None,
-    settled: Settled = NOBODY,
+    settled: Settled = NO_LIMITED_USERS,
 ) -> Budget:
     """``credits``: of each market; ``owner``: whose jobs it is about, without the account; None: all.
 
@@ -141,7 +141,7 @@ async def _read_totals(uow: UnitOfWork, now: datetime) -> Totals:
 
 
 async def _count_hour(uow: UnitOfWork, now: datetime) -> LaunchCount:
-    """Of all jobs."""
+    """Launches of all jobs in the last hour."""
     return sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), NO_LAUNCHES)
 
 

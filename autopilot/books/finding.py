@@ -33,9 +33,7 @@ async def find_job(uow: UnitOfWork, reference: str) -> Job:
 async def _find_task(uow: UnitOfWork, array: Job, task: str) -> Job:
     numbers = tasks_of(array, task)
     if len(numbers) > 1:
-        raise UserError(
-            f"{task} are several tasks", hint=f"this takes one of them, like {array.spec.name}/{numbers[0]}"
-        )
+        raise UserError(f"{task} are several tasks", hint=f"name one of them, like {array.spec.name}/{numbers[0]}")
     found = await uow.jobs.list_tasks(array.id, first=numbers[0], limit=1)
     if not found or found[0].task != numbers[0]:
         hint = f"autopilot show {array.spec.name} shows how many have"
@@ -57,7 +55,7 @@ def tasks_of(array: Job, tasks: str) -> range:
 
 
 def refuse_array(job: Job, what: str) -> None:
-    """Raises ``UserError`` where only a task of it has what is asked for."""
+    """Raises ``UserError`` if only a task of it has what is asked for."""
     if job.is_array:
         hint = f"name a task: {job.spec.name}/0; autopilot ps {job.spec.name} lists those that have started"
         raise UserError(f"job {job.spec.name} is an array: its tasks have {what}", hint=hint)

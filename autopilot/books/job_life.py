@@ -19,11 +19,11 @@ from autopilot.engine.outstanding import Moment, Outstanding, money
 from autopilot.ports.store import UnitOfWork
 
 LEASES_DRAWN = 200
-"""Of one job, the newest."""
+"""The newest leases of one job."""
 TASKS_DRAWN = 1000
 DECISIONS_A_PAGE = 100
 _REPORTS_READ = 5000
-"""Of all jobs of one answer, the newest."""
+"""The newest reports, over all jobs of one answer."""
 _DECISIONS_READ = 1000
 """For one answer, where those of one kind are few among many."""
 ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unknown", "lease.abandoned")

@@ -85,7 +85,7 @@ class LedgerView:
         return await instance(self.uow, reference, self.now, self.params)
 
     async def list_decisions(self, before: str, kind: str) -> render.Json:
-        """Of all jobs, as ``GET /v1/decisions`` answers."""
+        """Decisions of all jobs, as ``GET /v1/decisions`` answers."""
         return await read_newest_decisions(self.uow, None, before, kind)
 
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> render.Json:
@@ -96,9 +96,9 @@ class LedgerView:
         return await read_moment(self.uow, self.now, self.params, others)
 
     def _job(self, job: Job, moment: Moment) -> render.Json:
-        stands = moment.tasks.get(job.id, render.NO_TASKS)
+        counts = moment.tasks.get(job.id, render.NO_TASKS)
         money = moment.money_of(job)
-        return render.job(job, self.now, self.params, money, titles=moment.titles, stands=stands)
+        return render.job(job, self.now, self.params, money, titles=moment.titles, counts=counts)
 
 
 class LedgerReader:

@@ -21,9 +21,9 @@ from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
 
 OVER_SHOWN = 100
-"""Jobs that are over, the newest."""
+"""The newest jobs that have ended."""
 ROWS_SHOWN = 100
-"""Of one table of money."""
+"""Rows of one table on the page of costs."""
 
 RenderJob = Callable[[Job, Moment], render.Json]
 
@@ -57,12 +57,12 @@ async def read_now(
 
 
 def _leases_of(job: Job, moment: Moment) -> list[Lease]:
-    """Of an array those of its tasks."""
+    """The leases of a job; for an array, those of its tasks."""
     return [lease for each in moment.jobs if job.id in (each.id, each.array_id) for lease in each.leases]
 
 
 async def read_money(uow: UnitOfWork, moment: Moment, limits: Limits, by: str, month: str) -> MonthOfMoney:
-    """Of the UTC month: what was spent, grouped, and the bills. Raises ``UserError``."""
+    """Spend of the UTC month, grouped, and the bills. Raises ``UserError``."""
     grouped, days = await spend_of_month(uow, moment, by, month, ROWS_SHOWN)
     return MonthOfMoney(
         spend=grouped,

@@ -54,7 +54,7 @@ def instant(text: str | None, key: str, now: datetime, default: Default) -> date
     except ValueError:
         ago = parse_duration(text)
         if ago > LONGEST_AGO:
-            raise UserError(f"{key}: longer ago than any ledger is old: {text}") from None
+            raise UserError(f"{key}: too long ago: {text}") from None
         return now - ago
     if at.tzinfo is None:
         raise UserError(

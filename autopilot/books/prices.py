@@ -23,7 +23,7 @@ async def prices(uow: UnitOfWork, query: PricesQuery, now: datetime, listed: Seq
     """``listed``: the GPUs that the markets list. Raises ``UserError``, also for a GPU that is in no list or record."""
     gpu = query.gpu.strip()
     if not gpu:
-        raise UserError("prices of what?", hint="name a GPU, like 4090")
+        raise UserError("which GPU?", hint="pass a GPU model, like 4090")
     since = instant(query.since, "since", now, now - timedelta(days=7))
     until = instant(query.until, "until", now, now)
     if since >= until:

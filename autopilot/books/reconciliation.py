@@ -23,7 +23,7 @@ from autopilot.engine.outstanding import Moment, Outstanding, money, read_moment
 from autopilot.ports.store import UnitOfWork
 
 READINGS_PER_ANSWER = 288
-"""Of one machine, the newest: a day of them."""
+"""The newest readings of one machine: those of a day."""
 
 
 async def reconciliation(uow: UnitOfWork, moment: Moment, month: str | None = None) -> Reconciliation:

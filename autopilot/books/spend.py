@@ -38,7 +38,7 @@ SPEND_KEYS: tuple[SpendKey, ...] = get_args(SpendKey)
 
 
 async def spend(uow: UnitOfWork, moment: Moment, query: Mapping[str, str], owner: int | None = None) -> Spend:
-    """Of all, or of that owner's jobs. Raises ``UserError`` for a key, month, day or zone that makes no sense."""
+    """Spend of all jobs, or of that owner's. Raises ``UserError`` for an invalid key, month, day or zone."""
     by, period = _key_of(query), period_of(query)
     source = await _read_source(uow, moment, by, period)
     if owner is not None:
@@ -182,7 +182,7 @@ def _key_of(query: Mapping[str, str]) -> str:
 
 
 def _comparisons(total: SpendRow) -> list[Comparison]:
-    """On demand, then by price lists; none where nothing is known of any GPU."""
+    """On demand, then by price lists; none if nothing is known of any GPU."""
     made = []
     if total.on_demand is not None:
         sources = ["on-demand prices of the same machines when they were rented, else the lowest seen at their market"]

@@ -16,7 +16,7 @@ from autopilot.domain.money import ZERO
 IN_TIME = timedelta(hours=25)
 """A day, and the hour between two looks at a bill."""
 SHARE = Decimal("0.08")
-"""Of the estimate: what we see of a machine's starts and pauses is late by up to a tick and a list."""
+"""Share of the estimate: our view of a machine's starts and pauses is late by up to a tick and a list."""
 ROUNDING = Decimal("0.003")
 """Dollars that may round away, over the lines of a few days."""
 

@@ -14,7 +14,7 @@ class Confidence(StrEnum):
 
 
 class Step(StrEnum):
-    """Of the script that settles claims, in their order; the value is also how the ledger calls it."""
+    """A step of the script that settles claims, in order; the value is also its name in the ledger."""
 
     REFUSAL = "refusal"
     RENT = "rent"

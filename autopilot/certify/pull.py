@@ -49,7 +49,7 @@ def _watch(run: Run, main: Lease) -> Move:
 
 
 def _judge(run: Run, lease: Lease) -> tuple[ClaimFinding, ...]:
-    """Of a machine that was given up, or never made."""
+    """Findings for a machine that was given up, or never created."""
     if lease.reason is Reason.IMAGE_LOGIN_REFUSED:
         told = run.find("refused-pull-is-told", ClaimVerdict.HELD)
         return (told, *_of_login(run, lease, ClaimVerdict.HELD))
@@ -61,6 +61,6 @@ def _judge(run: Run, lease: Lease) -> tuple[ClaimFinding, ...]:
 
 
 def _of_login(run: Run, lease: Lease, verdict: ClaimVerdict, *numbers: tuple[str, Number]) -> tuple[ClaimFinding, ...]:
-    """Of the claim that this market has on logins; one of them is about spot alone."""
+    """Findings for the market's claim on logins; one such claim is about spot only."""
     spot = (run.find("login-made-through-rest", verdict, *numbers),) if lease.is_spot else ()
     return (run.find("login-is-taken", verdict, *numbers), *spot)

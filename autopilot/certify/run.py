@@ -118,7 +118,7 @@ def choose(run: Run, *, allow_spot: bool = True) -> tuple[Offer, CapacityType, D
 
 
 def _bid(run: Run, offer: Offer, share: Decimal) -> Decimal | None:
-    """That share of the floor; None where there is no floor, or no room for a raise below the ceiling."""
+    """That share of the floor; None if there is no floor, or no room for a raise below the ceiling."""
     limit = ceiling(run.job.spec, offer.on_demand_price, run.params)
     if offer.floor is None or limit is None or offer.floor * FIRST * RAISED > limit:
         return None

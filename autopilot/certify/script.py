@@ -265,7 +265,7 @@ def _numbers(mark: StepMark | None) -> tuple[tuple[str, Number], ...]:
 
 
 def _number(mark: StepMark | None, name: str) -> Decimal:
-    """Of a step that has begun."""
+    """A number of a step that has begun."""
     value = dict(_numbers(mark))[name]
     return Decimal(str(value))
 

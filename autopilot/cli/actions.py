@@ -105,7 +105,7 @@ def resume(
             raise UserError("--from-store and --from-checkpoint exclude each other", hint="name one of them")
         return store_return.resume(JsonClient(), job, dry_run=dry_run, yes=yes)
     if dry_run or yes:
-        raise UserError("--dry-run and --yes go with --from-store alone", hint="leave them out")
+        raise UserError("--dry-run and --yes require --from-store", hint="omit them")
     return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
 
 

@@ -22,7 +22,7 @@ _OF_STATUS = {
     503: Exit.UNREACHABLE,
     504: Exit.UNREACHABLE,
 }
-"""Of the daemon's answer; any other error is a failed operation."""
+"""By the status of the daemon's answer; any other error is a failed operation."""
 
 
 def exit_code_of(error: UserError) -> Exit:

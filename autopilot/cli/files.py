@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.config.toml_trouble import decode
 from autopilot.domain.errors import UserError
 
 # Otherwise a lone "-" for standard input would be parsed as an option.
@@ -29,9 +30,9 @@ def read_job_file(file: Path) -> tuple[str, str]:
     if len(raw) > MAX_BYTES:
         raise UserError(f"{source} is not a job file: it is larger than {MAX_BYTES // 1000} kB")
     try:
-        return raw.decode("utf-8"), source
-    except UnicodeDecodeError:
-        raise UserError(f"{source} is not a job file: it is not UTF-8 text") from None
+        return decode(raw), source
+    except ValueError:
+        raise UserError(f"{source} is not a job file: it is not text", hint="save it as UTF-8") from None
 
 
 def _head(file: Path) -> bytes:

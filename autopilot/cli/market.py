@@ -21,7 +21,7 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Ou
     file
         A job file, or - for standard input: list offers for that job.
     gpu
-        GPU model and count, like 4090:1 or "A100 80GB:2", instead of a job file.
+        GPU model and count, like 4090:1 or "4090 | A100 80GB:2", instead of a job file.
     """
     if (file is None) == (gpu is None):
         raise UserError("offers for what?", hint="name a job file, or --gpu 4090:1")

@@ -57,7 +57,7 @@ def ask() -> tuple[Values, str | None]:
 
 
 def ask_card(market: str, title: str) -> Values:
-    """Whether a card pays in by itself; nothing where that is not known."""
+    """Whether a card pays in by itself; nothing if that is not known."""
     print(_CARD.format(title=title))
     answer = input("Does a card top it up? [y, n, Enter: not known]: ").strip().lower()
     if answer in ("y", "yes", "n", "no"):

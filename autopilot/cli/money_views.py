@@ -156,7 +156,7 @@ def _limits(columns: Sequence[str], rows: list[tuple[str, ...]]) -> RenderableTy
 
 
 def _whose(token: TokenMoney) -> str:
-    """Of a token with its maker where that is one too: it counts in the maker's line as well."""
+    """The token's name, with its maker if that is a token too: it also counts in the maker's line."""
     made_by = token.made_by or ""
     of_maker = f" (of {made_by})" if made_by.startswith(("token:", "proxy:")) else ""
     return f"{'token' if token.number > 0 else 'user'} {token.name}{of_maker}"

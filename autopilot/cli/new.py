@@ -30,7 +30,7 @@ def new(name: str | None = None, /) -> int:
         with Path(FILE).open("x", encoding="utf-8") as file:
             file.write(draft.write())
     except FileExistsError:
-        raise UserError(f"{FILE} is there already", hint=f"rename it, or change it: autopilot plan {FILE}") from None
+        raise UserError(f"{FILE} already exists", hint=f"rename it, or change it: autopilot plan {FILE}") from None
     except OSError as error:
         raise CommandError(Exit.FAILED, f"cannot write {FILE}: {error.strerror}") from None
     print(f"wrote {FILE}")

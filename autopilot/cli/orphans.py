@@ -101,7 +101,7 @@ def sweep(
     """
     if not from_elsewhere:
         raise UserError(
-            "the daemon sweeps by itself wherever its ledger is",
+            "on a host with a ledger the daemon sweeps by itself",
             hint="autopilot orphans lists what it will destroy; on a host without a ledger: sweep --from-elsewhere",
         )
     age = parse_duration(older_than)

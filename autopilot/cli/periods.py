@@ -33,7 +33,7 @@ def day(text: str | None, client: JsonClient, zone: str) -> str | None:
     try:
         return (now.astimezone(_zone(zone)) - ago).date().isoformat()
     except OverflowError:
-        raise UserError(f"longer ago than any ledger is old: {text}") from None
+        raise UserError(f"too long ago: {text}") from None
 
 
 def _zone(name: str) -> tzinfo:

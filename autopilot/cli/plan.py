@@ -64,7 +64,7 @@ def ask(
     """The daemon's answer to job files: of one its plan, and the job unless ``dry_run``; of several ``jobs``, a list of
     such answers, each with its ``file``."""
     if len({str(file) for file in files}) < len(files):
-        raise UserError("one file is named twice", hint="--again submits another job of the same, by itself")
+        raise UserError("the same file is given twice", hint="to submit the same job again, run submit --again")
     if len(files) == 1:
         toml, source, beside = _read(files[0])
         return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run, again=again, plan_id=plan_id)

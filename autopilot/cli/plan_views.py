@@ -55,7 +55,7 @@ def _show_expected(body: Row) -> str:
 
 
 def _worst_tenth(body: Row) -> list[tuple[str, str]]:
-    """Of a tight job: its mean says little about the cost if it must finish on demand."""
+    """For a tight job: its mean says little about the cost if it must finish on demand."""
     likely = body.get("forecast")
     if not likely or body.get("verdict") != "tight":
         return []

@@ -94,7 +94,7 @@ def _fill(target: Path, what: str, unpack_into: Callable[[Path], Path]) -> int:
 
     is_new = not target.exists()
     if not is_new and (not target.is_dir() or any(path.name != SCRATCH for path in target.iterdir())):
-        raise UserError(f"{target} is there already", hint="name a new directory: autopilot pull JOB DIRECTORY")
+        raise UserError(f"{target} already exists", hint="name a new directory: autopilot pull JOB DIRECTORY")
     scratch = target / SCRATCH
     try:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -179,7 +179,7 @@ def _save(path: Path, toml: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(toml)
     except FileExistsError:
-        raise UserError(f"{path} is there already", hint="name another file for --save") from None
+        raise UserError(f"{path} already exists", hint="name another file for --save") from None
     except OSError as error:
         raise CommandError(Exit.FAILED, f"cannot write {path}: {error.strerror}") from None
     print(f"wrote {path}")

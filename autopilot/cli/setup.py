@@ -128,7 +128,7 @@ def init(
 
 
 def _write_config(directory: Path, *, replace: bool) -> bool:
-    """Whether it was written: what is there already is kept unless it is to be replaced."""
+    """Whether it was written: what already exists is kept unless it is to be replaced."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / paths.CONFIG_NAME
     if path.exists():
@@ -196,5 +196,5 @@ def _ask(title: str) -> str | None:
         return None
     key = getpass.getpass(f"{title} API key (not shown; Enter to skip): ").strip()
     if any(character.isspace() for character in key) and not (key.startswith("{") and secrets_in(key)):
-        raise UserError("a key holds no spaces", hint="paste the key and nothing else")
+        raise UserError("a key has no spaces", hint="paste the key and nothing else")
     return key or None

@@ -27,7 +27,7 @@ KEYS = ("job", "label", "owner", "provider", "gpu", "kind", "day", "month", "ins
 TAG = "tag:"
 
 COLUMNS = tuple(each.name for each in fields(SpendRow))
-"""Of a file; the last two are empty where no price on demand is known."""
+"""Columns of a file; the last two are empty if no on-demand price is known."""
 NANO_DIGITS = 9
 
 
@@ -115,7 +115,7 @@ def _cell(value: object) -> object:
 
 
 def _parquet_writer() -> Callable[[list[SpendRow], Path], None]:
-    """Raises ``UserError`` where the library for it is missing, before anything is asked for."""
+    """Raises ``UserError`` if the library for it is missing, before anything is asked for."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:

@@ -41,11 +41,11 @@ def ssh(
     forward
         Forward this port of the machine to the same port here, like 6006; can be repeated.
     identity
-        Private key; default: the one next to [ssh] key of client.toml, then whatever ssh tries by itself.
+        Private key; default: the one next to [ssh] key of client.toml, then ssh's own defaults.
     """
     program = shutil.which("ssh")
     if program is None:
-        raise UserError("there is no ssh here", hint=f"install OpenSSH; or autopilot exec {job} -- COMMAND")
+        raise UserError("ssh is not installed", hint=f"install OpenSSH, or run autopilot exec {job} -- COMMAND")
     wrong = next((port for port in forward or () if not 0 < port < 65_536), None)
     if wrong is not None:
         raise UserError(f"--forward must be a port from 1 to 65535, not {wrong}")

@@ -65,8 +65,8 @@ def _machine(machine: Row) -> str:
 
 
 def _ask() -> None:
-    """Raises ``CommandError`` where nobody says yes."""
+    """Raises ``CommandError`` unless the user confirms."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError(Exit.USAGE, "nobody is here to be asked", hint="--yes takes it without a question")
+        raise CommandError(Exit.USAGE, "cannot ask for confirmation without a terminal", hint="--yes skips the prompt")
     if input("Take this into the ledger and go on from it? [y/N] ").strip().lower() not in ("y", "yes"):
         raise CommandError(Exit.USAGE, "nothing was changed")

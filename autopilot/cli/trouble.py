@@ -15,7 +15,7 @@ LATE_AFTER_REAL = timedelta(minutes=5)
 
 
 def tell(status: Row) -> list[str]:
-    """A sentence for each; none where all is well. ``status``: the daemon's."""
+    """A sentence for each; none if all is well. ``status``: the daemon's."""
     now = text.now_of(status)
     behind = [_tell_behind(text.plain(name)) for name in status.get("behind_store", ())]
     return [

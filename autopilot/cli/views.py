@@ -25,7 +25,7 @@ EVENTS_SHOWN = 30
 """On a terminal; --json has them all."""
 
 LINE_LENGTH = 500
-"""Of the output of a job that failed."""
+"""Characters of a line of a failed job's output."""
 
 RUN_OR_DONE = ("running", "succeeded", "cancelled")
 """Statuses that need no reason beside them."""
@@ -176,7 +176,7 @@ def _runs(job: Row, now: datetime) -> list[tuple[str, str]]:
 
 
 def _hold(job: Row) -> str:
-    """Until when the machine of a job that has failed stays, and what that costs; empty where none does."""
+    """Until when the machine of a job that has failed stays, and what that costs; empty if none does."""
     until, main = job.get("held_until"), job.get("main")
     if not until or not main:
         return ""
@@ -218,7 +218,7 @@ def _deadline_detail(job: Row, now: datetime) -> str:
 
 
 def _foretell(known: Row | None, now: datetime) -> list[tuple[str, str]]:
-    """What the whole job will have cost, and when it will be done; nothing where nothing could be said."""
+    """What the whole job will have cost, and when it will be done; nothing if nothing could be said."""
     if known is None:
         return []
     low, usual, high = (

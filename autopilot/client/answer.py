@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def read_answer(status: int, raw: bytes) -> Json:
-    """Raises ``ApiError`` for a refusal, ``AnswerLost`` where what stands before the daemon has not heard from it."""
+    """Raises ``ApiError`` for a refusal, ``AnswerLost`` if a proxy got no answer from the daemon."""
     try:
         body = json.loads(raw)
     except ValueError:

@@ -169,7 +169,7 @@ class AsyncClient:
         return await self._http.ask("GET /v1/jobs/{ref}", m.JobLife, ref)
 
     async def tasks(self, ref: str) -> AsyncIterator[m.Job]:
-        """Of an array: those that have begun, in their order, finished ones included."""
+        """The tasks of an array that have begun, in order, finished ones included."""
         after = ""
         while True:
             query = m.ListQuery(array=ref, limit=PAGE, after=after)
@@ -182,7 +182,7 @@ class AsyncClient:
             after = page.next
 
     async def retry(self, ref: str, *, failed: bool = False) -> m.Retried:
-        """Let tasks that are over begin anew: ``JOB/17``, ``JOB/3-9``, or with ``failed`` all of an array."""
+        """Restart tasks that have ended: ``JOB/17``, ``JOB/3-9``, or with ``failed`` all failed ones of an array."""
         body = m.RetryBody(failed=failed)
         return await self._http.ask("POST /v1/jobs/{ref}/retry", m.Retried, ref, body=body, acts_once=True)
 
@@ -251,7 +251,7 @@ class AsyncClient:
     async def wait(self, ref: str, *, timeout_s: float | None = None) -> m.Job:
         """Until the job has succeeded. A daemon that does not answer for a while is waited for.
 
-        Raises ``JobEnded`` where it failed, was cancelled or is parked, and ``TimeoutError``.
+        Raises ``JobEnded`` if it failed, was cancelled or is parked, and ``TimeoutError``.
         """
         async with asyncio.timeout(timeout_s):
             after = await self._newest_event()
@@ -269,7 +269,7 @@ class AsyncClient:
         return job
 
     async def why(self, ref: str, *, limit: int = 20) -> m.Why:
-        """Where a job stands, and its newest decisions."""
+        """The state of a job, and its newest decisions."""
         return await self._http.ask("GET /v1/jobs/{ref}/why", m.Why, ref, query=m.WhyQuery(limit=limit))
 
     async def change(self, ref: str, **values: str) -> m.Job:
@@ -316,7 +316,7 @@ class AsyncClient:
 
 
 class AsyncJob:
-    """A job that was submitted or found. ``data`` is how it stood then; ``refresh`` reads it anew."""
+    """A job that was submitted or found. ``data`` is its state at that time; ``refresh`` reads it again."""
 
     def __init__(self, client: AsyncClient, data: m.Job, plan: plans.Plan | None = None) -> None:
         self._client = client

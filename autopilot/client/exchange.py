@@ -13,7 +13,7 @@ from autopilot.client.errors import Unreachable
 from autopilot.config.daemon_address import DaemonAddress
 
 _LINE_BYTES = 4 << 20
-"""Of a stream: a chunk of output is on one line."""
+"""Limit for a line of a stream: a chunk of output is on one line."""
 
 
 class DaemonExchange:

@@ -31,7 +31,7 @@ class JsonClient:
 
     @property
     def socket_path(self) -> Path:
-        """Of a daemon of this machine."""
+        """The socket of a daemon on this machine."""
         assert self.address.socket is not None, "it is not elsewhere"
         return self.address.socket
 
@@ -64,7 +64,7 @@ class JsonClient:
             time.sleep(pause_s)
 
     def put(self, path: str, body: Any, size: int) -> Json:
-        """``body``: bytes, or something to read, ``size`` bytes of it."""
+        """``body``: bytes, or a reader of ``size`` bytes."""
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         return self._request("PUT", path, body, headers)
 

@@ -152,7 +152,7 @@ class Client:
 
 
 class SubmittedJob:
-    """A job that was submitted or found. ``data`` is how it stood then; ``refresh`` reads it anew."""
+    """A job that was submitted or found. ``data`` is its state at that time; ``refresh`` reads it again."""
 
     def __init__(self, client: Client, inner: AsyncJob) -> None:
         self._client = client

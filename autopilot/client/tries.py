@@ -16,7 +16,7 @@ def make_key_header() -> dict[str, str]:
 
 
 class Tries:
-    """Of one request. At a terminal a missing daemon is reported at once; a program waits for a restart."""
+    """The tries of one request. At a terminal a missing daemon is reported at once; a program waits for a restart."""
 
     def __init__(self, *, may_repeat: bool, waits_for_start: bool) -> None:
         self._pauses = iter(AGAIN_AFTER_S if may_repeat else ())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Bundle:
     packed: Packed
     commit: str
-    """Of the Git work tree, empty where there is none."""
+    """Commit of the Git work tree, empty if there is none."""
     is_dirty: bool
     left_out: list[str]
     """What lies in the directory where the machine puts something else."""
@@ -37,7 +37,7 @@ class Bundle:
 
 
 def has_code(toml: str, source: str) -> bool:
-    """Of what is no job file this says no: the daemon says what is wrong with it."""
+    """False for a file that is not a job file: the daemon reports what is wrong with it."""
     try:
         return "code" in read_toml(toml, source).values
     except UserError:

@@ -40,9 +40,9 @@ class Selection(NamedTuple):
     files: list[Scanned]
     """With the directories that hold them."""
     left_out: list[str]
-    """Of ``Wanted.apart``, what lies here and is not sent."""
+    """The part of ``Wanted.apart`` that exists here and is not sent."""
     commit: str
-    """Of the Git work tree, empty where there is none."""
+    """Commit of the Git work tree, empty if there is none."""
     is_dirty: bool
 
 
@@ -52,11 +52,11 @@ def select(directory: Path, wanted: Wanted) -> Selection:
     The directory's files are looked at, not read.
     """
     if not directory.is_dir():
-        raise UserError(f"code.path: {directory} is no directory", hint="it is relative to the job file")
+        raise UserError(f"code.path: {directory} is not a directory", hint="it is relative to the job file")
     try:
         return _select(directory.resolve(), wanted)
     except OSError as error:
-        raise UserError(f"cannot look through {error.filename or directory}: {error.strerror}") from None
+        raise UserError(f"cannot list {error.filename or directory}: {error.strerror}") from None
 
 
 def _select(root: Path, wanted: Wanted) -> Selection:
@@ -80,7 +80,7 @@ def _select(root: Path, wanted: Wanted) -> Selection:
     all_names = [each.entry.name.removeprefix(ROOT + "/") for each in files if each.entry.kind != "dir"]
     _refuse_credentials(root, [name for name in all_names if looks_like_credentials(name) and not is_named(name)])
     if not all_names:
-        raise UserError(f"there is nothing to send in {root}", hint="code.path names the directory of your code")
+        raise UserError(f"there is nothing to upload in {root}", hint="code.path names the directory of your code")
     check_size(root, [each.entry for each in files], wanted.most_bytes)
     commit, is_dirty = git.read_commit(root) if has_git else ("", False)
     return Selection(files, left_out, commit, is_dirty)
@@ -149,7 +149,7 @@ def _refuse_credentials(root: Path, names: Sequence[str]) -> None:
     if names:
         first = quote(min(names))
         raise UserError(
-            f"these look like credentials and would be sent from {root}: {show_names(names)}",
+            f"these look like credentials and would be uploaded from {root}: {show_names(names)}",
             hint=f"exclude them: exclude = [{first}] in [code], or a line in {IGNORE_FILE}; the owner of a rented "
             f"machine can read them. If the job needs them: include = [{first}]",
         )
@@ -184,6 +184,6 @@ def _refuse_links(root: Path, names: Sequence[str]) -> None:
     if names:
         first = quote(min(names))
         raise UserError(
-            f"these links lead out of {root}, or nowhere: {show_names(names)}",
-            hint=f"leave them out: exclude = [{first}] in [code]; or send what they lead to: include = [{first}]",
+            f"these links lead out of {root}, or are broken: {show_names(names)}",
+            hint=f"exclude them: exclude = [{first}] in [code]; or upload their targets: include = [{first}]",
         )

@@ -29,10 +29,10 @@ def check_size(root: Path, entries: Sequence[Entry], most_bytes: int) -> None:
     lines = [f"  {show_bytes(size):>9}  {show(_own(name))}" for name, size in ranked[:LARGEST_SHOWN]]
     count = sum(entry.kind == "file" for entry in entries)
     raise UserError(
-        f"the code in {root} is {show_bytes(total)} in {count:,} files, and {show_bytes(most_bytes)} may be sent; "
-        "the largest are\n" + "\n".join(lines),
-        hint=f"leave them out: exclude = [{', '.join(_enough(sizes, total - most_bytes))}] in [code], or the same in "
-        '.autopilotignore; or raise max in [code], to "2GB" at most. Data comes by [inputs]',
+        f"the code in {root} is {show_bytes(total)} in {count:,} files; the limit is {show_bytes(most_bytes)}. "
+        "The largest:\n" + "\n".join(lines),
+        hint=f"omit them: exclude = [{', '.join(_enough(sizes, total - most_bytes))}] in [code], or the same in "
+        '.autopilotignore; or raise max in [code], to "2GB" at most. For data, use [inputs]',
     )
 
 

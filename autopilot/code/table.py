@@ -10,7 +10,7 @@ from autopilot.domain.errors import UserError
 
 
 def read_table_of(toml: str, beside: Path) -> str | None:
-    """Its text; None where the job file names none. ``beside``: the directory that its path is relative to.
+    """Its text; None if the job file names none. ``beside``: the directory that its path is relative to.
 
     Raises ``UserError``.
     """

@@ -18,7 +18,7 @@ _Variables = Iterable[tuple[str, str]]
 def read_array(
     document: TomlDocument, read: Mapping[KeyPath, Any], env: _Variables, secrets: _Variables
 ) -> ArraySpec | None:
-    """None where the file has no ``[array]``. Raises ``UserError``."""
+    """None if the file has no ``[array]``. Raises ``UserError``."""
     if "array" not in document.values:
         return None
     named = [key for key in _SOURCES if ("array", key) in read]
@@ -42,7 +42,7 @@ def read_array(
 
 
 def table_named_in(toml: str) -> str | None:
-    """The file that ``[array] from`` names; None where it names none, or the job file cannot be read."""
+    """The file that ``[array] from`` names; None if it names none, or the job file cannot be read."""
     try:
         section = tomllib.loads(toml).get("array")
     except (tomllib.TOMLDecodeError, ValueError, RecursionError):

@@ -25,7 +25,7 @@ class DaemonAddress:
     """None: it is elsewhere, at ``url``."""
     url: str = ""
     ca_file: str = ""
-    """Of the authority that has signed its certificate; empty: those that this machine trusts."""
+    """Certificate of the authority that signed the daemon's; empty: those that this machine trusts."""
     token: str = ""
     """Empty: the caller is the user at the socket."""
 
@@ -49,5 +49,5 @@ def read_token(raw: str) -> str:
     """A token as a header can hold it. Raises ``UserError``, which does not repeat it."""
     token = raw.strip()
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise UserError(f"{TOKEN_VARIABLE} holds no token", hint="autopilot token create prints one")
+        raise UserError(f"{TOKEN_VARIABLE} does not contain a token", hint="autopilot token create prints one")
     return token

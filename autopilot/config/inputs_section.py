@@ -22,28 +22,28 @@ def read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], De
     for path, raw in document.values.get(INPUTS, {}).items():
         place = f"{document.place((INPUTS, path))}: inputs.{path}"
         if "\0" in path or path.startswith(("/", "~")) or {"..", ".", ""} & set(path.split("/")):
-            raise UserError(f"{place}: not a file beneath the work directory", hint='write it as "data/train.bin"')
+            raise UserError(f"{place}: not a path inside the work directory", hint='write it as "data/train.bin"')
         url, size_gb = _url_and_size(place, raw)
         total_gb += size_gb
         if isinstance(url, str) and url.startswith(OF_A_JOB):
             if any(sign in path for sign in "*?["):
-                raise UserError(f"{place}: what a job leaves lies at one path, not at a pattern", hint="name one path")
+                raise UserError(f"{place}: an output of a job is one path, not a pattern", hint="name one path")
             url = _left_place(place, url)
         elif not isinstance(url, str) or not re.fullmatch(r"https?://[^\s]+", url):
             raise UserError(
-                f'{place}: must be an http or https address, or what another job leaves, like "job:prepare/out"',
+                f'{place}: must be an http or https address, or the output of another job, like "job:prepare/out"',
                 hint=SENDS_FILES,
             )
         inputs.append((path, url))
     for path, _ in inputs:
         if any(other.startswith(path + "/") for other, _ in inputs):
             place = f"{document.place((INPUTS, path))}: inputs.{path}"
-            raise UserError(f"{place}: is a file here, and the directory of another input", hint="rename one of them")
+            raise UserError(f"{place}: is a file, but also the directory of another input", hint="rename one of them")
     return tuple(inputs), total_gb
 
 
 def _url_and_size(place: str, raw: Any) -> tuple[Any, Decimal]:
-    """Size in GB, nothing where none is stated."""
+    """Size in GB, nothing if none is stated."""
     if not isinstance(raw, dict):
         return raw, ZERO
     if not raw.keys() <= {"url", "size"}:
@@ -60,8 +60,8 @@ def _left_place(place: str, raw: str) -> str:
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if not steps or ".." in steps or "\0" in path or any(sign in path for sign in "*?["):
         raise UserError(
-            f"{place}: {raw!r} names nothing that a job leaves",
-            hint='write the job and one path of its [outputs], like "job:prepare/out"',
+            f"{place}: {raw!r} is not an output of a job",
+            hint='use the job and one path of its [outputs], like "job:prepare/out"',
         )
     try:
         return LeftInput("", values.job_name(name), "/".join(steps)).place
@@ -76,20 +76,20 @@ def read_after(
     after: tuple[After, ...] = read.get(("after",), ())
     if paired_with(after) and "array" not in document.values:
         place = document.place(("after",))
-        raise UserError(f'{place}: on = "{On.SAME_TASK}" is for arrays, and this job is none', hint="leave on out")
+        raise UserError(f'{place}: on = "{On.SAME_TASK}" is for arrays, and this job is not an array', hint="omit on")
     ends = {each.job: each.on for each in after}
     for left in left_inputs(inputs):
         place = f"{document.place((INPUTS, left.path))}: inputs.{left.path}"
         if ("schedule", "cron") in read:
             raise UserError(
-                f"{place}: the firings of a schedule cannot take what another job leaves",
-                hint="write it to a bucket of yours, and read it there",
+                f"{place}: jobs of a schedule cannot use the outputs of another job",
+                hint="use a bucket of your own instead",
             )
         if ends.setdefault(left.job, On.OK) not in (On.OK, On.SAME_TASK):
             raise UserError(
-                f"{place}: {left.job} leaves something only when it succeeds, and after waits for another end of it",
+                f"{place}: {left.job} has outputs only if it succeeds, but after waits for another outcome",
                 hint=f'write after = ["{left.job}"], or omit it: the input implies it',
             )
     if len(ends) > MOST_AFTER:
-        raise UserError(f"a job waits for {MOST_AFTER} others at most, with those of [inputs] not for {len(ends)}")
+        raise UserError(f"a job can wait for at most {MOST_AFTER} others; with those of [inputs] these are {len(ends)}")
     return tuple(After(job, on) for job, on in ends.items())

@@ -32,7 +32,7 @@ def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpe
     changes: dict[str, Any] = {}
     for name, text in wish.items():
         if name not in KEYS:
-            raise UserError(f"{name!r} cannot be changed while the job lives", hint=nearest(name, KEYS))
+            raise UserError(f"{name!r} cannot be changed after the submit", hint=nearest(name, KEYS))
         try:
             if name == "deadline":
                 changes["deadline"], changes["due_within"] = _deadline(spec, text.strip(), now)
@@ -52,7 +52,7 @@ def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpe
 
 def _parallel(spec: JobSpec, text: str) -> ArraySpec:
     if spec.array is None:
-        raise UserError("parallel is of arrays, and the job is none")
+        raise UserError("parallel is for arrays, and the job is not an array")
     if not text.isdecimal():
         raise ValueError(f"must be a whole number, not {text!r}")
     return replace(spec.array, parallel=values.task_count(int(text)))
@@ -67,13 +67,11 @@ def _deadline(spec: JobSpec, text: str, now: datetime) -> tuple[datetime | None,
     if text.startswith("+") and spec.due_within is not None:
         within = spec.due_within + _span(text[1:])
         if within > FURTHEST_DEADLINE:
-            raise UserError(f"deadline: {text} is too far away", hint=f"{FURTHEST_DEADLINE.days} days are the most")
+            raise UserError(f"deadline: {text} is too far away", hint=f"{FURTHEST_DEADLINE.days} days is the limit")
         return None, within
     if text.startswith("+"):
         if spec.deadline is None:
-            raise UserError(
-                "the job has no deadline that could be later", hint=f"write deadline={text[1:]}: from now on"
-            )
+            raise UserError("the job has no deadline to extend", hint=f"write deadline={text[1:]}: from now on")
         due = spec.deadline + _span(text[1:])
     else:
         due = _from_now(text, now) or values.instant(text)

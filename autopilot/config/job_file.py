@@ -16,20 +16,20 @@ from autopilot.config.array_section import read_array
 from autopilot.config.inputs_section import read_after, read_inputs
 from autopilot.config.job_keys import (
     AS_CLUSTER,
-    AS_CODE,
     ENV,
+    INSTEAD,
     JOB_KEYS,
     NOT_YET_SUPPORTED,
     OWN_KEYS,
     SECRETS,
     SECTIONS,
-    SENDS_FILES,
     TOP,
     Fallback,
     Key,
     OnExhausted,
     OnStall,
     RunAs,
+    Shell,
 )
 from autopilot.config.schedule_section import read_schedule
 from autopilot.config.secret_files import check_name
@@ -74,6 +74,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["code"] = _read_code(document, read)
     fields["array"] = read_array(document, read, fields["env"], fields["secrets"])
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
+    fields["in_bash"] = read.get(("shell",), Shell.BASH) is Shell.BASH
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["schedule"] = read_schedule(document, read, now)
@@ -107,13 +108,20 @@ def _refuse_unknown_keys(document: TomlDocument) -> None:
                 raise UserError(f"{document.place((name,))}: {name} must be a section", hint=f"write it as [{name}]")
             for key in value if name not in OWN_KEYS else ():
                 _refuse_unknown_key(document, name, key)
-        elif isinstance(value, (dict, list)) and name not in JOB_KEYS[TOP]:
-            hint = SENDS_FILES if name in AS_CODE else nearest(name, SECTIONS)
+        elif name in JOB_KEYS[TOP]:
+            continue
+        elif _is_section(value):
+            hint = INSTEAD.get(name) or nearest(name, SECTIONS)
             raise UserError(f"{document.place((name,))}: unknown section [{name}]", hint=hint)
-        elif name in AS_CODE:
-            raise UserError(f'{document.place((name,))}: unknown key "{name}"', hint=SENDS_FILES)
+        elif name in INSTEAD:
+            raise UserError(f'{document.place((name,))}: unknown key "{name}"', hint=INSTEAD[name])
         else:
             _refuse_unknown_key(document, TOP, name)
+
+
+def _is_section(value: object) -> bool:
+    """A table, or several of one name; a list of anything else is a value."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
 
 
 def _refuse_unknown_key(document: TomlDocument, section: str, name: str) -> None:
@@ -190,7 +198,7 @@ def _registry(document: TomlDocument, read: Mapping[KeyPath, Any]) -> Registry |
     if server != of_image:
         raise UserError(
             f"{document.place(('registry', 'server'))}: the image comes from {of_image}, not from {server}",
-            hint="name the image with its registry in front, or correct the server: a password is sent nowhere else",
+            hint="write the image with its registry, or correct the server: the password is sent to that server only",
         )
     return Registry(server, read["registry", "user"], read["registry", "password"])
 
@@ -235,7 +243,7 @@ def _deadline(
         key = "at" if at is not None else "within"
         raise UserError(
             f"{document.place(('deadline', key))}: the deadline is too far away",
-            hint=f"set one within {FURTHEST_DEADLINE.days} days, or leave [deadline] out",
+            hint=f"set one within {FURTHEST_DEADLINE.days} days, or omit [deadline]",
         )
     return (None, left) if at is None and counts_later else (now + left, None)
 
@@ -265,7 +273,7 @@ def _refuse_whole_workdir(document: TomlDocument, spec: JobSpec) -> None:
         return
     if _beneath_root(spec.workdir).is_relative_to(_beneath_root(spec.workdir, spec.checkpoint_path)):
         raise UserError(
-            f"{document.place(('checkpoint', 'path'))}: checkpoint.path: {spec.checkpoint_path!r} takes in the whole "
+            f"{document.place(('checkpoint', 'path'))}: checkpoint.path: {spec.checkpoint_path!r} contains the whole "
             f"work directory {spec.workdir}",
             hint='name a file or directory inside it, like "ckpt"',
         )
@@ -276,8 +284,8 @@ def _refuse_small_disk(document: TomlDocument, spec: JobSpec) -> None:
     if spec.disk_gb < needed:
         place = document.place(("resources", "disk") if "disk" in document.values["resources"] else ("resources",))
         raise UserError(
-            f"{place}: resources.disk: {spec.disk_gb:f} GB do not hold inputs and outputs of {needed:f} GB",
-            hint="rent a larger disk; the image and checkpoints need room as well",
+            f"{place}: resources.disk: {spec.disk_gb:f} GB are too small for inputs and outputs of {needed:f} GB",
+            hint="rent a larger disk; the image and checkpoints need space too",
         )
 
 

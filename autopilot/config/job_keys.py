@@ -32,6 +32,11 @@ class RunAs(StrEnum):
     ROOT = "root"
 
 
+class Shell(StrEnum):
+    BASH = "bash"
+    SH = "sh"
+
+
 class Fallback(StrEnum):
     DEADLINE = "deadline"
     NEVER = "never"
@@ -69,6 +74,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "setup": Key("command", values.text, "setup"),
         "workdir": Key("path", _directory, "workdir"),
         "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
+        "shell": Key("bash or sh", values.one_of(Shell)),
         "run_as": Key("job or root", values.one_of(RunAs)),
         "notify": Key("names", values.sinks, "notify"),
         "after": Key("jobs", values.after, "after"),
@@ -157,8 +163,15 @@ NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {
 }
 """Section → keys that are part of the format but that this version does not act upon; () is the whole section."""
 
-AS_CODE = ("mounts", "file_mounts", "mount", "volumes", "sync", "files", "repo", "repos", "upload", "uploads")
-"""What other programs call the section that sends the user's files."""
+_AS_CODE = ("mounts", "file_mounts", "mount", "volumes", "sync", "files", "repo", "repos", "upload", "uploads")
+_AS_RUN = ("command", "commands", "cmd", "args", "entrypoint", "script")
+
+INSTEAD = {
+    **dict.fromkeys(_AS_CODE, SENDS_FILES),
+    **dict.fromkeys(_AS_RUN, 'run is the whole command, with its arguments: run = "python train.py --epochs 3"'),
+    "ports": "autopilot ssh JOB --forward PORT brings a port of the machine to yours",
+}
+"""What other programs have at the top of a job's file, and what does the same here."""
 
 AS_CLUSTER = ("nodes", "num_nodes", "node_count", "machines", "hosts", "workers")
 """What other programs call the number of machines that one job has."""

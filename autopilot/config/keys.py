@@ -42,7 +42,7 @@ def read_key(path: Path) -> str:
     text = read_private(path)
     is_account = text.startswith("{") and secrets_in(text)
     if not text or (any(character.isspace() for character in text) and not is_account):
-        raise UserError(f"{path} does not hold one API key", hint="the file must hold the key and nothing else")
+        raise UserError(f"{path} does not contain exactly one API key", hint="it must contain the key and nothing else")
     return text
 
 
@@ -72,7 +72,7 @@ def read_bucket_key(path: Path) -> tuple[str, str]:
     """(access key id or storage account, its secret). Raises ``UserError``."""
     name, _, secret = read_key(path).partition(":")
     if not name or not secret:
-        raise UserError(f"{path} does not hold a bucket's key", hint=f"write it as {KEY_FORMS['s3']}")
+        raise UserError(f"{path} does not contain a bucket key", hint=f"write it as {KEY_FORMS['s3']}")
     return name, secret
 
 
@@ -80,7 +80,7 @@ def read_service_account(path: Path) -> str:
     """The JSON key of a service account of Google's. Raises ``UserError``."""
     text = read_private(path)
     if not text.startswith("{") or not secrets_in(text):
-        raise UserError(f"{path} does not hold a service account's key", hint="create one of type JSON and store it")
+        raise UserError(f"{path} does not contain a service account key", hint="create one of type JSON and store it")
     return text
 
 

@@ -22,7 +22,7 @@ class DaemonLogin:
     url: str
     token: str
     ca_file: str = ""
-    """Of the authority that has signed the daemon's certificate; empty: those that this machine trusts."""
+    """Certificate of the authority that signed the daemon's; empty: those that this machine trusts."""
 
 
 def login_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -40,7 +40,7 @@ def read_login(environ: Mapping[str, str] = os.environ) -> DaemonLogin | None:
                 return DaemonLogin(check_daemon_url(url), token, ca_file)
     except ValueError:
         pass
-    raise UserError(f"{path} holds no login", hint="autopilot login --end removes it; then log in again")
+    raise UserError(f"{path} does not contain a login", hint="autopilot login --end removes it; then log in again")
 
 
 def store_login(login: DaemonLogin) -> Path:
@@ -70,6 +70,6 @@ def check_daemon_url(url: str) -> str:
         hint = "write it like https://autopilot.example.org:8482"
         raise UserError(f"not the address of a daemon: {url!r}", hint=hint)
     if parts.scheme == "http" and not is_loopback(host):
-        raise UserError(f"{url} has no TLS: anyone in between could read the token", hint="write it with https://")
+        raise UserError(f"{url} has no TLS: the token could be read on the way", hint="write it with https://")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}" + ("" if port is None else f":{port}")

@@ -29,7 +29,7 @@ class OwnerSettings(BaseModel):
 def read_owners(owners: Mapping[str, OwnerSettings], now: datetime, own_uid: int) -> dict[int, Token]:
     """By uid. ``own_uid``: the daemon's. Raises ``UserError`` for users that are unknown here or cannot be limited."""
     if len(owners) > MOST:
-        raise UserError(f"[owners] has {len(owners)} users, and {MOST} are the most")
+        raise UserError(f"[owners] has {len(owners)} users, and {MOST} is the limit")
     return {token.owner: token for token in (_read(name, said, now, own_uid) for name, said in owners.items())}
 
 
@@ -39,7 +39,7 @@ def _read(name: str, said: OwnerSettings, now: datetime, own_uid: int) -> Token:
         uid = pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
         raise UserError(
-            f"{place}: this machine has no user {name!r}", hint="name a user of this machine, or make one"
+            f"{place}: this machine has no user {name!r}", hint="use an existing user, or create one"
         ) from None
     if uid in (0, own_uid):
         raise UserError(

@@ -82,7 +82,7 @@ class ProxySettings(BaseModel):
         if self.address is not None and not is_loopback(self.address[0]):
             raise UserError(
                 f"http.proxy.listen is {self.listen}, which other machines can reach",
-                hint="let the proxy run on this machine, and listen on 127.0.0.1 or a unix socket",
+                hint="run the proxy on this machine, and listen on 127.0.0.1 or a unix socket",
             )
         if self.address is not None and self.secret_file is None:
             raise UserError(
@@ -102,7 +102,7 @@ class ProxySettings(BaseModel):
         secret, shortest = read_private(self.secret_file), SHORTEST_SECRET
         if len(secret) < shortest or not secret.isascii() or not secret.isprintable() or " " in secret:
             raise UserError(
-                f"{self.secret_file} does not hold a secret for the proxy: one word of at least {shortest} characters",
+                f"{self.secret_file} does not contain a secret: one word of at least {shortest} characters",
                 hint=f"openssl rand -hex 32 > {self.secret_file}",
             )
         return secret
@@ -111,7 +111,7 @@ class ProxySettings(BaseModel):
 def read_proxy(settings: ProxySettings) -> ProxyRules:
     """Raises ``UserError`` for users who cannot be admitted like that."""
     if len(settings.users) > MOST:
-        raise UserError(f"[http.proxy.users] has {len(settings.users)} users, and {MOST} are the most")
+        raise UserError(f"[http.proxy.users] has {len(settings.users)} users, and {MOST} is the limit")
     users = {name: _read(name, said) for name, said in settings.users.items()}
     others = settings.others
     if others is not None and others.scope is Scope.ADMIN:
@@ -132,14 +132,14 @@ def _read(name: str, said: ProxyUserSettings) -> ProxiedUser:
     place = f"http.proxy.users.{name[:120]!r}"
     if not is_proxied_name(name):
         hint = "1 to 100 printable characters as in a user's name or a mail address"
-        raise UserError(f"{place}: no proxy's user may be called that", hint=hint)
+        raise UserError(f"{place}: not a valid name for a user of a proxy", hint=hint)
     bounds = read_bounds(place, said)
     if said.owner is None:
         return ProxiedUser(bounds)
     if said.allow is not None:
         raise UserError(
             f"{place}: its jobs are {said.owner}'s, whose allowance is not set here",
-            hint=f"set allow in [owners.{said.owner}], or leave owner out",
+            hint=f"set allow in [owners.{said.owner}], or omit owner",
         )
     try:
         return ProxiedUser(bounds, pwd.getpwnam(said.owner).pw_uid)

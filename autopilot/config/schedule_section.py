@@ -16,12 +16,12 @@ SECTION = "schedule"
 
 
 def read_schedule(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime) -> Cadence | None:
-    """None where the file has none. Raises ``UserError``."""
+    """None if the file has none. Raises ``UserError``."""
     over_all = read.get(("budget", "all"))
     if (SECTION, "cron") not in read:
         if SECTION in document.values:
             place = document.place((SECTION,))
-            raise UserError(f"{place}: [schedule] needs a time", hint='add cron = "0 2 * * *": each day at 2:00')
+            raise UserError(f"{place}: [schedule] needs a time", hint='add cron = "0 2 * * *" for each day at 2:00')
         if over_all is not None:
             place = document.place(("budget", "all"))
             raise UserError(f"{place}: budget.all is for the firings of a [schedule]", hint="total limits one job")
@@ -36,7 +36,7 @@ def read_schedule(document: TomlDocument, read: Mapping[KeyPath, Any], now: date
     cadence = Cadence(**fields, until=until, budget=budget, is_monthly=is_monthly)
     if not list_due(cadence, now, 1):
         key, hint = ("until", "set a later one") if until is not None else ("cron", "no day is like this one")
-        raise UserError(f"{document.place((SECTION, key))}: schedule.{key}: nothing is ever due", hint=hint)
+        raise UserError(f"{document.place((SECTION, key))}: schedule.{key}: this time never comes", hint=hint)
     return cadence
 
 
@@ -55,7 +55,7 @@ def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any]) 
     if ("after",) in read:
         raise UserError(
             f"{document.place(('after',))}: the firings of a schedule cannot wait for another job",
-            hint='overlap = "queue" in [schedule] lets a firing wait for the one before',
+            hint='overlap = "queue" in [schedule] makes a firing wait for the previous one',
         )
     if (SECTION, "until") in read and (SECTION, "count") in read:
         raise UserError(f"{document.place((SECTION, 'until'))}: both until and count are set", hint="keep one of them")

@@ -16,7 +16,7 @@ from autopilot.domain.errors import UserError
 
 PREFIX = "secret_"
 REGISTRY_PREFIX = "registry_"
-"""Of a registry's password, whose file begins with its server."""
+"""Prefix of a registry's password, whose file begins with its server."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 
 
@@ -55,7 +55,7 @@ def read_registry(name: str) -> tuple[str, str]:
     server, _, password = read_private(path).partition("\n")
     if not password:
         raise UserError(
-            f"{path} does not hold a registry's password", hint=f"autopilot secret set {name} --server SERVER"
+            f"{path} does not contain a registry password", hint=f"autopilot secret set {name} --server SERVER"
         )
     return server, password
 
@@ -97,7 +97,7 @@ def _how_to_set(file: str, command: str) -> str:
 
 
 def readable_values() -> list[str]:
-    """Of every secret that is stored well; the others are left out, and raise errors when a job names them."""
+    """Values of all valid secrets; the others are skipped, and raise errors when a job names them."""
     found = []
     for name in names():
         with contextlib.suppress(UserError, ValueError):

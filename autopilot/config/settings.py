@@ -410,6 +410,6 @@ def _check_no_inline_keys(settings: Settings, sources: list[Source]) -> None:
     for name, provider in settings.providers.items():
         if "api_key" in (provider.model_extra or {}):
             raise UserError(
-                f"{_place(('providers', name, 'api_key'), sources)}: an API key does not belong among the settings",
+                f"{_place(('providers', name, 'api_key'), sources)}: an API key is not allowed in the settings",
                 hint=f"autopilot init stores it; or name its file in providers.{name}.api_key_file",
             )

@@ -98,4 +98,4 @@ def _refuse_unknown_variables(sections: Collection[str]) -> None:
                 raise UserError(f"{name}: unknown section {section!r}", hint=nearest(section, sections))
         elif section := next((s for s in sections if words.startswith(s + "_")), ""):
             meant = f"{ENV_PREFIX}{section}{ENV_DELIMITER}{words.removeprefix(section + '_')}".upper()
-            raise UserError(f"{name} is not a setting", hint=f"two underscores part section and key: {meant}")
+            raise UserError(f"{name} is not a setting", hint=f"two underscores separate section and key: {meant}")

@@ -52,7 +52,7 @@ def read_public_key(path: Path) -> str:
         hint = "ssh-keygen -t ed25519 makes one"
         raise UserError(f"cannot read the public key {path}: {error.strerror}", hint=hint) from None
     if text.startswith("-----BEGIN"):
-        raise UserError(f"{path} is a private key, which is never sent", hint=f"name the public one: {path}.pub")
+        raise UserError(f"{path} is a private key, which autopilot never sends", hint=f"use the public key: {path}.pub")
     try:
         return values.public_key(text)
     except ValueError as problem:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from autopilot.config.toml_trouble import find_hint
 from autopilot.domain.errors import UserError
 
 KeyPath = tuple[str, ...]
@@ -18,6 +19,7 @@ _PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _TABLE = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]")
 _KEY = re.compile(rf"\s*({_DOTTED})\s*=")
+_BYTE_ORDER_MARK = "\ufeff"
 _AT_LINE = re.compile(r"\s*\(at line (\d+), column \d+\)|\s*\(at end of document\)")
 
 
@@ -39,19 +41,21 @@ class TomlDocument:
 
 def read_toml(text: str, source: str) -> TomlDocument:
     """Parse; decimals stay exact. Raises ``UserError`` with the line of a syntax error."""
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     try:
         text.encode()
         values = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         at = _AT_LINE.search(message)
-        line = at[1] if at and at[1] else str(text.count("\n") + 1)
+        line = int(at[1]) if at and at[1] else text.count("\n") + 1
         problem = _AT_LINE.sub("", message).rstrip(".")
         problem = problem[:1].lower() + problem[1:]
-        raise UserError(f"{source}:{line}: not valid TOML: {problem}", hint="text needs quotes on both sides") from None
+        hint = find_hint(text, line, problem)
+        raise UserError(f"{source}:{line}: not valid TOML: {problem}", hint=hint) from None
     except (ValueError, ArithmeticError, RecursionError):
         hint = "look for a character that is none, a number of very many digits, or brackets without end"
-        raise UserError(f"{source}: nothing that can be read", hint=hint) from None
+        raise UserError(f"{source}: cannot be parsed", hint=hint) from None
     return TomlDocument(source, values, _positions(text))
 
 

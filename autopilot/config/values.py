@@ -15,6 +15,7 @@ from autopilot.domain.after import MOST_AFTER, After, On
 from autopilot.domain.array import LONGEST_VALUE, MOST_TASKS, check_variable
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.errors import UserError
+from autopilot.domain.gpu_choices import parse_choices
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.money import BYTES_PER_GB, usd
 from autopilot.domain.time import parse_duration
@@ -110,7 +111,7 @@ def money(raw: object) -> Decimal:
     except ArithmeticError:
         raise ValueError(f"not an amount of money: {_show(raw)}") from None
     if not 0 < amount <= _MOST_MONEY:
-        raise ValueError(f"must be more than nothing and at most a billion dollars, not {_show(raw)}")
+        raise ValueError(f"must be positive and at most a billion dollars, not {_show(raw)}")
     return amount
 
 
@@ -139,7 +140,7 @@ def size_gb(raw: object) -> Decimal:
         raise ValueError(f'not a size: {_show(raw)} (write it with its unit, like "500MB", "40GB" or "1.5TB")')
     size = Decimal(found[1]) * _GB[found[2].upper()]
     if not size:
-        raise ValueError(f"must be more than nothing, not {_show(raw)}")
+        raise ValueError(f"must be positive, not {_show(raw)}")
     return size
 
 
@@ -250,15 +251,7 @@ def amount_over_all(raw: object) -> tuple[Decimal, bool]:
 
 
 def gpus(raw: object) -> tuple[GpuChoice, ...]:
-    """``"4090:1 | A100 80GB:2"`` → the choices in order of the text; the count is 1 when left out."""
-    choices = []
-    for alternative in text(raw).split("|"):
-        name, colon, number = alternative.partition(":")
-        name = " ".join(name.split())
-        if not name or (colon and not number.strip().isdecimal()):
-            raise ValueError(f'not a GPU and count: {alternative.strip()!r} (write it as "RTX 4090:1 | A100 PCIE:2")')
-        choices.append(GpuChoice(name, count(int(number)) if colon else 1))
-    return tuple(choices)
+    return parse_choices(text(raw))
 
 
 def pattern(raw: object) -> str:

@@ -18,7 +18,7 @@ class On(StrEnum):
     ANY = "any"
     """It is over, however it ended."""
     SAME_TASK = "same task"
-    """Of two arrays: each task of the one begins once the task of its number of the other has succeeded."""
+    """Between two arrays: each task of the one starts once the task of the same number in the other has succeeded."""
 
 
 ENDS = {
@@ -36,7 +36,7 @@ class After:
     on: On = On.OK
 
     def is_met_by(self, has_succeeded: bool) -> bool:
-        """Of a job that is over. What an array waits for task by task is each task's own affair."""
+        """For a job that has ended. A condition task by task is checked for each task."""
         return self.on in (On.ANY, On.SAME_TASK) or has_succeeded is (self.on is On.OK)
 
 

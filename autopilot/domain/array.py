@@ -18,7 +18,7 @@ from autopilot.domain.errors import UserError
 
 MOST_TASKS = 10_000
 MOST_TABLE_BYTES = 1_000_000
-"""Of the table that a job file names in ``from``."""
+"""Limit for the table that a job file names in ``from``."""
 LONGEST_VALUE = 4096
 """Characters of one value of a task."""
 PARALLEL = 10
@@ -122,20 +122,20 @@ def read_table(text: str) -> tuple[Row, ...]:
     if len(text.encode()) > MOST_TABLE_BYTES:
         raise UserError(f"the table has more than {MOST_TABLE_BYTES:,} bytes", hint="keep large values in [inputs]")
     if "\0" in text:
-        raise UserError("the table holds a zero byte")
+        raise UserError("the table contains a zero byte")
     try:
         lines = [line for line in csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True) if line]
     except csv.Error as problem:
         raise UserError(f"the table is no comma-separated text: {problem}") from None
     if len(lines) < 2:
-        raise UserError("the table has no rows", hint="the first line names the variables, each further one is a task")
+        raise UserError("the table has no rows", hint="the first line has the variables, each following line is a task")
     names = [name.strip() for name in lines[0]]
     for name in names:
         check_variable(name)
     if len(set(names)) < len(names):
         raise UserError("the table names a variable twice")
     if len(lines) - 1 > MOST_TASKS:
-        raise UserError(f"the table has {len(lines) - 1:,} rows", hint=f"an array has {MOST_TASKS:,} tasks at most")
+        raise UserError(f"the table has {len(lines) - 1:,} rows", hint=f"an array has at most {MOST_TASKS:,} tasks")
     for number, line in enumerate(lines[1:]):
         _check_row(number, line, len(names))
     return tuple(tuple(zip(names, line, strict=True)) for line in lines[1:])
@@ -152,7 +152,7 @@ def check_variable(name: str) -> None:
     """Raises ``UserError`` for what cannot be a variable of a task."""
     if not _VARIABLE.fullmatch(name) or name.upper().startswith("AUTOPILOT_"):
         hint = "letters, digits and _ only, and not AUTOPILOT_, which is autopilot's own"
-        raise UserError(f"{name[:60]!r} cannot name a variable of tasks", hint=hint)
+        raise UserError(f"{name[:60]!r} is not a valid name for a variable", hint=hint)
 
 
 def combine(axes: Iterable[tuple[str, tuple[str, ...]]], task: int) -> Row:

@@ -42,7 +42,7 @@ class ClaimFinding:
     """What one certification saw of one claim."""
 
     job_id: str
-    """Of the certification."""
+    """The job of the certification."""
     claim: str
     verdict: ClaimVerdict
     at: datetime
@@ -71,7 +71,7 @@ class Certificate:
     job_id: str
     provider: str
     account: str
-    """A digest of the account's id; empty where the market tells none."""
+    """A digest of the account's id; empty if the market tells none."""
     version: str
     """Major and minor version of autopilot: "1.4"."""
     issued_at: datetime

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 MOST_BYTES = 2_000_000_000
-"""Of one copy; and of all copies of one owner that no job has."""
+"""Limit for one copy; and for all copies of one owner without a job."""
 UNUSED_FOR = timedelta(hours=1)
 """A copy without a job can be taken for so long."""
 DELETED_AFTER = timedelta(days=1)
@@ -34,7 +34,7 @@ class CodeCopy:
     sha256: str
     files: int
     size_bytes: int
-    """Of its files."""
+    """Size of its files."""
     part_count: int
     index_bytes: int
     sent_at: datetime
@@ -44,7 +44,7 @@ class CodeCopy:
 
 @dataclass(frozen=True, slots=True)
 class JobCode:
-    """The copy that a job runs; ``sha256`` is empty where its job file has no ``[code]``."""
+    """The copy that a job runs; ``sha256`` is empty if its job file has no ``[code]``."""
 
     copy_id: str = ""
     sha256: str = ""
@@ -53,7 +53,7 @@ class JobCode:
     part_count: int = 0
     index_bytes: int = 0
     commit: str = ""
-    """Of the Git work tree that it was taken from; empty where that is not known."""
+    """Commit of the Git work tree that it was taken from; empty if that is not known."""
     is_dirty: bool = False
     """Its files differed from the commit's."""
 

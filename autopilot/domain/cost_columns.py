@@ -14,7 +14,7 @@ from autopilot.domain.money import ZERO
 
 class CostColumn(NamedTuple):
     name: str
-    """Of the member in answers, and of the column in files and in the ledger's views."""
+    """Name of the member in answers, and of the column in files and in the ledger's views."""
     title: str
     """Over the column on the page."""
     kinds: tuple[CostKind, ...]

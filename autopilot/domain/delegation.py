@@ -24,12 +24,12 @@ class Settled(NamedTuple):
     """Users whom the settings limit and whom the ledger does not keep."""
 
     users: tuple[Token, ...] = ()
-    """Of the control socket, in ``[owners]``."""
+    """Users of the control socket, in ``[owners]``."""
     proxied: tuple[Token, ...] = ()
     """Whom a proxy vouches for, and whose jobs are those of a user of this machine."""
 
     def names(self) -> frozenset[str]:
-        """Of all of them, as ``Delegation.bound_by`` names a maker."""
+        """Names of all of them, as in ``Delegation.bound_by``."""
         return frozenset(f"{each.owner} {made_under(each)}" for each in (*self.users, *self.proxied))
 
     def user(self, uid: int) -> Token | None:
@@ -37,8 +37,8 @@ class Settled(NamedTuple):
         return next((user for user in self.users if user.owner == uid), None)
 
 
-NOBODY = Settled()
-"""No user is limited."""
+NO_LIMITED_USERS = Settled()
+"""The settings limit no user."""
 
 
 class Wider(NamedTuple):
@@ -114,7 +114,7 @@ def may_confirm(confirmer: int, makers: Collection[int], asker: int) -> bool:
 class Delegation:
     """All tokens, by who made whom."""
 
-    def __init__(self, tokens: Iterable[Token], settled: Settled = NOBODY) -> None:
+    def __init__(self, tokens: Iterable[Token], settled: Settled = NO_LIMITED_USERS) -> None:
         self._tokens = {token.owner: token for token in tokens}
         self._users = {user.owner: user for user in settled.users}
         self._proxied = {(user.owner, user.name): user for user in settled.proxied}
@@ -134,7 +134,7 @@ class Delegation:
         return tuple(line[1:])
 
     def owners_above(self, token: Token) -> frozenset[int]:
-        """Of all its makers, those too whom nothing bounds, or who are no more."""
+        """Owners of all its makers, including those that have no limits, or no longer exist."""
         line, last = self._line(token)
         owners = {maker.owner for maker in line[1:]}
         return frozenset(owners if last is None else {*owners, last})
@@ -247,4 +247,4 @@ def _allowance(token: Token) -> str:
 
 
 def _asking(amount: Decimal | None) -> str:
-    return "nobody to ask" if amount is None else f"to ask above {show(amount)}"
+    return "no need to ask" if amount is None else f"to ask above {show(amount)}"

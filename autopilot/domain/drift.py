@@ -13,7 +13,7 @@ class DriftKind(StrEnum):
     NEW = "new"
     """The field was never seen before."""
     TYPE = "type"
-    """A number where there was a text, null where there never was one, and the like."""
+    """A number where there was a text, null if there never was one, and the like."""
     VALUE = "value"
     """A word, or a form of text, that is not among the known ones."""
 

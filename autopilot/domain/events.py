@@ -326,6 +326,8 @@ class RunExited:
     """It failed by the machine."""
     is_of_command: bool = True
     """Not by what comes before the command."""
+    is_syntax: bool = False
+    """No shell can read the command: another attempt would end in the same way."""
     has_saved: bool | None = None
     """It had made a checkpoint before; None: the agent does not say so."""
     began_from: tuple[int, int] | None = None

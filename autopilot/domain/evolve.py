@@ -78,9 +78,9 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
         case e.SpecChanged(spec):
             job = replace(job, spec=spec)
         case e.TaskRetried():
-            job = replace(_begin_anew(job, event.at), failures=0)
+            job = replace(_restart(job, event.at), failures=0)
         case e.TaskExcused():
-            job = _begin_anew(job, event.at)
+            job = _restart(job, event.at)
             job = replace(job, failures=max(job.failures - 1, 0), excused=job.excused + 1)
         case _:
             before = _lease(job, event.lease_id)
@@ -115,7 +115,7 @@ def _run_again(job: Job, lease: Lease, at: datetime) -> Job:
     return _promote(_fall_back(job), end_use(lease, None))
 
 
-def _begin_anew(job: Job, at: datetime) -> Job:
+def _restart(job: Job, at: datetime) -> Job:
     """A task that was over, once there is a place for it."""
     return replace(
         _fall_back(job),
@@ -137,7 +137,7 @@ def _exit(job: Job, event: e.RunExited) -> Job:
     lease = _lease(job, event.lease_id)
     if not event.run_epoch == lease.orders.run_epoch == job.run_epoch or lease.agent.exit_code is not None:
         return job
-    is_blamed = event.exit_code != 0 and speaks_of_machine(job, lease, event.at)
+    is_blamed = event.exit_code != 0 and not event.is_syntax and speaks_of_machine(job, lease, event.at)
     agent = replace(
         lease.agent,
         exit_code=event.exit_code,
@@ -153,7 +153,7 @@ def _exit(job: Job, event: e.RunExited) -> Job:
     if is_blamed:
         return replace(job, excused=job.excused + 1)
     job = replace(job, failures=job.failures + 1)
-    if job.failures >= job.spec.max_attempts:
+    if job.failures >= job.spec.max_attempts or event.is_syntax:
         return replace(job, status=JobStatus.FAILED, reason=Reason.COMMAND_FAILED, finished_at=event.at)
     return job
 

@@ -61,9 +61,9 @@ class FloorOutlook:
     own: tuple[tuple[str, Jumps], ...]
     """(machine, its jumps), the pool mixed in."""
     habits: tuple[tuple[str, Habit], ...]
-    """Of every machine that was seen twice in a row."""
+    """For every machine that was seen twice in a row."""
     usual: Sizes
-    """Of all machines."""
+    """Over all machines."""
     classes: tuple[float, ...]
     """Upper edges of the classes, but the last, of the cheapest floor to be had: of what else there is to rent."""
     cheapest: tuple[float, ...]

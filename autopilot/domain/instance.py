@@ -63,7 +63,7 @@ class Instance:
     """$/h: the least bid that brings a stopped machine back, or keeps one that was outbid and still runs, where the
     market says it. None: it does not, or it was not outbid."""
     stopped_by: Stopper | None = None
-    """Of a stopped machine, in the market's own word. None: it has none, which is no sign of anything."""
+    """Who stopped a stopped machine, in the market's own word. None: the market has no word, which proves nothing."""
     stop_said_at: datetime | None = None
     """When that was said. None: it is what the market says now."""
 
@@ -102,13 +102,13 @@ class Account:
     credit: Decimal | None
     """Spendable dollars; may be negative. None: the market has no way to tell."""
     account_id: str = ""
-    """What the market calls the account; empty where it does not say."""
+    """What the market calls the account; empty if it does not say."""
     top_up: TopUp = TopUp()
     """Where it is on, the credit is no last safeguard."""
 
     @property
     def digest(self) -> str:
-        """Of the id: it tells accounts apart and names none. Empty without an id."""
+        """Digest of the id: it distinguishes accounts without naming them. Empty without an id."""
         return hashlib.sha256(self.account_id.encode()).hexdigest()[:12] if self.account_id else ""
 
 
@@ -162,6 +162,6 @@ class Charge:
     """A market that does not tell a running disk from a stopped one says ``STORAGE_RUNNING`` for both."""
     amount: Decimal
     label: str = field(default="", compare=False)
-    """Of the instance, where the bill names it."""
+    """Label of the instance, if the bill has it."""
     periods: tuple[tuple[datetime, datetime], ...] = field(default=(), compare=False)
     """From when to when, where the bill says so; empty: the whole UTC day."""

@@ -124,6 +124,8 @@ class JobSpec:
     code: CodeSpec | None = None
     as_root: bool = False
     """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
+    in_bash: bool = False
+    """``run`` and ``setup`` are for bash with ``pipefail`` if the image has it. Older versions' jobs are for sh."""
     may_exec: bool = True
     """``autopilot exec`` may run commands on its machines."""
     ssh_key: str = ""
@@ -178,7 +180,7 @@ class Checkpoint:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Of two checkpoints of one job the one with the greater age was made later."""
+        """Of two checkpoints of one job, the one with the greater age was made later."""
         return self.run_epoch, self.number
 
     @property
@@ -231,7 +233,7 @@ class Job:
     certifies: str = ""
     """The market whose claims it settles, by the script of ``certify``; empty: an ordinary job."""
     file_sha256: str = ""
-    """Of the content of its job file, in any order and spelling; empty: it is from before that was kept."""
+    """Digest of the content of its job file, in any order and notation; empty: recorded by an older version."""
     predecessors_ended_at: datetime | None = None
     """When the last of the jobs that it waits for had ended, each as asked; None: not yet, or it waits for none."""
     schedule_id: str | None = None

@@ -101,7 +101,7 @@ class Span:
     is_observed: bool = True
     """False: it was unobserved then. Its rates are the highest that the machine can have billed."""
     cause: Reason | None = None
-    """Of a machine that is wanted and stopped: why, as far as it is shown. None: it is not, or not asked yet."""
+    """For a needed machine that is stopped: the known cause. None: it is not stopped, or not examined yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class AgentReport:
 
     boot: int = 0
     seq: int = 0
-    """Of the newest heartbeat, within its boot."""
+    """Number of the newest heartbeat, within its boot."""
     state: AgentState = AgentState.UNHEARD
     seen_at: datetime | None = None
     preparing_since: datetime | None = None
@@ -195,9 +195,9 @@ class AgentReport:
     log_count: int = 0
     """Log chunks of the current boot that it claims to have written."""
     sent_bytes: int = 0
-    """Of the newest heartbeat, within its boot."""
+    """As of the newest heartbeat, within its boot."""
     exit_code: int | None = None
-    """Of the user's command, once its present run ended on this lease."""
+    """Exit code of the user's command, once its present run has ended on this lease."""
     failed_by_host: bool = False
     """That run failed by the machine rather than by itself."""
     failures: int = 0
@@ -257,9 +257,9 @@ class TaskUse:
     """One task's time on a machine."""
 
     job_id: str
-    """Of the task."""
+    """The task."""
     ordered_at: datetime
-    """Of the first task when its machine was first heard: no order reaches it before."""
+    """Orders for the first task when its machine was first heard: no order arrives before."""
     ended_at: datetime | None = None
     """When its exit was taken in. None: it is still there, or left without one."""
 
@@ -316,7 +316,9 @@ class Lease:
 
     @property
     def end_asked_at(self) -> datetime:
-        """Of a lease that is not wanted any more. One that was never rented has no destroy: when it was intended."""
+        """When the end of a released lease was requested. One that was never rented has no destroy: when it was
+        intended.
+        """
         return self.ending.requested_at or self.intended_at
 
     @property
@@ -428,7 +430,7 @@ class UnobservedRun:
 
     found_at: datetime
     spans: tuple[Span, ...]
-    """Of that time, those in which it is taken to have computed."""
+    """The parts of that time in which it is assumed to have computed."""
 
     @property
     def cost(self) -> Decimal:

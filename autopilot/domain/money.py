@@ -48,7 +48,7 @@ def usd(value: str | int | Decimal) -> Decimal:
     if amount.copy_abs() > LARGEST:
         raise UserError(f"too large an amount of money: {value!r}", hint="check the number of digits")
     if amount != floor_nano(amount):
-        raise UserError(f"finer than a nano-dollar: {value!r}", hint="use at most nine decimals")
+        raise UserError(f"more precise than a nano-dollar: {value!r}", hint="use at most nine decimals")
     return amount
 
 

@@ -112,7 +112,7 @@ class Offer:
     room: int | None = None
     """How many more bids of ours win at the floor, of a pool whose machines all pay one price; None: it is not told."""
     dead_man: DeadMan = DeadMan.DESTROYS
-    """Of its market, put here with every search; no adapter sets it."""
+    """As its market states it, set by every search; no adapter sets it."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -95,11 +95,11 @@ class Shape:
 class Outlook:
     lives: Mapping[LivesKey, Lives] = field(default_factory=dict)
     shape: Shape | None = None
-    """Of the table of this job, if it has been made: the policy itself makes none while it decides."""
+    """Shape of this job's table, if it has been calculated: the policy itself calculates none while it decides."""
     belief: Belief = ()
-    """Of the phases of the shape: whether any spot capacity that the job may rent can be had."""
+    """For each phase of the shape: the chance that spot capacity for the job is available."""
     auction: AuctionShape | None = None
-    """Of the tables for bids, where enough floors were recorded and the tables have been made."""
+    """Shape of the tables for bids, if enough floors were recorded and the tables have been calculated."""
     recorded_h: float | None = None
     """Hours of floors on record of what the job bids on; None: not looked up, or it bids on no such market."""
     is_learning: bool = False

@@ -67,7 +67,7 @@ class PriceSum:
     on_demand_price: Decimal | None
     """The least."""
     total: Decimal
-    """Of all floors, each as often as it was sampled."""
+    """Sum of all floors, each as often as it was sampled."""
     floors: int
     """How many that were."""
     samples: int
@@ -76,5 +76,5 @@ class PriceSum:
 
 
 def step_width(since: datetime, until: datetime, steps: int) -> timedelta:
-    """Of equal steps, in whole microseconds; the last may be shorter."""
+    """Width of equal steps, in whole microseconds; the last may be shorter."""
     return -((since - until) // steps)

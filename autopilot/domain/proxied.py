@@ -23,7 +23,7 @@ def is_proxied_name(name: str) -> bool:
 class ProxiedUser(NamedTuple):
     bounds: Bounds
     uid: int | None = None
-    """Of the user of this machine whose jobs are theirs; None: they own jobs by themselves."""
+    """The user of this machine who owns their jobs; None: they own jobs by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class ProxyRules:
     users: Mapping[str, ProxiedUser] = field(default_factory=dict)
     """By the name that the proxy gives them, as it is spelt."""
     others: Bounds | None = None
-    """Of every other name; None: they are let in by nothing."""
+    """Rights of all other names; None: they are refused."""
     is_open: bool = False
     """Whether there is a listener for the proxy."""
     secret_sha256: str = ""
-    """Of what the proxy has to send along; empty: nothing, its socket is closed to others."""
+    """Digest of the secret that the proxy has to send; empty: none, its socket is closed to others."""
 
     def find(self, name: str) -> ProxiedUser | None:
         """The user whom the settings let in by that name."""

@@ -14,7 +14,7 @@ from autopilot.domain.money import ZERO
 RentedLease = tuple[str, str, str | None, str | None, str]
 """Id, provider, instance id, job id, GPU."""
 SpendSum = tuple[str, EntryType, CostKind, date, Decimal]
-"""Of all entries of one lease, type, kind and day."""
+"""Sum of all entries of one lease, type, kind and day."""
 
 
 @dataclass(frozen=True, slots=True)

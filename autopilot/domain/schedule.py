@@ -12,7 +12,7 @@ from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.domain.job import JobSpec
 
 MOST_SCHEDULES = 50
-"""Of one owner that have not ended: each tick looks at all of them."""
+"""Open schedules of one owner: each tick reads all of them."""
 
 
 class ScheduleStatus(StrEnum):
@@ -33,7 +33,7 @@ class ScheduleReason(StrEnum):
     """Nothing is due any more."""
     COUNT_REACHED = "count_reached"
     TOKEN_ENDED = "token_ended"  # noqa: S105
-    """Of a token that was revoked or has expired."""
+    """The token was revoked or has expired."""
     OVERLAP = "overlap"
     """An earlier firing is not over, or with ``queue`` one waits already."""
     MISSED = "missed"
@@ -49,7 +49,7 @@ class ScheduleReason(StrEnum):
 class Schedule:
     id: str
     spec: JobSpec
-    """Of each firing; ``spec.schedule`` says when. A deadline counts from when it is due (``due_within``)."""
+    """Spec of each firing; ``spec.schedule`` says when. A deadline counts from when it is due (``due_within``)."""
     owner: int
     status: ScheduleStatus
     reason: ScheduleReason

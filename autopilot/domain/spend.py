@@ -52,7 +52,7 @@ class LeaseFacts:
     tags: tuple[tuple[str, str], ...] = ()
     """The job's, where they were asked for."""
     array_id: str | None = None
-    """Of a task; reports by job tell of the array."""
+    """Only for a task; reports by job show the array."""
 
 
 class Cell(NamedTuple):

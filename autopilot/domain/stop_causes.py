@@ -34,7 +34,7 @@ NO_EVIDENCE = StopEvidence()
 
 
 def name_cause(lease: Lease, instance: Instance, evidence: StopEvidence, at: datetime) -> Reason:
-    """Of a machine that is shown stopped. ``lease``: as it was before that."""
+    """Cause of a stop that the market shows. ``lease``: as it was before that."""
     if evidence.out_of_credit:
         return Reason.OUT_OF_CREDIT
     if instance.ends_at is not None and at >= instance.ends_at:

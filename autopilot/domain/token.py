@@ -29,7 +29,7 @@ class Scope(StrEnum):
 
 
 MOST_OPEN_JOBS = 500
-"""Of one token: each tick looks at all of them, and one client must not slow down everybody's."""
+"""Limit for one token: each tick reads all jobs, and one client must not slow down everyone's."""
 
 MOST_MADE = 50
 """Tokens in force that one token has made, with all that those have made: each call looks at all of them."""
@@ -60,7 +60,7 @@ class Token:
     """From 1; never used again. ``-number`` is the owner of its jobs. Of a user it is minus the uid."""
     name: str
     sha256: str
-    """Of the secret itself, which is kept nowhere."""
+    """Digest of the secret itself, which is stored nowhere."""
     scope: Scope
     sees_all: bool
     """It may read what concerns other owners and the whole account."""
@@ -91,7 +91,7 @@ class Token:
 
     @property
     def owner(self) -> int:
-        """Of its jobs, its code and its keys of requests. Users have numbers from 0 on."""
+        """Owner of its jobs, its code and its idempotency keys. Users have numbers from 0 on."""
         return -self.number
 
     def is_in_force(self, now: datetime) -> bool:
@@ -111,20 +111,20 @@ class PageSession:
     """A browser that was let into the page, or the link that lets one in."""
 
     sha256: str
-    """Of the secret, which is kept nowhere."""
+    """Digest of the secret, which is stored nowhere."""
     owner: int
     """The uid of the user who requested the link, or a token's owner."""
     token_sha256: str
-    """Of the token with which the link was asked for: the session ends with it. Empty: by the users' socket."""
+    """Digest of the token that requested the link: the session ends with it. Empty: a user of the socket."""
     expires_at: datetime
     is_link: bool
     """It is good for a session, once, and for nothing else."""
     is_limited: bool = False
-    """Of a user of the socket whom the settings limited: it ends when they name them no more."""
+    """Requested by a user of the socket whom the settings limited: it ends when their entry is removed."""
 
 
 def parse_allowance(text: str) -> tuple[Decimal, bool]:
-    """Of ``$20/month``, or ``$20`` for the whole life: dollars, and whether for each month. Raises ``UserError``."""
+    """Dollars, and whether for each month, of ``$20/month``, or ``$20`` for the whole life. Raises ``UserError``."""
     amount, slash, period = text.partition("/")
     if slash and period.strip() != "month":
         raise UserError(f"allow cannot be {text!r}", hint="$20/month, or $20 for the token's whole life")
@@ -135,7 +135,7 @@ def parse_amount(text: str, key: str) -> Decimal:
     """Raises ``UserError``."""
     amount = usd(text)
     if amount <= 0:
-        raise UserError(f"{key} must be more than nothing")
+        raise UserError(f"{key} must be positive")
     return amount
 
 

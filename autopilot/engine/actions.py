@@ -111,7 +111,7 @@ _TOPICS: Mapping[type[Action], str] = {
     RunAgain: "run_again",
     Release: "release",
 }
-"""Of actions that name a machine and a reason, and nothing else."""
+"""Actions that have a machine and a reason, and nothing else."""
 
 
 def action_note(action: Action) -> Note:

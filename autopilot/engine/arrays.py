@@ -75,20 +75,20 @@ class Arrays:
         self._told = {each.job.id: self._told[each.job.id] for each in arrays if each.job.id in self._told}
         if not arrays:
             return [], exposure
-        counts = await uow.jobs.count_tasks([each.job.id for each in arrays])
+        counts_of = await uow.jobs.count_tasks([each.job.id for each in arrays])
         begun: list[EventLog] = []
         for array in arrays:
             begun_before = [each for each in event_logs if each.job.array_id == array.job.id and not each.is_broken]
             tasks = [each for each in begun_before if not each.job.status.is_final]
             begun += await excuse_before(uow, begun_before, now)
-            stands = counts[array.job.id]
+            counts = counts_of[array.job.id]
             pairing = await read_pairing(uow, array.job)
             goes_on = False
             with contain(array):
-                goes_on = self._goes_on(array, tasks, stands, pairing, now)
-                stands = _as_resumed(stands, tasks)
+                goes_on = self._goes_on(array, tasks, counts, pairing, now)
+                counts = _as_resumed(counts, tasks)
                 if goes_on:
-                    more, chosen = self._choose(array.job, tasks, stands, exposure, market_of, now)
+                    more, chosen = self._choose(array.job, tasks, counts, exposure, market_of, now)
             if array.is_broken or not goes_on:
                 continue
             own_inputs = takes_own_inputs(array.job.spec)
@@ -97,24 +97,24 @@ class Arrays:
             if free:
                 idle = sum(_is_queued(each.job) for each in tasks)
                 started, exposure = await self._reuse(
-                    uow, array, free, begun_before, stands, pairing, exposure, market_of, now
+                    uow, array, free, begun_before, counts, pairing, exposure, market_of, now
                 )
                 begun += started
                 taken = len(started) + idle - sum(_is_queued(each.job) for each in tasks)
                 # What has ended in this tick leaves its place to that; a machine that is handed over later takes one.
-                left = stands.active - as_ended(stands, begun_before).active
+                left = counts.active - as_ended(counts, begun_before).active
                 more = max(more - max(taken - left, 0), 0)
             if room is not None:
-                more = min(more, max(room - stands.waiting, 0))
+                more = min(more, max(room - counts.waiting, 0))
             queued = [each for each in tasks if _is_queued(each.job)][:more]
             for each in queued:
                 each.apply(e.StatusSet(JobStatus.PENDING, Reason.RETRIED, now))
             opened = await self._open(uow, array, more - len(queued), chosen, pairing, now)
             if array.is_broken:
                 continue
-            await self._tell(uow, array, chosen.width, stands, now)
+            await self._tell(uow, array, chosen.width, counts, now)
             is_unpaid = pays_none or any(_is_unpaid(each.job) for each in tasks)
-            if is_unpaid and not (opened or queued or taken or stands.active):
+            if is_unpaid and not (opened or queued or taken or counts.active):
                 _end_unpaid(array, now)
             exposure = with_tasks(exposure, array.job.id, [each.job.id for each in opened])
             begun += opened
@@ -127,7 +127,7 @@ class Arrays:
         array: EventLog,
         free: Sequence[EventLog],
         begun: Sequence[EventLog],
-        stands: TaskCounts,
+        counts: TaskCounts,
         pairing: Pairing | None,
         exposure: Exposure,
         market_of: MarketOf,
@@ -137,7 +137,7 @@ class Arrays:
 
         The tasks that begin so, written down. A machine that gets none is released as that of any job that is over.
         """
-        after = as_ended(stands, begun)
+        after = as_ended(counts, begun)
         left = exposure.purse_left(array.job, self._params)
         is_unpaid = left is not None and left[0] <= ZERO  # of a token that has ended nothing begins any more
         if is_unpaid or course_of(_spec_of(array.job), after)[0] is not Course.OPEN_MORE:
@@ -163,7 +163,7 @@ class Arrays:
         return opened, exposure
 
     def _goes_on(  # noqa: C901
-        self, array: EventLog, tasks: Sequence[EventLog], stands: TaskCounts, pairing: Pairing | None, now: datetime
+        self, array: EventLog, tasks: Sequence[EventLog], counts: TaskCounts, pairing: Pairing | None, now: datetime
     ) -> bool:
         """Whether tasks may begin; where they may not, what has to be done to those that have begun is done."""
         job = array.job
@@ -171,27 +171,27 @@ class Arrays:
         match job.status:
             case JobStatus.CANCELLING:
                 _cancel(tasks, job.reason, now)
-                if not stands.open:
+                if not counts.open:
                     array.apply(e.StatusSet(JobStatus.CANCELLED, job.reason, now))
                 return False
             case JobStatus.STOPPING:
                 for each in tasks:
                     if each.job.status.wants_capacity:
                         each.apply(e.StatusSet(JobStatus.STOPPING, job.reason, now))
-                if stands.open == stands.parked:
+                if counts.open == counts.parked:
                     array.apply(e.StatusSet(JobStatus.PARKED, job.reason, now))
                 return False
             case JobStatus.PARKED:
                 if job.reason is Reason.BUDGET_EXHAUSTED and any(each.job.status.wants_capacity for each in tasks):
                     array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))  # a bill gave it money back
                 return False
-        if job.status is JobStatus.PENDING and stands.begun:
+        if job.status is JobStatus.PENDING and counts.begun:
             _resume(array, tasks, now)
         barred = 0 if pairing is None else pairing.count_barred(spec.count)
-        course, status, reason = course_of(spec, stands, barred)
+        course, status, reason = course_of(spec, counts, barred)
         match course:
             case Course.ENDED:
-                over = ("succeeded", stands.succeeded), ("failed", stands.failed), ("cancelled", stands.cancelled)
+                over = ("succeeded", counts.succeeded), ("failed", counts.failed), ("cancelled", counts.cancelled)
                 numbers = (*over, ("count", spec.count), ("spent", job.spent))
                 array.apply(e.StatusSet(status, reason, now, numbers))
             case Course.FINISH_ENOUGH:
@@ -205,7 +205,7 @@ class Arrays:
         self,
         job: Job,
         tasks: Sequence[EventLog],
-        stands: TaskCounts,
+        counts: TaskCounts,
         exposure: Exposure,
         market_of: MarketOf,
         now: datetime,
@@ -217,11 +217,11 @@ class Arrays:
         budget = None if purse is None else purse.left_for(job, exposure.leases, self._params)
         queued = sum(_is_queued(each.job) for each in tasks)
         chosen = width_now(
-            job, stands, leases, market_of(job, exposure), now, self._params, free=free, budget=budget, queued=queued
+            job, counts, leases, market_of(job, exposure), now, self._params, free=free, budget=budget, queued=queued
         )
         # What goes on by itself keeps its place: with another task in it more would run then than the owner allows.
         waiting = sum(waits_for_money(each.job) for each in tasks)
-        return max(chosen.width.tasks - stands.active - waiting, 0), chosen
+        return max(chosen.width.tasks - counts.active - waiting, 0), chosen
 
     async def _open(
         self, uow: UnitOfWork, array: EventLog, more: int, chosen: Chosen, pairing: Pairing | None, now: datetime
@@ -251,14 +251,14 @@ class Arrays:
             array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))
         return [EventLog(each) for each in made]
 
-    async def _tell(self, uow: UnitOfWork, array: EventLog, width: Width, stands: TaskCounts, now: datetime) -> None:
+    async def _tell(self, uow: UnitOfWork, array: EventLog, width: Width, counts: TaskCounts, now: datetime) -> None:
         """A decision of the array's own, where the width or what bounds it is another than before."""
         told = width.tasks, width.bound
         if self._told.get(array.job.id) == told or array.is_broken:
             return
         self._told[array.job.id] = told
         number = array.job.decisions + 1
-        note = width.note(stands, _spec_of(array.job))
+        note = width.note(counts, _spec_of(array.job))
         await uow.decisions.add(DecisionRecord(f"{array.job.id}-{number}", array.job.id, now, (), (), (note,)))
         array.job = replace(array.job, decisions=number)
 
@@ -325,7 +325,7 @@ def begin_record(task: Job, now: datetime) -> EventRecord:
 
 
 async def find_table(uow: UnitOfWork, array: Job) -> str | None:
-    """The text of the table that came with it, or with its schedule. None where its job file names none."""
+    """The text of the table that came with it, or with its schedule. None if its job file names none."""
     if not _spec_of(array).source:
         return None
     if array.schedule_id is not None:
@@ -366,10 +366,10 @@ def _resume(array: EventLog, tasks: Sequence[EventLog], now: datetime) -> None:
     array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))
 
 
-def _as_resumed(stands: TaskCounts, tasks: Sequence[EventLog]) -> TaskCounts:
-    """``stands``, as the ledger has them, with the tasks resumed since: they hold their places again."""
+def _as_resumed(counts: TaskCounts, tasks: Sequence[EventLog]) -> TaskCounts:
+    """``counts``, as the ledger has them, with the tasks resumed since: they hold their places again."""
     resumed = sum(each.original.status is JobStatus.PARKED and each.job.status.wants_capacity for each in tasks)
-    return stands._replace(parked=stands.parked - resumed, waiting=stands.waiting + resumed)
+    return counts._replace(parked=counts.parked - resumed, waiting=counts.waiting + resumed)
 
 
 def _is_unpaid(task: Job) -> bool:

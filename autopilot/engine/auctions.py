@@ -194,7 +194,7 @@ class JobAuction:
 def auction_of(
     job: Job, candidates: Sequence[Candidate], market: Market, now: datetime, params: Params
 ) -> JobAuction | None:
-    """None where bids follow the rule: nothing presses, work too long, or a market that holds no such auction."""
+    """None if bids follow the rule: nothing presses, work too long, or a market that holds no such auction."""
     spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
     pressure = measure_pressure(job, now, params)
     if spot is None or on_demand is None or pressure.slack is None or pressure.is_past:

@@ -169,7 +169,7 @@ class Calls:
                 await self._record(lease, e.LeaseUncertain(lease.id, hide(message), now))
 
     async def _prepare_pull(self, spec: JobSpec, lease: Lease) -> PullWith | None:
-        """None where there is no login to pull with: nothing was rented then, and the lease is over."""
+        """None if there is no login to pull with: nothing was rented then, and the lease is over."""
         try:
             outcome = await self._logins.prepare(lease.provider, spec)
         except UserError as problem:

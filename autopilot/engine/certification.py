@@ -95,7 +95,7 @@ class Certification:
     """Markets that need a certificate and have none in force, and since when; None: they never had one."""
 
     def lack_of(self, market: str, now: datetime) -> Lack | None:
-        """Why nothing new may be rented there but for a certification; None where it may."""
+        """Why nothing new may be rented there but for a certification; None if it may."""
         if self.rules.only:
             return Lack.CERTIFYING_ONLY
         held = self.statuses.get(market)

@@ -22,7 +22,7 @@ from autopilot.certify.run import Turn
 from autopilot.domain import events as e
 from autopilot.domain import gpu_names
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Release, Start, Stop
-from autopilot.domain.delegation import NOBODY, Settled
+from autopilot.domain.delegation import NO_LIMITED_USERS, Settled
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import GpuChoice, Job, JobSpec
@@ -112,7 +112,7 @@ class EngineConfig:
     """Least time between two lists of a market; each tick where none is set."""
     retention: Retention = field(default_factory=Retention)
     certify: CertifyRules = field(default_factory=CertifyRules)
-    settled: Settled = NOBODY
+    settled: Settled = NO_LIMITED_USERS
     """Whom the settings limit."""
     watched: tuple[GpuChoice, ...] = ()
     """GPUs whose floors are recorded whether jobs run or not."""

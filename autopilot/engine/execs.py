@@ -110,11 +110,11 @@ class Execs:
                 if data is not None:
                     return data
             if call.is_dropped:
-                raise NoAnswer("the machine was given up before it answered", hint="the command may have run")
+                raise NoAnswer("the machine was released before it answered", hint="the command may have run")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), LOOK_EVERY_S)
         if self._closing.is_set():
-            raise NoAnswer("the daemon ends, and waits for no answer", hint="the command may run all the same")
+            raise NoAnswer("the daemon is shutting down", hint="the command may still run")
         raise NoAnswer(f"the machine did not answer within {within_s:.0f} s", hint=TRY_AGAIN)
 
     async def _clear(self, lease_id: str, key: str) -> None:

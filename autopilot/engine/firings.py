@@ -42,7 +42,7 @@ class Firings:
         self._settled = settled
         self._params = params
         self.next_due: datetime | None = None
-        """Of all schedules, as of the last look."""
+        """Over all schedules, as of the last read."""
 
     async def fire_due(self) -> None:
         """Make the jobs that are due, and end the schedules that are over. Raises ``StoreUnavailable``.

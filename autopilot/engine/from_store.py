@@ -118,7 +118,7 @@ class FromStore:
     async def find_returns(
         self, jobs: Iterable[Job], readings: Mapping[str, Reading], now: datetime
     ) -> dict[str, Return]:
-        """Of each job that is to go on from the store, by id."""
+        """For each job that is to resume from the store, by id."""
         returns: dict[str, Return] = {}
         asked = {job.id: job for job in jobs if is_asked(job)}
         for job_id in self._machines.keys() - asked.keys():

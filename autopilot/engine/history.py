@@ -117,7 +117,7 @@ class History:
 
 
 def _without_floor(lease: Lease, now: datetime) -> PriceObservation:
-    """Of a machine that we hold: its floor would echo our own bid."""
+    """An observation of a machine that we hold: its floor would echo our own bid."""
     return PriceObservation(
         provider=lease.provider,
         machine_id=lease.machine_id,

@@ -29,9 +29,9 @@ from autopilot.ports.provider import Provider
 log = structlog.get_logger(__name__)
 
 LOGIN_VALID_FOR = timedelta(minutes=30)
-"""Of the URL under which a machine reads the login. The login itself is deleted as soon as the image is there."""
+"""Lifetime of the URL of the login. The login itself is deleted as soon as the image is pulled."""
 BOOT_SHARE = 0.8
-"""Of the time that a machine may load: within it the machine itself says what is wrong, before it is given up."""
+"""Share of the loading time in which the machine itself can report its fault, before it is given up."""
 
 
 class Hosts:

@@ -308,8 +308,8 @@ class _Book:
 
 
 def _is_the_users(lease: Lease, charge: Charge) -> bool:
-    """Of a machine that was seen to be taken over, the days after that. No bill splits the hours of the day itself. A
-    different label alone proves nothing: every day's bill shows the present label.
+    """Whether the charge is for a day after the user took the machine over. No bill splits the hours of that day.
+    A different label alone proves nothing: every day's bill shows the present label.
     """
     if lease.reason is not Reason.TAKEN_OVER or lease.ending.gone_at is None or charge.label == lease.label:
         return False
@@ -319,7 +319,7 @@ def _is_the_users(lease: Lease, charge: Charge) -> bool:
 def _certain(
     billed: Mapping[KindAndDay, Decimal], estimate: Mapping[KindAndDay, Decimal], now: datetime
 ) -> dict[KindAndDay, Decimal]:
-    """Of the bill of an instance that lives on: days that are over, and of the last one only what is not too low."""
+    """The final part of a running instance's bill: past days; of the last one, only amounts that are not too low."""
     certain: dict[KindAndDay, Decimal] = {}
     for (kind, day), amount in billed.items():
         since = now - start_of_day(day + timedelta(days=1))
@@ -331,7 +331,7 @@ def _certain(
 def _of_stopped(lease: Lease, billed: Mapping[KindAndDay, Decimal]) -> dict[KindAndDay, Decimal]:
     """What the bill says of the computing of a machine that was found stopped, on the days that are in doubt.
 
-    It grows no more. A day on which the bill has the disk alone, or nothing where the disk is free, had none. Less than
+    It grows no more. A day on which the bill has the disk alone, or nothing if the disk is free, had none. Less than
     what the machine was seen to compute is no bill yet.
     """
     doubt = unobserved_run(lease)

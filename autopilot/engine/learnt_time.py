@@ -10,7 +10,7 @@ from autopilot.ports.store import UnitOfWork
 from autopilot.pricing.past_estimates import learn_error
 
 PAST_JOBS_READ = 200
-"""Of one owner, for how good their estimates were."""
+"""Past jobs of one owner, for how accurate their estimates were."""
 
 
 @dataclass(frozen=True, slots=True)

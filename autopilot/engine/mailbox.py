@@ -218,7 +218,7 @@ class Mailbox:
             log.warning("admission.unwritten", reason=str(problem))
 
     def withdraw(self, leases: Iterable[Lease]) -> None:
-        """Of those that are over, what holds secrets is deleted soon: orders, and a registry's login."""
+        """Delete the secrets of leases that have ended, soon: orders, and a registry's login."""
         over = [lease for lease in leases if lease.is_over]
         places = ((job_id, lease.id) for lease in over for job_id in (lease.first_job_id, lease.job_id) if job_id)
         self._withdrawn.update(places)
@@ -372,6 +372,7 @@ class Mailbox:
             inputs=fetched_inputs(spec.inputs),
             outputs=spec.outputs,
             as_root=spec.as_root,
+            in_bash=spec.in_bash,
         )
 
     async def _restorable(self, job: Job) -> CheckpointRef | None:
@@ -440,7 +441,9 @@ class Mailbox:
         return None if heartbeat is None else heartbeat.ssh
 
     def newest_seq(self, lease: Lease) -> int:
-        """Of the lease's orders: the ledger's, or what its agent has seen, if an older ledger has been restored."""
+        """Number of the lease's newest orders: the ledger's, or what its agent has seen, if an older ledger was
+        restored.
+        """
         heartbeat = self._heartbeats.get(lease.id)
         seen = heartbeat.orders_seq_seen if heartbeat else 0
         return max(seen, lease.permit.seq) if seen <= lease.permit.seq + SEQS_AT_ONCE else lease.permit.seq
@@ -606,6 +609,7 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
             now,
             is_of_host=mail.exit.is_of_host,
             is_of_command=mail.exit.is_of_command,
+            is_syntax=mail.exit.is_syntax,
             has_saved=mail.exit.has_saved,
             began_from=mail.heartbeat.restored if mail.heartbeat else None,
         )

@@ -82,7 +82,7 @@ class Watch:
         self._credit_at: datetime | None = None
         self._credit: Decimal | None = None
         self.account_digest = ""
-        """Of the id of the account; empty until it was read, and where the market tells none."""
+        """Digest of the account's id; empty until it was read, and if the market does not state it."""
         self._past_bids = PastBids()
         self.top_up = TopUp()
         """What the account answered of a card that pays in by itself."""

@@ -48,7 +48,7 @@ class Outstanding:
 
     @property
     def unobserved(self) -> Decimal:
-        """Of what is held: for the time since the market last gave word."""
+        """The part that is reserved for the time since the market's last answer."""
         return sum((held.amount for held in self.held if held.purpose == "unobserved"), ZERO)
 
     @property
@@ -79,13 +79,13 @@ class Moment:
         return self._by_job.get(job_id, ())
 
     def of_whole(self, job: Job) -> Sequence[Outstanding]:
-        """Of an array: of all its tasks together that are open, or of which a machine is not over."""
+        """For an array: all its tasks together that are open, or that still have a machine."""
         if not job.is_array:
             return self.of_job(job.id)
         return [row for task in self.jobs if task.array_id == job.id for row in self.of_job(task.id)]
 
     def money_of(self, job: Job) -> Money:
-        """Of an array: of all its tasks together."""
+        """For an array: the sum over all its tasks."""
         if not job.is_array:
             return self._money_of_task(job)
         live = [row for row in self.of_whole(job) if not row.lease.is_over]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.domain.delegation import NOBODY, Delegation, Settled
+from autopilot.domain.delegation import NO_LIMITED_USERS, Delegation, Settled
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
@@ -29,7 +29,7 @@ async def read_purses(  # noqa: C901
     unposted: Mapping[str, Decimal],
     now: datetime,
     params: Params,
-    settled: Settled = NOBODY,
+    settled: Settled = NO_LIMITED_USERS,
 ) -> dict[str, tuple[Purse, ...]]:
     """By job, of those that are a token's, a schedule's, or of a user whom the settings limit (``settled``).
 

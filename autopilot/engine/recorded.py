@@ -36,7 +36,7 @@ def unwatched_spans(lease: Lease) -> tuple[Span, ...]:
 
 
 async def read_record(provider: Provider, lease: Lease) -> Record | None:
-    """Of its unwatched hours; None: the market cannot be asked now."""
+    """The record of its unwatched hours; None: the market cannot be asked now."""
     spans = unwatched_spans(lease)
     if not spans or provider.capabilities.bills_at_bid:
         return {}

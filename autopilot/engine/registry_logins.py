@@ -85,7 +85,9 @@ class Logins:
             return message
 
     def read(self, spec: JobSpec) -> RegistryLogin:
-        """Of a job that has one. Raises ``UserError`` when the password is not there, or is kept for another server."""
+        """The login of a job that has one. Raises ``UserError`` if the password is missing, or stored for another
+        server.
+        """
         assert spec.registry is not None, "asked for only where there is one"
         registry = spec.registry
         if registry == NO_LOGIN:

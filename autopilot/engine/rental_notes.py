@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 VERSION = 1
 MOST_SPANS = 2000
-"""Of a note that stays well below what may be read at once."""
+"""As many as keep a record well below the limit for one read."""
 
 _VALUES = Codec(AgentState, BillWait, CapacityType, InstanceStatus, LeaseState, Reason, Role, Slot)
 _GROUPS: Mapping[str, type] = {
@@ -72,7 +72,7 @@ class RentalNotes:
         """The run epoch that was noted before: a ledger that was put back from an older copy may have a lower one."""
 
     async def keep(self, jobs: Iterable[Job]) -> None:
-        """Of the machines of jobs that are no arrays and no tasks. Failures are logged and tried again."""
+        """Record the machines of jobs that are neither arrays nor tasks. Failures are logged and tried again."""
         for job in jobs:
             for lease in job.leases if job.array_id is None else ():
                 if self._noted.get(lease.id) != _face(lease):

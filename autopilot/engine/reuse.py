@@ -48,17 +48,17 @@ def _may_take_next(job: Job, main: Lease, now: datetime, params: Params) -> bool
     return is_held and now < last_save(main, params) and not is_given_up(main, now, params)
 
 
-def as_ended(stands: TaskCounts, tasks: Iterable[EventLog]) -> TaskCounts:
-    """``stands``, as of the transaction before, with the tasks that have ended in this one."""
+def as_ended(counts: TaskCounts, tasks: Iterable[EventLog]) -> TaskCounts:
+    """``counts``, as of the transaction before, with the tasks that have ended in this one."""
     ended = [each for each in tasks if each.job.status.is_final and not each.original.status.is_final]
     succeeded = sum(each.job.status is JobStatus.SUCCEEDED for each in ended)
     failed = sum(each.job.status is JobStatus.FAILED for each in ended)
-    return stands._replace(
-        open=stands.open - len(ended),
-        succeeded=stands.succeeded + succeeded,
-        failed=stands.failed + failed,
-        cancelled=stands.cancelled + len(ended) - succeeded - failed,
-        work=stands.work + sum((each.job.work_done for each in ended if each.job.exit_code == 0), stands.work * 0),
+    return counts._replace(
+        open=counts.open - len(ended),
+        succeeded=counts.succeeded + succeeded,
+        failed=counts.failed + failed,
+        cancelled=counts.cancelled + len(ended) - succeeded - failed,
+        work=counts.work + sum((each.job.work_done for each in ended if each.job.exit_code == 0), counts.work * 0),
     )
 
 

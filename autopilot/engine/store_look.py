@@ -33,7 +33,7 @@ from autopilot.ports.store import UnitOfWork
 from autopilot.ports.unpacking import Unpacker
 
 MOST_NOTES = 500
-"""Of one job, those of the newest machines."""
+"""The records of one job's newest machines."""
 MOST_MANIFESTS = 500
 READS_AT_ONCE = 8
 

@@ -14,7 +14,7 @@ S = TypeVar("S", bound=Hashable)
 
 
 class Tables(Generic[S]):
-    """Of one sort, each known by its shape. A job goes on with the table it has until a better one has been made."""
+    """Tables of one kind, each with its shape as key. A job keeps the table it has until a better one is ready."""
 
     def __init__(self, make: Callable[[S], object], serves: Callable[[S, S], bool], most: int) -> None:
         """``make`` keeps what it makes. ``serves``: whether a table of the first shape will do for the second.

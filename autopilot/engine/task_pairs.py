@@ -11,7 +11,7 @@ from autopilot.domain.job import Job, JobSpec
 from autopilot.ports.store import UnitOfWork
 
 Ids = Mapping[int, str]
-"""Of tasks, by number."""
+"""Ids of tasks, by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Pairing:
         return {array_id: ids[task] for array_id, ids in self.succeeded.items()}
 
     def count_barred(self, count: int) -> int:
-        """Of ``count`` tasks those that will never begin, because one that they follow has ended without success."""
+        """How many of ``count`` tasks will never start, because one that they follow has ended without success."""
         if not self.are_over:
             return 0
         return sum(task not in self.begun and not self.may_begin(task) for task in range(count))

@@ -76,19 +76,19 @@ class Waits:
     ) -> bool:
         """Whether the decision is to be recorded: it acts, is vetoed in another way, or waits for something else."""
         refused = tuple(veto.reason for veto in vetoes)
-        is_vetoed_anew = refused != self._vetoed.get(job.id, ())
+        is_newly_vetoed = refused != self._vetoed.get(job.id, ())
         self._vetoed[job.id] = refused
         if allowed or not _is_without_machine(job):
             self._now.pop(job.id, None)
             self._recorded.pop(job.id, None)
-            return bool(allowed) or is_vetoed_anew
+            return bool(allowed) or is_newly_vetoed
         if job.array_id is not None:
             self._task[job.array_id] = job.id
         self._now[job.id] = Wait(now, _reason(refused, notes), tuple(map(veto_note, vetoes)), notes)
         causes = _causes(notes)
         last = self._recorded.get(job.id)
-        waits_anew = last is None or (causes != last[0] and now - last[1] >= RECORDED_EVERY)
-        if is_vetoed_anew or waits_anew:
+        has_new_causes = last is None or (causes != last[0] and now - last[1] >= RECORDED_EVERY)
+        if is_newly_vetoed or has_new_causes:
             self._recorded[job.id] = causes, now
             return True
         return False

@@ -161,7 +161,7 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 
 
 def _is_here(address: str) -> bool:
-    """Of this machine: loopback, or of a unix socket, where there is none."""
+    """Whether the address is of this machine: loopback, or a unix socket, which has none."""
     if not address:
         return True
     try:

@@ -61,7 +61,7 @@ class LazyPages:
         self._loading: asyncio.Task[Pages] | None = None
 
     def routes(self) -> list[web.RouteDef]:
-        """Of all pages, and the same beneath the path of a session."""
+        """Routes of all pages, also under the path of a session."""
         made = [web.get(IDENTITY, self._identify)]
         for call, name in ADDRESSES.items():
             method, _, path = call.partition(" ")

@@ -38,7 +38,7 @@ class Port:
     """0: the port that it had before, or any that is free."""
     make_app: Callable[[], web.Application]
     consequence: str
-    """Of a port that cannot be taken."""
+    """What follows if the port cannot be taken."""
     certificate: Callable[[], ServerCertificate] | None = None
     """Read when the port is taken; None: no TLS."""
     ends_with_caller: bool = False
@@ -50,7 +50,7 @@ class Port:
     socket: Path | None = None
     """A unix socket, which its owner alone can open, in the place of host and port."""
     header_bytes: int = 8190
-    """Of one header."""
+    """Limit for one header."""
 
 
 class PortKeeper:

@@ -52,7 +52,7 @@ class ListenerConfig:
     proxy: ProxyConfig | None = None
     """None: no proxy signs anybody in."""
     token: str | None = None
-    """Of the daemon whose child this is; None: it serves for whichever daemon of this host leads."""
+    """Token of the parent daemon; None: it serves any daemon of this host that leads."""
 
 
 def run_listener(config: ListenerConfig) -> None:

@@ -21,7 +21,7 @@ from autopilot.listener.known_tokens import KnownTokens
 from autopilot.listener.pages import OF_SESSION
 
 HEADER_BYTES = 32 << 10
-"""Of one header: proxies keep whole logins in cookies, and hand them on."""
+"""Limit for one header: proxies keep whole logins in cookies, and forward them."""
 _OF_LINKS = ("/enter/{key}", "/leave", OF_SESSION)
 """How addresses of the page begin that mean nothing where each request says who asks."""
 

@@ -18,7 +18,7 @@ from autopilot.ids import new_name
 from autopilot.listener.gate import KnownLogin, TooMany
 
 MOST_UPLOAD_BYTES = 16 << 20
-"""Of a part of code, and of its index."""
+"""Limit for a part of code, and for its index."""
 UPLOADS_OF_A_LOGIN = 4
 UPLOADS_AT_ONCE = 16
 PAUSE_WITHIN_S = 60.0

@@ -96,7 +96,7 @@ def code_prefix(copy_id: str) -> str:
 
 
 def code_key(copy_id: str, i: int) -> str:
-    """Of its index (0), or of the part that the index names as number ``i``, from 1."""
+    """Key of its index (0), or of the part that the index names as number ``i``, from 1."""
     return f"{code_prefix(copy_id)}/part-{i}"
 
 

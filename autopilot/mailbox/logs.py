@@ -33,7 +33,7 @@ class LogNote:
     chunks: int = 0
     size_bytes: int = 0
     cut_bytes: int = 0
-    """Of output that came before ``first`` and was deleted."""
+    """Bytes of output before ``first`` that were deleted."""
 
     @property
     def is_too_much(self) -> bool:

@@ -38,6 +38,8 @@ class Work:
     """Paths or patterns beneath ``workdir`` that are kept when the command has ended well."""
     as_root: bool = False
     """``run`` must not be given a user of its own."""
+    in_bash: bool = False
+    """``run`` and ``setup`` are for bash with ``pipefail``; an image without it runs them by sh."""
 
 
 @dataclass(frozen=True)

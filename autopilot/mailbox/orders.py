@@ -65,7 +65,7 @@ WHOLE_SLOTS = 3
 """The next one and the last two, which are kept for the end, have addresses for a whole checkpoint; those between them
 ``PARTS_AT_ONCE``: an agent that needs them cuts a large one into so few."""
 PARTS_AT_ONCE = 8
-"""Of a checkpoint, while its number of parts is unknown."""
+"""Parts of a checkpoint while their number is unknown."""
 SPARE_PARTS = 2
 """A checkpoint may have so many more parts than the last one, and a quarter: the agent cuts a larger one into fewer."""
 PARTS_IN_WINDOW = 264
@@ -223,7 +223,7 @@ def taken_over_orders(instance_id: str) -> bytes:
 
 
 def read_seq(data: bytes, job_id: str, lease: Lease) -> int | None:
-    """Of orders that the daemon has written for that machine of the job; None for anything else."""
+    """The number of orders that the daemon has written for that machine of the job; None for anything else."""
     try:
         orders = json.loads(data)
         is_its = (orders["job"], orders["lease"]) == (job_id, lease.id) and orders["instance"] == lease.instance_id

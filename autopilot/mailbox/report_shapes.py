@@ -33,7 +33,7 @@ class TakeAway:
     """A notice of the market's, as the machine has it: it may yet be withdrawn."""
 
     kind: str
-    """Of ``TAKE_AWAYS``."""
+    """One of ``TAKE_AWAYS``."""
     ends_at: str
     """In the host's words."""
 
@@ -54,6 +54,11 @@ class ExitRecord:
     def is_of_command(self) -> bool:
         """Whether the command itself has ended, and not what comes before it."""
         return self.reason in ("exited", "stalled")
+
+    @property
+    def is_syntax(self) -> bool:
+        """Whether a shell cannot read it: no other machine's can either, and nothing was run."""
+        return self.reason == "syntax"
 
     @property
     def is_of_host(self) -> bool:
@@ -90,7 +95,7 @@ class Heartbeat:
     next_part: int = 0
     parts_wanted: int = 0
     whole_parts: int = 0
-    """Of its last checkpoint, with those that were there already; 0: it does not know, or does not say."""
+    """Parts of its last checkpoint, including those that were there already; 0: unknown, or not reported."""
     save_s: float | None = None
     upload_s: float | None = None
     restore_part: int = 0
@@ -144,9 +149,9 @@ class HostReport:
     boot: int
     seq: int
     state: str
-    """Of ``HOST_STATES``."""
+    """One of ``HOST_STATES``."""
     fault: str = ""
-    """Of ``HOST_FAULTS``; empty where nothing is wrong."""
+    """One of ``HOST_FAULTS``; empty if nothing is wrong."""
     detail: str = ""
     """For people."""
     wants_login: bool = False

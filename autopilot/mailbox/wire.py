@@ -12,16 +12,16 @@ VERSION = 1
 MAX_OBJECT_BYTES = 1_000_000
 
 MAX_INDEX_BYTES = 16 << 20
-"""Of the first part of a checkpoint, which says what files the others make."""
+"""Limit for the first part of a checkpoint, which lists the files in the others."""
 
 MAX_PARTS = 2_000
-"""Of one manifest."""
+"""Limit for one manifest."""
 
 MAX_PART_NUMBER = 999_999
 """The highest that a part's key may have. A checkpoint gives none twice, so tries that were cut off use them up."""
 
 MAX_GPUS = 16
-"""Of one machine, that its agent tells of."""
+"""GPUs of one machine that its agent may report."""
 
 MAX_TEXT = 500
 
@@ -36,7 +36,7 @@ EXIT_HERE = "exit_here"
 ABILITIES = (RUN_AGAIN, NEXT_TASK, EXEC, EXIT_HERE)
 
 SSH_KEY_VARIABLE = "AUTOPILOT_SSH_KEY"
-"""Of the machine's environment: the public key that its agent lets in."""
+"""Variable of the machine's environment: the public key that its agent accepts."""
 SSH_PORT = 70_022
 """Asked for with the create. There is no such port: for one above 65,535 both markets choose one that is the same
 inside and outside, and name it in the machine's environment."""

@@ -34,7 +34,7 @@ def load_plugin(name: str) -> Any:
     try:
         plugin = points[name].load()
     except Exception as error:  # somebody else's module: it may raise anything
-        raise UserError(f"{what} cannot be imported: {error}", hint="mend it, or remove its package") from error
+        raise UserError(f"{what} cannot be imported: {error}", hint="fix it, or remove its package") from error
     if not isinstance(getattr(plugin, "facts", None), MarketFacts):
         hint = "every plug-in has to: docs/how-to/write-a-provider.md"
         raise UserError(f"{what} states no facts of its market", hint=hint)
@@ -52,7 +52,7 @@ def facts_of(name: str) -> MarketFacts | None:
 
 
 def every_market() -> dict[str, MarketFacts]:
-    """The facts of all markets whose plug-ins can be used, in their order."""
+    """The facts of all markets with a usable plug-in, in their order."""
     found = {name: facts for name in available() if (facts := facts_of(name)) is not None}
     return dict(sorted(found.items(), key=lambda each: (each[1].order, each[0])))
 

@@ -24,7 +24,7 @@ from autopilot.ports.store import PendingNotice, Store, StoreUnavailable
 log = structlog.get_logger(__name__)
 
 TellReceipt = Callable[[str], Awaitable[str]]
-"""Of a job by its id: its receipt in one line; empty where it has none."""
+"""The receipt of a job, by its id, in one line; empty if it has none."""
 
 FIRST_RETRY = timedelta(seconds=15)
 LONGEST_RETRY = timedelta(minutes=15)

@@ -56,7 +56,7 @@ class NoticeKind:
 
 
 def _tell_tasks(facts: Facts) -> str:
-    """Of an array that has ended."""
+    """For an array that has ended."""
     told = {name: facts.fields.get(name, 0) for name in ("succeeded", "failed", "cancelled", "count")}
     cost = _money(Decimal(facts.fields.get("spent") or 0))
     return (

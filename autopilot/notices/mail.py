@@ -31,7 +31,7 @@ LARGEST_PICTURE = 1_000_000
 STEP_REAL_S = 15.0
 
 DrawJob = Callable[[str], Awaitable[str | None]]
-"""Of a job by its id: its picture as SVG; None for one that there is not."""
+"""The picture of a job as SVG, by its id; None if there is no such job."""
 
 
 class MailSecurity(StrEnum):

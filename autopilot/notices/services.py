@@ -44,7 +44,7 @@ def check_service(url: str, *, local: bool) -> str:
     allowed = SERVICES | (NEAR_SERVICES if local else {})
     if scheme not in allowed:
         near = f", or set local = true for a {NEAR_SERVICES[scheme]} of your own" if scheme in NEAR_SERVICES else ""
-        raise UserError(f"not a service that notices may use: {scheme}://", hint=f"one of {', '.join(allowed)}{near}")
+        raise UserError(f"not a supported notice service: {scheme}://", hint=f"one of {', '.join(allowed)}{near}")
     if importlib.util.find_spec("apprise") is None:
         raise UserError("Apprise is not installed", hint=install_hint("notices"))
     return allowed[scheme]

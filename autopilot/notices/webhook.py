@@ -29,7 +29,7 @@ def read_keys(text: str) -> tuple[bytes, ...]:
             keys.append(b"")
     if not keys or any(len(key) not in _KEY_BYTES for key in keys):
         raise UserError(
-            f'not the key of a webhook: it begins with "{PREFIX}", and base64 of 24 to 64 bytes follows',
+            f'not a webhook key: it must start with "{PREFIX}", followed by base64 of 24 to 64 bytes',
             hint=f'make one: echo "{PREFIX}$(openssl rand -base64 32)"',
         )
     return tuple(keys)

@@ -21,14 +21,14 @@ from autopilot.pricing.rule.cost import Candidate
 LOOKED_AHEAD = timedelta(days=62)
 """For a job without a deadline: the end of this month and all of the next."""
 LEAST_LENGTH = timedelta(days=2)
-"""Of a job of unknown length: it meets each daily cap that it would meet if it ran on, and no guess is made beyond."""
+"""Assumed for a job of unknown length: it meets each daily cap that it would meet if it ran on."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountState:
     limits: Limits
     left: Allowance
-    """Of the day and month caps, and of the machines at one time, at this moment."""
+    """What the day and month caps, and the limit of machines at one time, leave at this moment."""
     launches_hour: LaunchCount = NO_LAUNCHES
     """By all jobs, in the last hour."""
 

@@ -10,19 +10,19 @@ from autopilot.domain.job import JobSpec
 
 
 def with_table(spec: JobSpec, table: str | None, source: str) -> JobSpec:
-    """The spec once its table is there, with a task for each row. ``table``: None where none came along.
+    """The spec once its table is there, with a task for each row. ``table``: None if none came along.
 
     Raises ``UserError``.
     """
     array = spec.array
     if array is None or not array.source:
         if table is not None:
-            raise UserError(f"{source}: a table came along, and [array] names none", hint="leave the table out")
+            raise UserError(f"{source}: a table was sent, but [array] does not name one", hint="omit the table")
         return spec
     if table is None:
         raise UserError(
-            f"{source}: array.from: the table {array.source} did not come along",
-            hint="submit it by autopilot submit, or send its text beside the job file as table",
+            f"{source}: array.from: the table {array.source} was not sent",
+            hint="submit it with autopilot submit, or send its text as table",
         )
     try:
         rows = read_table(table)

@@ -12,7 +12,7 @@ FIELD = "balance_threshold_enabled"
 
 
 def tell_top_up(market: str, top_up: TopUp) -> str:
-    """For a plan: empty where nothing says that a card pays in."""
+    """For a plan: empty if nothing says that a card pays in."""
     if not top_up.is_on:
         return ""
     return f"a card may top up the account at {market}{_below(top_up)}: its credit is no last safeguard ({UNVERIFIED})"

@@ -24,7 +24,7 @@ MOST_KINDS = 3
 LAST_HOUR = 6
 """Steps."""
 LEARNT_MARKUP = 1.04
-"""Of learnt bids over the floor, about the mean."""
+"""Mean ratio of learned bids to the floor."""
 LOOKS = 1.6
 """Steps of the tables for which learned bids switch to on demand before they must."""
 LEAST_PLAYED = timedelta(hours=24)
@@ -39,7 +39,7 @@ Cheapest = Mapping[tuple[str, str, int], Sequence[float]]
 
 
 async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetime) -> Cheapest:
-    """Of the GPUs that are offered, for as long as bids learn from."""
+    """The cheapest floors of the offered GPUs, for as long as bids learn from."""
     found: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for gpu in sorted({offer.gpu for offer in offers if offer.floor is not None})[:MOST_KINDS]:
         for each in await uow.prices.sum_by_step([gpu], now - LEARN_FROM, now, steps=LEARN_FROM // STEP):
@@ -51,7 +51,7 @@ async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetim
 def floors_question(
     job: Job, candidates: list[Candidate], market: Market, cheapest: Cheapest, now: datetime, params: Params
 ) -> FloorsQuestion | None:
-    """None where its spot is not auctioned, or where neither a day was recorded nor a few machines are offered. Its
+    """None if its spot is not auctioned, or if neither a day was recorded nor a few machines are offered. Its
     budget and what it holds are left out.
 
     The record is of all machines. Where the cheapest that fits this job is dearer than any was in the last hour, the
@@ -103,7 +103,7 @@ def floors_question(
 
 
 def _on_demand_price(job: Job, on_demand: Candidate | None) -> float | None:
-    """$/h of what it falls back to, or holds; None where it does neither."""
+    """$/h of what it falls back to, or holds; None if it does neither."""
     if job.main is not None and not job.main.is_spot:
         return float(job.main.bid)
     falls_back = job.spec.deadline is not None and job.spec.fall_back

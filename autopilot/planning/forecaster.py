@@ -41,7 +41,7 @@ class Forecaster:
         self._store = store
         self._clock = clock
         self._tried: dict[str, datetime] = {}
-        """Of jobs of which nothing could be said: they wait for their turn like the others."""
+        """Jobs without a possible forecast: they wait for their turn like the others."""
 
     async def renew(self) -> None:
         """Calculate the oldest of those that are due; a job without one comes first.
@@ -83,7 +83,7 @@ class Forecaster:
         return min(due)[2] if due else None
 
     async def _reckon(self, job: Job, moment: Moment) -> JobForecast | None:
-        """None where nothing can be said, as no offer fits now."""
+        """None if nothing can be said, as no offer fits now."""
         engine, now, params = self._engine, moment.now, self._engine.config.params
         offers = await engine.offers(job.spec.query)
         market = engine.market_view(offers, job.id, now)

@@ -20,6 +20,7 @@ from autopilot.ports.store import Store
 from autopilot.pricing.rule.bidding import bounds
 
 RECORD_COUNTS = timedelta(days=7)
+_USUAL_COUNTS = (1, 2, 4, 8, 16)
 
 
 async def check_gpus(spec: JobSpec, engine: Engine) -> JobSpec:
@@ -69,11 +70,34 @@ async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime)
             for each in await uow.prices.list_by_gpu(name, now - RECORD_COUNTS, now)
         ]
     return (
-        _too_much_vram(spec, seen)
+        await _too_many_gpus(spec, engine, record)
+        or _too_much_vram(spec, seen)
         or _too_large_a_disk(spec, seen)
         or _too_low_a_price(spec, seen, record)
         or _no_bound(spec, seen, engine.config.params)
     )
+
+
+async def _too_many_gpus(spec: JobSpec, engine: Engine, record: Sequence[PriceObservation]) -> str | None:
+    """Machines with other counts are asked for only where the record has none that is large enough."""
+    asked = min(gpu.count for gpu in spec.gpus)
+    sizes = [(each.num_gpus, each.provider) for each in record]
+    if max(sizes, default=(0, ""))[0] < asked:
+        names = dict.fromkeys(name for name, _ in spec.query.gpus)
+        any_size = replace(
+            spec.query,
+            gpus=tuple((name, count) for name in names for count in _USUAL_COUNTS),
+            min_vram_gb=ZERO,
+            disk_gb=Decimal(1),
+            verified_only=False,
+            datacenter_only=False,
+        )
+        sizes += [(offer.num_gpus, offer.provider) for offer in await engine.offers(any_size)]
+    most, market = max(sizes, default=(0, ""))
+    if not sizes or most >= asked:
+        return None
+    names_asked = " or ".join(dict.fromkeys(gpu.name for gpu in spec.gpus))
+    return f"resources.gpu: no machine has {asked} × {names_asked}: the most seen in one is {most}, on {market}"
 
 
 def _too_much_vram(spec: JobSpec, seen: Sequence[Offer]) -> str | None:

@@ -36,12 +36,12 @@ def market_notes(engine: Engine) -> list[str]:
 
 
 def tell_market(able: Capabilities) -> str:
-    """The same of one market, to follow other facts; empty where there is nothing to say."""
+    """The same of one market, to follow other facts; empty if there is nothing to say."""
     return "; ".join(filter(None, [tell_unwatched(able), _tell_warning(able)]))
 
 
 def tell_unwatched(able: Capabilities) -> str:
-    """What bills on there unseen; empty where nothing does."""
+    """What bills on there unseen; empty if nothing does."""
     told = [f"a machine there {BILLS_ON[able.dead_man]}"] if able.dead_man in BILLS_ON else []
     return "; ".join([*told, *([] if able.has_bills else [NO_BILL])])
 

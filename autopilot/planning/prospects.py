@@ -49,7 +49,7 @@ class Unlikely(UserError):
 class Prospects:
     forecast: Forecast | None
     verdict: str | None
-    """``fine``, ``tight``, ``infeasible``; None where nothing speaks against a job without a deadline."""
+    """``fine``, ``tight``, ``infeasible``; None if nothing speaks against a job without a deadline."""
     refusal: str | None = None
     ways_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ def _falls_back(job: Job) -> bool:
 
 
 def _question(job: Job, candidates: list[Candidate], market: Market, now: datetime, params: Params) -> _Question | None:
-    """None where nothing that it would take fits, or nothing is known of the job's length."""
+    """None if nothing that it would take fits, or nothing is known of the job's length."""
     spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
     any_way = spot or on_demand
     if any_way is None or any_way.work is None:

@@ -34,7 +34,7 @@ class Chosen(NamedTuple):
 
 def width_now(
     job: Job,
-    stands: TaskCounts,
+    counts: TaskCounts,
     leases: Sequence[Lease],
     market: Market,
     now: datetime,
@@ -50,14 +50,14 @@ def width_now(
     left = None if job.spec.deadline is None else job.spec.deadline - now
     like = like_a_task(job)
     candidates = rank(like, market, Eligibility(like, market, now, params).holds, params)
-    measure = measure_task(job, stands, candidates.best(), params)
+    measure = measure_task(job, counts, candidates.best(), params)
     usable: Iterable[Candidate] = candidates
     if left is not None and _may_bid(job, market):
         # There is time to wait for a bid that wins. What on-demand capacity the deadline asks for is counted apart.
         usable = candidates.of_type(CapacityType.SPOT)
     offered = [*free, *machines_of(usable, market, leases, job.spec.disk_gb, spec.parallel)]
     held = [lease.burn_upper for lease in leases]
-    return Chosen(choose_width(spec, stands, measure, held, offered, left, budget, queued), measure)
+    return Chosen(choose_width(spec, counts, measure, held, offered, left, budget, queued), measure)
 
 
 def _may_bid(job: Job, market: Market) -> bool:
@@ -70,14 +70,14 @@ def like_a_task(job: Job) -> Job:
     return replace(job, spec=replace(job.spec, array=None, budget=None, max_rate=None, deadline=None))
 
 
-def measure_task(job: Job, stands: TaskCounts, best: Candidate | None, params: Params) -> TaskMeasure:
+def measure_task(job: Job, counts: TaskCounts, best: Candidate | None, params: Params) -> TaskMeasure:
     """``best``: where a task is cheapest to its end; None: nowhere."""
     spec = job.spec
     setup = best.setup if best else timedelta(seconds=params.timing.setup_s)
     work = best.work if best else spec.work_estimate
     cost = best.cost if best is not None and work is not None else None
-    if stands.succeeded >= LEARNT_FROM or (work is None and stands.succeeded):
-        work = stands.work / stands.succeeded
+    if counts.succeeded >= LEARNT_FROM or (work is None and counts.succeeded):
+        work = counts.work / counts.succeeded
         if best is not None:
             cost = accrue(_per_hour(best, spec.disk_gb), setup + work) + best.traffic
     if work is None:

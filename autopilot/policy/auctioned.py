@@ -195,7 +195,7 @@ class _Auctioned:
         return SpotMachine(machine, float(candidate.offer.floor), float(candidate.traffic) + more)
 
     def _own_floor(self, main: Lease) -> float | None:
-        """Of the machine that we hold, where the market's floor of it does not echo our own bid."""
+        """The floor of the machine that we hold, if the market's floor of it does not echo our own bid."""
         for offer in self.situation.market.offers:
             if (offer.provider, offer.machine_id) == (main.provider, main.machine_id):
                 return None if offer.floor is None else float(offer.floor)

@@ -234,7 +234,7 @@ def _in_its_place(situation: Situation, action: Action) -> Action:
         return action
     job, room, params = situation.job, situation.market.allowance, situation.params
     main = job.main
-    assert main is not None, "the next machine stands beside one"
+    assert main is not None, "a next machine implies a main one"
     more = action.bid + action.offer.storage_rate(job.spec.disk_gb)
     hourly_caps = _left_per_hour(job, room)
     fits_caps = all(more <= left for left in hourly_caps)
@@ -299,7 +299,7 @@ def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]
     """From nothing: the cheapest option that is open; where the deadline closes all, on-demand or else anything."""
 
     def compare(option: Option) -> float:
-        """Of equals the one that works: waiting must be worth something."""
+        """Among equal options, prefer the one that works: waiting must be worth something."""
         cost = option.cost or 0.0
         return cost * (1 + params.waiting.idle_margin) if option is possible.idle else cost
 

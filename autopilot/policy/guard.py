@@ -45,7 +45,7 @@ class Limits:
 
     @property
     def kept_back_per_hour(self) -> int:
-        """Of the launches of an hour: for jobs whose deadline presses."""
+        """Launches of an hour that are kept for jobs whose deadline is close."""
         return self.launches_per_hour // 4
 
 

@@ -22,7 +22,7 @@ def tight_slack_h(situation: Situation) -> float:
 
 
 def follow_record(situation: Situation) -> Followed | None:
-    """None where nothing was replayed: too little is recorded, or nothing presses."""
+    """None if nothing was replayed: too little is recorded, or nothing presses."""
     shape = situation.market.outlook.auction
     if shape is None or situation.pressure.slack is None:
         return None

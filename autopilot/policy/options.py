@@ -38,7 +38,7 @@ class Option:
     name: str
     """``wait`` (nothing runs), ``stay``, ``spot``, ``on_demand``."""
     cost: float | None
-    """Expected dollars from now to the end; None where it cannot be said."""
+    """Expected dollars from now to the end; None if it cannot be said."""
     choice: Candidate | None = None
     refused: str = ""
     """Why it is not taken at any cost: ``deadline``, ``budget``, ``not_needed``; empty if it may be.
@@ -137,7 +137,7 @@ def waits_for_spot(situation: Situation) -> bool:
 
 
 def _table_shape(situation: Situation) -> Shape | None:
-    """Of the table that prices the options now, if one does."""
+    """The shape of the table that prices the options now, if there is one."""
     pressure, outlook = situation.pressure, situation.market.outlook
     if pressure.slack is None or pressure.is_past or not outlook.belief:
         return None

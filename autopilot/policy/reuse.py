@@ -11,7 +11,7 @@ from autopilot.policy.width import MUCH_DEARER, TaskMeasure
 
 
 def is_worth_keeping(lease: Lease, measure: TaskMeasure) -> bool:
-    """Whether the next task costs about as little there as on the cheapest machine that could be had, its boot counted.
+    """Whether the next task costs about as little there as on the cheapest available machine, including its boot.
 
     If a task's time or cost is unknown, the machine at hand is kept: a boot costs in any case.
     """

@@ -49,7 +49,7 @@ def budget_notes(job: Job, needed: Decimal | None, params: Params) -> tuple[Note
 def awaits_bill(job: Job, market: Market, now: datetime, params: Params) -> Note | None:
     """Why a job without money is not parked yet: its machine was found stopped, and its bill may give enough back.
 
-    The machine costs its disk meanwhile. None where even the whole doubt would not do, where no bill comes, and when
+    The machine costs its disk meanwhile. None if even the whole doubt would not do, if no bill comes, and when
     the bill has had its time.
     """
     main = job.main

@@ -92,7 +92,7 @@ class BlobStore(Protocol):
         ...
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
-        """Keys to put and get objects under these prefixes, for an hour or less; None where the store gives none."""
+        """Keys to put and get objects under these prefixes, for an hour or less; None if the store gives none."""
         ...
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:

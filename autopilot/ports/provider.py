@@ -96,7 +96,7 @@ class CreateRequest:
     login: RegistryLogin | None = None
     """To pull the image with, for a market that keeps no logins."""
     login_id: str | None = None
-    """Of the login that the market keeps, for one that does."""
+    """Id of the login, on a market that stores logins."""
     public_port: int | None = None
     """A port that is to be reached from outside under its own number; above 65,535 the market chooses that number."""
     ends_by: datetime | None = None
@@ -145,7 +145,7 @@ class Provider(Protocol):
 
     @property
     def kept_logins(self) -> KeptLogins | None:
-        """The registry logins that the market keeps; None where a create takes the login itself."""
+        """The registry logins that the market keeps; None if a create takes the login itself."""
         ...
 
     async def instances(self) -> tuple[Instance, ...]:
@@ -161,7 +161,7 @@ class Provider(Protocol):
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
         """What such offers have cost, by the market's own record, in steps of ``domain.prices.past_step``.
 
-        Empty where it keeps none. Raises ``MarketUnknown``.
+        Empty if it keeps none. Raises ``MarketUnknown``.
         """
         ...
 
@@ -192,7 +192,7 @@ class Provider(Protocol):
         ...
 
     async def quotas(self) -> tuple[AccountQuota, ...]:
-        """Those that a machine of ours counts against; empty where the market tells of none."""
+        """Those that a machine of ours counts against; empty if the market tells of none."""
         ...
 
     def drifts(self) -> tuple[Drift, ...]:
@@ -203,11 +203,11 @@ class Provider(Protocol):
         ...
 
     def reported_time(self) -> ReportedTime | None:
-        """The time by the newest answer that has told it; None where none has."""
+        """The time by the newest answer that has told it; None if none has."""
         ...
 
     def remarks(self) -> tuple[Remark, ...]:
-        """The newest answers since the start that a certification weighs, oldest first; empty where none is made."""
+        """The newest answers since the start that a certification weighs, oldest first; empty if none is made."""
         ...
 
     async def close(self) -> None: ...

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Unrestorable(Exception):
-    """No machine can make files of it."""
+    """Agents cannot unpack it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def losses_expected(
 
 
 def age_shape(outlook: Outlook, provider: str, gpu: str, params: Params) -> tuple[float, ...] | None:
-    """Hazard by age (bins of ``AGE_EDGES_H``) over the overall one; None where nothing was seen."""
+    """Hazard by age (bins of ``AGE_EDGES_H``) over the overall one; None if nothing was seen."""
     seen = outlook.lives.get((provider, "gpu", gpu))
     if seen is None or seen.total.hours <= 0:
         return None

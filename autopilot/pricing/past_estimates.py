@@ -13,7 +13,7 @@ from math import ceil
 from autopilot.domain.job import Job, JobSpec, JobStatus
 
 CHANCE = 0.9
-"""Of the next job to take no longer than what is held for it."""
+"""Chance that the next job takes no longer than is reserved for it."""
 LEAST_JOBS = 3
 """Fewer say nothing."""
 MOST_JOBS = 50
@@ -40,7 +40,7 @@ def learn_error(spec: JobSpec, past: Sequence[Job], assumed: float) -> tuple[flo
 
 
 def overrun_of(job: Job) -> float | None:
-    """By which share of its estimate its work was longer; None where that is not known.
+    """By which share of its estimate its work was longer; None if that is not known.
 
     An estimate for one GPU says nothing of the hours on several kinds.
     """

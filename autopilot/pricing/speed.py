@@ -19,7 +19,7 @@ from autopilot.pricing.traffic import received_gb
 SLOWEST_MBPS = Decimal(20)
 """A link that the market states as slower is assumed to be this fast."""
 USUAL_MBPS = Decimal(500)
-"""Of machines whose market does not state it."""
+"""Assumed for machines whose market does not state it."""
 
 
 def work_left(job: Job, gpu: str, count: int) -> timedelta | None:

@@ -49,7 +49,7 @@ async def read_repeatedly(
     """What ``judge`` makes of the first answer that it accepts. A read that timed out is not asked again.
 
     ``ask`` raises ``NoReply``, and ``judge`` ``MarketUnknown``. ``pause_s``: the shortest pause in market seconds
-    before the next try, None where another try is of no use. Raises ``MarketUnknown``.
+    before the next try, None if another try is of no use. Raises ``MarketUnknown``.
     """
     backoff_s = FIRST_BACKOFF_S
     for tries_left in reversed(range(tries)):

@@ -31,7 +31,7 @@ class ReportedTimes:
 
 
 def date_of(headers: Mapping[str, str]) -> str | None:
-    """None where a cache on the way has kept the answer: its date is an old one then."""
+    """None if a cache on the way has kept the answer: its date is an old one then."""
     return None if "Age" in headers else headers.get("Date")
 
 

@@ -32,7 +32,7 @@ def is_strangers(row: Mapping[str, Any], field: str, *, may_be_null: bool = Fals
 
 
 def each_once(rows: Iterable[T], row_id: Callable[[T], str], name: Callable[[T], str]) -> list[T]:
-    """A list may name a stranger's twice. Raises ``MarketUnknown`` where it does so with one of ours."""
+    """A list may name a stranger's twice. Raises ``MarketUnknown`` if it does so with one of ours."""
     found: dict[str, T] = {}
     for row in rows:
         known = found.setdefault(row_id(row), row)

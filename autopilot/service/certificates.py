@@ -64,8 +64,8 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     for market in sorted(rules.needed_on):
         held = issued.get(market)
         account = held.account if held else ""
-        stands = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
-        told[market] = _tell(stands, now, _tell_allowance(stands, rules.allowance, spent.get(market, ZERO)))
+        status = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
+        told[market] = _tell(status, now, _tell_allowance(status, rules.allowance, spent.get(market, ZERO)))
     return told
 
 
@@ -75,19 +75,19 @@ async def _sum_uncertified(uow: UnitOfWork, market: str, certificate: Certificat
     return (await uow.ledger.sum_market(market, since)).posted
 
 
-def _tell_allowance(stands: CertificateStatus, allowance: Decimal | None, spent: Decimal) -> str:
-    if allowance is None or (stands.lack or Lack.MISSING) not in MAY_BE_TRIED:
+def _tell_allowance(status: CertificateStatus, allowance: Decimal | None, spent: Decimal) -> str:
+    if allowance is None or (status.lack or Lack.MISSING) not in MAY_BE_TRIED:
         return ""
     return f": {show(spent)} of the {show(allowance)} of limits.uncertified are spent, one machine at a time"
 
 
-def _tell(stands: CertificateStatus, now: datetime, allowance: str) -> tuple[bool | None, str]:
-    if stands.broken:
-        return False, f"claims that do not hold: {', '.join(stands.broken)}"
-    if stands.lack is not None or stands.certificate is None:
-        return None, f"none valid ({(stands.lack or Lack.MISSING).replace('_', ' ')}){allowance}"
-    ends = f"valid until {stands.certificate.ends_at:%Y-%m-%d}"
-    return (None, f"{ends}, which is soon") if stands.ends_soon(now) else (True, ends)
+def _tell(status: CertificateStatus, now: datetime, allowance: str) -> tuple[bool | None, str]:
+    if status.broken:
+        return False, f"claims that do not hold: {', '.join(status.broken)}"
+    if status.lack is not None or status.certificate is None:
+        return None, f"none valid ({(status.lack or Lack.MISSING).replace('_', ' ')}){allowance}"
+    ends = f"valid until {status.certificate.ends_at:%Y-%m-%d}"
+    return (None, f"{ends}, which is soon") if status.ends_soon(now) else (True, ends)
 
 
 def minor_version() -> str:

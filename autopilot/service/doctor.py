@@ -50,7 +50,7 @@ DRIFT_LASTS = timedelta(days=7)
 """What no answer has shown for so long is over."""
 MOST_NAMED = 3
 MOST_COMPARED = 100
-"""Of the open jobs, the newest."""
+"""Open jobs, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def run(config: Path | None) -> list[Check]:
 
 
 async def check_behind(settings: Settings) -> list[Check]:
-    """Whether the store has machines that the ledger does not know; nothing where it has not, or cannot be asked."""
+    """Whether the store has machines that the ledger does not know; nothing if it has not, or cannot be asked."""
     place = MailboxPlace(settings.mailbox_dir)
     try:
         blobs = bucket(settings) if settings.blobs.url else LocalBlobStore(place.objects, b"", "")

@@ -46,7 +46,7 @@ def prepare_state_dir(path: Path) -> None:
 
 
 def close_to_others(path: Path, bits: int = 0o077) -> None:
-    """Take these rights to a directory of secrets away. Raises ``UserError`` where it is not ours to do so."""
+    """Take these rights to a directory of secrets away. Raises ``UserError`` if it is not ours to do so."""
     if not path.exists() or not path.stat().st_mode & bits:
         return
     try:
@@ -73,14 +73,14 @@ def install_id(state_dir: Path) -> str:
         _write_once(path, known)
     if len(known) != _LENGTH or not set(known) <= set(_ALPHABET):
         raise UserError(
-            f"{path} does not hold an installation's id", hint="restore it from a backup of the state directory"
+            f"{path} does not contain an installation id", hint="restore it from a backup of the state directory"
         )
     _check_machine(state_dir / "install-machine", path)
     return known
 
 
 def registry_key(state_dir: Path) -> bytes:
-    """Of this installation alone: it keeps the names of registry logins at a market from telling their passwords."""
+    """Key of this installation alone: with it, names of registry logins at a market do not reveal their passwords."""
     path = state_dir / "registry-key"
     try:
         return bytes.fromhex(read_private(path))
@@ -103,7 +103,7 @@ def known_install_id(state_dir: Path) -> str | None:
 
 
 def check_ledger_kept(settings: Settings) -> None:
-    """Raises ``UserError`` where a daemon has run, and the file that its ledger was in is missing or empty.
+    """Raises ``UserError`` if a daemon has run, and the file that its ledger was in is missing or empty.
 
     A new one would know neither what was spent this month nor what is rented.
     """
@@ -113,8 +113,8 @@ def check_ledger_kept(settings: Settings) -> None:
     if path.exists() and path.stat().st_size:
         return
     raise UserError(
-        f"the ledger {path} is {'empty' if path.exists() else 'missing'}, and a daemon has run here before:"
-        " with a new one this month's spend is forgotten, and rented machines are doubted for half an hour",
+        f"the ledger {path} is {'empty' if path.exists() else 'missing'}, but a daemon has run here before:"
+        " a new ledger loses this month's spend, and rented machines are quarantined for half an hour",
         hint="restore it from a backup (autopilot db backup creates them), or start over: autopilot serve --new-ledger",
     )
 

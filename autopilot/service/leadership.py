@@ -47,8 +47,8 @@ async def id_from_a_server(store: Store) -> str | None:
     async with store.snapshot() as uow:
         if await uow.notes.get(HOME_NOTE) is not None:
             raise UserError(
-                "this ledger is a backup of one on a server, whose machines a daemon here would end",
-                hint=f"if that one is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
+                "this ledger is a backup of one on a server, and a daemon here would destroy its machines",
+                hint=f"if that ledger is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
             )
         return await uow.notes.get(INSTALL_ID_NOTE)
 
@@ -63,7 +63,7 @@ async def shared_install_id(store: Store, own: str, home: str) -> str:
         known_home = await uow.notes.get(HOME_NOTE)
         if known_home not in (None, home):
             raise UserError(
-                "this ledger is a copy of another one, whose machines a daemon here would end",
+                "this ledger is a copy of another one, and a daemon here would destroy its machines",
                 hint=f"if the other one is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
             )
         await uow.notes.set(HOME_NOTE, home)

@@ -69,6 +69,6 @@ async def _run(action: str, settings: Settings, file: Path | None, to: str | Non
             async with care.ledger_without_daemon(url) as store, store.transaction() as uow:
                 was_known = await forget_account(uow, market)
             if not was_known:
-                raise UserError(f"the ledger knows no account of {market}", hint="nothing needs to be taken")
+                raise UserError(f"the ledger has no account of {market}", hint="there is nothing to do")
             return LedgerChange([f"the account that answers next is taken as that of {market}"])
     raise UserError(f"not an action: {action}", hint="see autopilot db --help")

@@ -12,12 +12,12 @@ from autopilot.store.care import ledger_as_it_is
 from autopilot.store.database import unopened_store
 
 NO_LIMITS = Limits(None, None, None, max_instances=0, launches_per_job_10min=0, launches_per_hour=0)
-"""Of a ledger whose daemon's settings are not here."""
+"""Limits of a ledger whose daemon's settings are not here."""
 
 
 @asynccontextmanager
 async def open_reader(url: str, limits: Limits) -> AsyncIterator[LedgerReader]:
-    """Raises ``UserError`` where there is no ledger of this program's schema, ``StoreUnavailable``."""
+    """Raises ``UserError`` if there is no ledger of this program's schema, ``StoreUnavailable``."""
     async with ledger_as_it_is(url):
         pass
     store = unopened_store(url, name="autopilot web")

@@ -28,7 +28,7 @@ STEADY_AFTER_S = 60.0
 """A child that has lived so long ended for a new reason: the next one is started without much delay."""
 STOP_WITHIN_S = 3.0
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE")
-"""Of the environment; what the daemon's own holds of keys is not the child's concern."""
+"""Variables of the environment; the child gets no keys of the daemon's environment."""
 
 
 def listener_config(settings: Settings, place: MailboxPlace, token: str | None) -> ListenerConfig:

@@ -123,11 +123,11 @@ class KeyedProvider(Delegate):
         except MarketUnknown as problem:
             if problem.code is not RefusalCode.NO_RIGHTS:
                 raise
-            listed = await self._list_anew(problem)
+            listed = await self._list_with_new_key(problem)
         self._ours = frozenset(each.instance_id for each in listed if each.label.startswith(LABEL_PREFIX))
         return listed
 
-    async def _list_anew(self, refusal: MarketUnknown) -> tuple[Instance, ...]:
+    async def _list_with_new_key(self, refusal: MarketUnknown) -> tuple[Instance, ...]:
         """Raises ``MarketUnknown``: ``refusal`` where the file holds no other key."""
         try:
             key = self._read_key()

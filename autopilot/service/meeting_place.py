@@ -130,6 +130,6 @@ def _check_moved(old: MailboxPlace, place: MailboxPlace) -> None:
     """Raises ``UserError`` for a mailbox that was left in the state directory: its checkpoints would be forgotten."""
     if old.key_path.exists() and not place.key_path.exists():
         raise UserError(
-            f"the mailbox lies in {old.root}, and blobs.dir says {place.root}",
+            f"the mailbox is in {old.root}, and blobs.dir says {place.root}",
             hint="move blobs, mailbox.key and mailbox-port there, for the group of daemon and listener",
         )

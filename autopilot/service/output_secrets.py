@@ -26,7 +26,7 @@ def read_output_secrets(settings: Settings, spec: JobSpec) -> tuple[list[str], l
 
 
 def read_market_key(settings: Settings, name: str) -> str:
-    """Empty where none is stored. Raises ``UserError``."""
+    """Empty if none is stored. Raises ``UserError``."""
     key = settings.key_for(name)
     return "" if key is None else key.get_secret_value()
 

@@ -25,7 +25,7 @@ class PageAddress:
         self._place = place
 
     async def find(self) -> str:
-        """``http://127.0.0.1:40123``. Raises ``UserError`` where no port is open for it."""
+        """``http://127.0.0.1:40123``. Raises ``UserError`` if no port is open for it."""
         http = self._settings.http
         if http.address is not None:
             host, port = http.address
@@ -34,7 +34,7 @@ class PageAddress:
             return f"{scheme}://{shown}:{port or self._place.port(API)}"
         if not has_listener(self._settings):
             hint = 'set http.listen = "127.0.0.1:8482", and restart the daemon'
-            raise UserError("no listener runs that could serve the page", hint=hint)
+            raise UserError("no listener is running to serve the page", hint=hint)
         try:
             async with asyncio.timeout(OPEN_WITHIN_S), aiohttp.ClientSession(timeout=_ASKED_FOR) as client:
                 while not await self._is_open(client):  # noqa: ASYNC110 - another process opens it

@@ -21,7 +21,7 @@ class FileRecorder:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises ``UserError`` for a file that is there already, or cannot be made."""
+        """Raises ``UserError`` for a file that already exists, or cannot be made."""
         try:
             self._file: TextIO | None = cast(TextIO, gzip.open(path, "xt", encoding="utf-8"))  # noqa: SIM115
         except OSError as problem:

@@ -69,9 +69,7 @@ def _check_silent(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as other, contextlib.suppress(OSError):
         other.settimeout(1)
         other.connect(str(path))
-        raise UserError(
-            f"another daemon answers at {path}", hint="stop it first, or set api.socket to a path of this one's own"
-        )
+        raise UserError(f"another daemon answers at {path}", hint="stop it first, or set api.socket to a separate path")
 
 
 def _make_room(path: Path) -> None:

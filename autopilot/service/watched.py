@@ -20,7 +20,7 @@ STALE = timedelta(hours=2)
 class Watched:
     gpu: GpuChoice
     recorded: timedelta
-    """Of the last week: the time of which anything is known, on whichever market."""
+    """Recorded in the last week: the time with any data, on any market."""
     last_at: datetime | None
 
     def is_recorded(self, now: datetime) -> bool:

@@ -80,7 +80,7 @@ async def move(url: str, to: str) -> list[Fingerprint]:
     when it does not give back what was written; ``StoreUnavailable``.
     """
     if mask_password(url) == mask_password(to):
-        raise UserError("the ledger is there already", hint="give the URL of another database")
+        raise UserError("the ledger already exists", hint="use the URL of another database")
     if postgres_url(url) is None:
         _existing(url)
     async with (
@@ -171,7 +171,7 @@ def _written_whole(file: Path) -> Iterator[Path]:
     partial = file.with_name(file.name + ".partial")
     try:
         if file.exists():
-            raise UserError(f"{file} is there already", hint="give another name: a backup is never written over")
+            raise UserError(f"{file} already exists", hint="use another name: a backup is never overwritten")
         partial.unlink(missing_ok=True)
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         yield partial
@@ -183,7 +183,7 @@ def _written_whole(file: Path) -> Iterator[Path]:
         os.replace(partial, file)
     except OSError as problem:
         raise UserError(
-            f"{file} cannot be written: {problem.strerror}", hint="give a file on a disk with room"
+            f"{file} cannot be written: {problem.strerror}", hint="use a file on a disk with free space"
         ) from None
     finally:
         with suppress(OSError):

@@ -81,7 +81,7 @@ class SqlStore:
                 yield connection
 
     async def move_into_file(self) -> None:
-        """Of SQLite: what is committed, from beside the file into it, as far as no reader needs it there."""
+        """For SQLite: move committed pages from the -wal file into the main file, as far as no reader needs them."""
         with report_as_unavailable():
             async with self._alone(), self._writer.connect() as connection:
                 driver = (await connection.get_raw_connection()).driver_connection

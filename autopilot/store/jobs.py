@@ -205,7 +205,7 @@ class SqlJobs(SqlRepository):
         )
 
     async def _share_spent(self, job_ids: Sequence[str]) -> tuple[dict[str | None, Decimal], set[str | None]]:
-        """Of the machines that several tasks have used: the shares of these jobs, and which may change with a bill."""
+        """For machines that several tasks have used: these jobs' shares, and which of them a bill may still change."""
         if not job_ids:
             return {}, set()
         used = select(lease_uses.c.lease_id).where(lease_uses.c.job_id.in_(job_ids))

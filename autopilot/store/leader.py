@@ -74,7 +74,7 @@ class Lead:
 
     store: SqlStore
     shared: SharedLead | None = None
-    """None: a file, whose lock cannot be lost."""
+    """None: the ledger is a file, whose lock cannot be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class _Seat:
         return bool((await self._run(text("SELECT to_regclass('leader') IS NOT NULL")))[0][0])
 
     async def _incumbent(self) -> tuple[str, float | None]:
-        """Its name and for how long it has been silent; None where there is nothing to go by."""
+        """Its name and for how long it has been silent; None if there is nothing to go by."""
         rows = await self._run(_INCUMBENT) if await self._has_row() else []
         if not rows:
             return "another daemon", None

@@ -63,7 +63,7 @@ def _holding_file(database: Path) -> Iterator[None]:
 
 
 def _lock_byte(descriptor: int, database: Path) -> None:
-    """Of this opening: no other close of the file in this process, by SQLite or others, releases it."""
+    """Lock for this opening: no other close of the file in this process, by SQLite or others, releases it."""
     if not hasattr(fcntl, "F_OFD_SETLK"):
         return
     wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _OURS, 1, 0)

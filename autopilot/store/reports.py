@@ -156,7 +156,7 @@ class SqlReports(SqlRepository):
 
 @cache
 def _first_of_month(year: Any, month: Any) -> date:
-    """Of thousands of cells few are of different months; databases number them by types of their own."""
+    """Cached, because thousands of cells have few different months; databases number them by types of their own."""
     return date(int(year), int(month), 1)
 
 

@@ -53,7 +53,7 @@ class Statements:
         return (await self.run(statement)).first()
 
     async def upsert(self, table: Table, rows: Sequence[Values]) -> None:
-        """Insert; where the primary key is there already, update every other column."""
+        """Insert; where the primary key already exists, update every other column."""
         if rows:
             await self.run(_upsert_into(table, self.dialect_name), rows)
 

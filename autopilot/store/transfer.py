@@ -24,7 +24,7 @@ TABLES: tuple[Table, ...] = tuple(table for table in metadata.sorted_tables if t
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Of a table's rows in any order: equal only if all rows are."""
+    """Fingerprint of a table's rows in any order: equal only if all rows are."""
 
     table: str
     rows: int
@@ -94,9 +94,7 @@ async def copy(source: AsyncConnection, target: AsyncConnection) -> list[Fingerp
         await _allow_idling(connection)
     for table in TABLES:
         if (await target.execute(select(table).limit(1))).first() is not None:
-            raise UserError(
-                f"the target is not empty: there are rows in {table.name}", hint="give a database of its own"
-            )
+            raise UserError(f"the target is not empty: there are rows in {table.name}", hint="use an empty database")
     written = []
     for table in TABLES:
         made = _Sum(table)
@@ -110,7 +108,7 @@ async def copy(source: AsyncConnection, target: AsyncConnection) -> list[Fingerp
         if expected != found:
             raise UserError(
                 f"the copy of {expected.table} differs: {expected.rows} rows written, {found.rows} read back",
-                hint="nothing was kept at the target; the source is unchanged",
+                hint="the target was left empty; the source is unchanged",
             )
     return written
 

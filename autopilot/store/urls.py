@@ -21,7 +21,7 @@ def database_path(url: str) -> Path:
     if parsed is None or not is_file or parsed.database in (None, "", ":memory:"):
         raise UserError(
             f"not a ledger URL: {mask_password(url)}",
-            hint="give a file, /var/lib/autopilot/ledger.db, or a server, postgresql://user@host/database",
+            hint="use a file, /var/lib/autopilot/ledger.db, or a server, postgresql://user@host/database",
         )
     return Path(str(parsed.database)).absolute()
 

@@ -97,12 +97,12 @@ class DraftPage:
     plan: PlanView | None
     problem: UserError | None
     line: int | None
-    """Of the job file, where the problem is."""
+    """Line of the job file with the problem."""
     once: str
     message: str = ""
     """What the problem is, without its place."""
     job_id: str = ""
-    """Of the job that was submitted."""
+    """Id of the submitted job."""
     status: int = 200
     is_double: bool = False
 
@@ -243,10 +243,10 @@ def _tell_budget(job: Row, amount: Decimal) -> str:
 
 
 def _list_fields(job: Row, wish: Mapping[str, str], now: datetime) -> list[FormField]:
-    stands = {"budget": words.money(job["budget"]) if job["budget"] else "none", "deadline": _due(job)}
+    current = {"budget": words.money(job["budget"]) if job["budget"] else "none", "deadline": _due(job)}
     examples = {"budget": "30", "deadline": "+6h, 12h or 2026-12-24T18:00Z"}
     return [
-        FormField(key, label, wish.get(key, ""), stands.get(key, ""), examples.get(key, "0.90 or none"))
+        FormField(key, label, wish.get(key, ""), current.get(key, ""), examples.get(key, "0.90 or none"))
         for key, label in CHANGES.items()
     ]
 

@@ -18,11 +18,11 @@ Row = Mapping[str, Any]
 
 BUDGET_HEIGHT, MONTH_HEIGHT = 190, 200
 COLOURS = 4
-"""Of markets; a fifth has the last one's."""
+"""Colours of markets; a fifth has the last one's."""
 
 
 def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: str | Decimal | None, label: str) -> Markup:
-    """Each part of ``limit``, by its class, from the left; nothing where there is no limit."""
+    """Each part of ``limit``, by its class, from the left; nothing if there is no limit."""
     if limit is None or Decimal(limit) <= ZERO:
         return svg.NOTHING
     rail = svg.element("rect", class_="meter rail", width="100%", height=6, rx=3)
@@ -89,7 +89,7 @@ class Fan(NamedTuple):
 
 
 def _read_fan(forecast: Row) -> Fan | None:
-    """None where the job would never be done."""
+    """None if the job would never be done."""
     if forecast["done_p10"] is None:
         return None
     spent = Decimal(forecast["spent"])
@@ -109,7 +109,7 @@ def _draw_fan(fan: Fan, axis: Axis, scale: Scale) -> tuple[Markup, Markup]:
 
 
 def tell_forecast(forecast: Row | None, now: datetime) -> str:
-    """Below the curve; empty where nothing could be said."""
+    """Below the curve; empty if nothing could be said."""
     if forecast is None:
         return ""
     spent = Decimal(forecast["spent"])

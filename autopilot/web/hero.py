@@ -33,7 +33,7 @@ MARKS = {
     "save_and_stop": "M-5-5H5V5H-5Z",
     "veto": "M-5 0A5 5 0 1 0 5 0A5 5 0 1 0-5 0Z",
 }
-"""By action, so that no mark depends on its colour alone. The cross belongs to machines that were preempted."""
+"""By action, so that no mark depends on its colour alone. A cross marks a preempted machine."""
 
 
 class Panel(NamedTuple):
@@ -116,7 +116,7 @@ def draw_prices(
 
 
 def _list_steps(prices: Iterable[Row], axis: Axis) -> list[_Step]:
-    """Of all markets and GPUs that the job may use, the cheapest and the dearest at each instant."""
+    """For each instant, the lowest and the highest price of all markets and GPUs that the job may use."""
     found: dict[datetime, list[Row]] = defaultdict(list)
     for row in (row for answer in prices for market in answer["markets"] for row in market["steps"]):
         at = words.instant(row["at"])

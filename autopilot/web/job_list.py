@@ -46,7 +46,7 @@ class ListChoice(NamedTuple):
         name, status, sort = (query.get(key, "").strip() for key in NAMES[:3])
         number = query.get("page", "1")
         if len(name) > LONGEST_NAME:
-            raise UserError(f"the name is longer than {LONGEST_NAME} characters", hint="part of it suffices")
+            raise UserError(f"the name is longer than {LONGEST_NAME} characters", hint="a part of it is enough")
         if status not in STATUSES:
             raise UserError(f"no status {status[:60]!r}", hint=f"one of: {', '.join(STATUSES[1:])}")
         if sort not in SORTS:

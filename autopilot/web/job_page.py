@@ -38,7 +38,7 @@ from autopilot.words.options import OPTION, tell_option
 
 PERIODS: Mapping[str, timedelta | None] = {"all": None, "6h": timedelta(hours=6), "2h": timedelta(hours=2)}
 STEPS = 200
-"""Of the prices in the picture."""
+"""Steps of the prices in the picture."""
 EVENTS_SHOWN = 200
 LONGEST_PRICES = timedelta(days=60)
 """Prices of a longer life are drawn from its last days."""
@@ -96,9 +96,9 @@ class JobPage:
     total: str
     """What the machines have cost together."""
     tasks: list[TaskLine]
-    """Of an array, those that have begun; the first of them."""
+    """For an array, its first tasks that have begun."""
     failure: list[tuple[str, str]]
-    """Of a failed job, what to know first; empty for any other."""
+    """For a failed job, what to know first; empty for any other."""
     log: list[str]
     """The end of its output. Of a job that has not failed it is read beside the page."""
 
@@ -153,7 +153,7 @@ async def _read_log(source: PageSource, job: Row) -> list[str]:
 
 
 async def read_prices(source: PageSource, body: Row, axis: Axis) -> list[Row]:
-    """Of the GPUs that the job may have and had."""
+    """Prices of the GPUs that the job may use or has used."""
     found: list[Row] = []
     for gpu, since in list_prices(body, axis):
         with contextlib.suppress(UserError):  # never listed
@@ -162,7 +162,7 @@ async def read_prices(source: PageSource, body: Row, axis: Axis) -> list[Row]:
 
 
 def list_prices(body: Row, axis: Axis) -> list[tuple[str, datetime]]:
-    """Of which GPUs the prices are drawn, and since when."""
+    """The GPUs whose prices are drawn, and since when."""
     since = max(axis.start, axis.end - LONGEST_PRICES)
     gpus = dict.fromkeys([*body["gpus"], *(lease["gpu"] for lease in body["leases"])])
     return [(gpu, since) for gpu in gpus if gpu.strip()]

@@ -36,7 +36,7 @@ class Silence(NamedTuple):
 
 class Fragment(NamedTuple):
     id: str
-    """A digest of the rest: the same for the same."""
+    """A digest of the rest: equal for equal content."""
     html: str
     """Empty while nothing was made yet."""
     silence: Silence | None

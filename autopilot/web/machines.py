@@ -48,7 +48,9 @@ class MachineLife(NamedTuple):
 
 
 def read_machines(body: Row, now: datetime) -> list[MachineLife]:
-    """Of a job, those that were ever seen, in the order in which they began. ``body``: leases, spans and events."""
+    """The machines of a job that were ever seen, in the order in which they started. ``body``: leases, spans and
+    events.
+    """
     worked_from: dict[str, list[datetime]] = {}
     for event in body["events"]:
         if event["name"] == "agent.reported" and event["fields"].get("state") == "running":

@@ -43,7 +43,7 @@ FINISHED_SHOWN = 100
 FAILED_LATELY = timedelta(hours=12)
 NAMED_IN_BANNER = 6
 SHORTEST, LONGEST = timedelta(hours=3), timedelta(hours=24)
-"""Of the time that the strips reach back."""
+"""Time span of the strips."""
 GOES_ON = {
     "over_day_limit": "They resume by themselves at 00:00 UTC.",
     "over_month_limit": "They resume by themselves on the first of the month, at 00:00 UTC.",
@@ -71,7 +71,7 @@ class JobRow:
     status: StatusWord
     why: str
     next: str
-    """What is expected, and what it waits for or tries next; empty where nothing can be said."""
+    """What is expected, and what it waits for or tries next; empty if nothing can be said."""
     strip: Markup
     done: str
     done_meter: Markup

@@ -106,7 +106,7 @@ async def _add_headers(request: web.Request, handler: Handler) -> web.StreamResp
 
 @asynccontextmanager
 async def serving(reader: LedgerReader, port: int) -> AsyncIterator[str]:
-    """The link that lets its holder in. ``port``: 0 takes a free one. Raises ``UserError`` where it is taken."""
+    """The link that lets its holder in. ``port``: 0 takes a free one. Raises ``UserError`` if it is taken."""
     key = new_secret()
     runner = web.AppRunner(Server(reader, key).app(), access_log=None, handle_signals=False)
     await runner.setup()

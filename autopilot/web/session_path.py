@@ -29,7 +29,7 @@ def name_cookie(key: str) -> str:
 
 
 def read_secret(request: web.Request) -> str:
-    """The secret of the session beneath whose path it asks; empty where it has none, or that of another."""
+    """The secret of the session beneath whose path it asks; empty if it has none, or that of another."""
     key = _read_key(request)
     secret = request.cookies.get(name_cookie(key), "") if key else ""
     return secret if hmac.compare_digest(_derive(secret), key) else ""
@@ -60,7 +60,7 @@ def read_base(request: web.Request) -> str:
 
 
 def read_page_path(request: web.Request) -> str:
-    """Of the page: ``/jobs/research``, the same in every session."""
+    """Path of the page: ``/jobs/research``, the same in every session."""
     return request.rel_url.raw_path.removeprefix(read_base(request))
 
 

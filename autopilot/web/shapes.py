@@ -18,7 +18,7 @@ from autopilot.words import text
 Row = Mapping[str, Any]
 
 LOG_LINES, LINE_LENGTH = 400, 2000
-"""Of the output of a job, the last."""
+"""Last lines of the output of a job."""
 
 TONES = {
     "running": "good",
@@ -30,7 +30,7 @@ TONES = {
     "migrating": "move",
     "starting": "move",
 }
-"""Of a job's status; any other is idle."""
+"""Tone of a job's status; any other is idle."""
 VERDICTS = {"fine": "good", "tight": "warn", "will_miss": "bad"}
 """Tone."""
 

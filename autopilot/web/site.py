@@ -137,7 +137,7 @@ class PageSite:
         return web.Response(text=body, status=status, content_type="text/html")
 
     def tell_error(self, request: web.Request, error: Exception) -> web.Response:
-        """Of an error that every kind of source may raise; what is none of these is a defect."""
+        """Tells an error that every kind of source may raise; any other one is a defect."""
         match error:
             case JobNotFound():
                 return self.tell(request, 404, "Not found", error.message, error.hint)

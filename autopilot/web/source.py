@@ -48,7 +48,7 @@ class PageSource(Protocol):
     async def read_machines(self, job_ids: Sequence[str]) -> dict[str, Json]: ...
 
     async def read_newest_machines(self) -> dict[str, Json]:
-        """Of the newest jobs."""
+        """Machines of the newest jobs."""
         ...
 
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Json: ...
@@ -75,7 +75,7 @@ class Visitor(NamedTuple):
     is_live: bool
     """It asks a daemon, so it moves and can act."""
     key: str
-    """Of what two visitors see the same: they share what is made for them."""
+    """Equal for visitors who see the same: they share its pages."""
     form_token: str = ""
     """Without it nothing is done in their name."""
     is_proxied: bool = False
@@ -86,4 +86,4 @@ class Visitor(NamedTuple):
 
 
 READER = Visitor("", Scope.READ, sees_all=True, is_live=False, key="")
-"""Of a ledger alone."""
+"""A reader of a ledger alone."""

@@ -53,7 +53,7 @@ class Axis:
     start: datetime
     end: datetime
     zone: tzinfo = field(default_factory=zone.here)
-    """Of its labels."""
+    """Zone of its labels."""
 
     def share(self, instant: datetime) -> float:
         """0 at the left edge, 1 at the right; values outside are clamped to the edge."""

@@ -28,14 +28,14 @@ def per_hour(value: str | Decimal | None) -> str:
 
 
 def duration(span: timedelta | float | None) -> str:
-    """Of seconds, or a timedelta."""
+    """Words for seconds, or a timedelta."""
     if span is None:
         return text.NONE
     return whole(show_duration(span if isinstance(span, timedelta) else timedelta(seconds=span)))
 
 
 def instant(value: str) -> datetime:
-    """Of an answer of the API, in UTC."""
+    """An instant of an answer of the API, in UTC."""
     at = text.instant(value)
     assert at is not None
     return at
@@ -64,7 +64,7 @@ def percent(value: str | Decimal | None) -> str:
 
 
 def share(value: float) -> str:
-    """Of 0..1, as a machine says it."""
+    """Percent of a share of 0..1, as a machine reports it."""
     return whole(f"{value * 100:.0f} %")
 
 

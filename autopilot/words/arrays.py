@@ -32,7 +32,7 @@ def tell(tasks: Row) -> list[tuple[str, str]]:
     rest = f"{tasks['unbegun']:,} not started" if tasks["unbegun"] else ""
     suffices = f", {tasks['needed']:,} must succeed" if tasks["needed"] < tasks["count"] else ""
     most = tasks["max_failures"]
-    ends = f", {most:,} failures end it" if most is not None else ""
+    ends = f", stops after {most:,} failures" if most is not None else ""
     return [
         ("tasks", ", ".join(part for part in (f"{tasks['count']:,}: {counted}" if counted else "", rest) if part)),
         ("at once", f"{tasks['parallel']:,} at most{suffices}{ends}"),

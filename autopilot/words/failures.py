@@ -10,7 +10,7 @@ from autopilot.words import text
 Row = Mapping[str, Any]
 
 LINES_SHOWN = 20
-"""Of its output, the last."""
+"""Last lines of its output."""
 
 
 def tell(job: Row) -> list[tuple[str, str]]:

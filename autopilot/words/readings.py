@@ -23,7 +23,7 @@ def busy(taken: Row | None) -> float | None:
 
 
 def tell(lease: Row | None, now: datetime) -> str:
-    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1``; empty where nothing was ever read."""
+    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1``; empty if nothing was ever read."""
     taken = lease.get("readings") if lease else None
     if not taken:
         return ""

@@ -15,10 +15,10 @@ from autopilot.words.options import OPTION
 
 Row = Mapping[str, Any]
 Numbers = Mapping[str, Any]
-"""Of one note, as the API answers them."""
+"""Numbers of one note, as the API answers them."""
 
 
-STOPS = {"permit": "stopped by itself, for want of a permit,", "unknown": "stopped, and nothing shows why,"}
+STOPS = {"permit": "stopped by itself, because its permit expired,", "unknown": "stopped, and nothing shows why,"}
 """Causes of a stop that want more than their word."""
 UNCERTIFIED = ("not_certified", "one_uncertified", "over_uncertified")
 """What removes offers for want of a certificate."""
@@ -230,7 +230,7 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "on_demand_share": _near_on_demand,
     "lost_bid": _where_bids_lost,
 }
-"""What removed offers, as it follows their number."""
+"""Why offers were removed: the words after their number."""
 
 
 def _tell_removed(numbers: Numbers) -> str:

@@ -17,7 +17,7 @@ MONEY = ("POSTED", "ACCRUED", "RESERVED")
 """Columns: in the ledger; cost since the last posting; and what limits also count."""
 
 VERDICTS = {"fine": "on track", "tight": "tight", "will_miss": "will miss"}
-"""Of a deadline, by its key in the API."""
+"""Verdict on a deadline, by its key in the API."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COLOUR_OR_CONTROL = re.compile(

@@ -216,16 +216,16 @@ def test_a_wrong_key_is_named_at_submit_and_nothing_is_accepted(tmp_path: Path) 
     with a_theatre() as theatre:
         theatre.start_market()
         theatre.daemon_environment()
-        (theatre.root / "vastai-key").write_text("a-key-of-nobody")
+        (theatre.root / "vastai-key").write_text("a-key-of-no-account")
         theatre.start_daemon()
         path = tmp_path / "job.toml"
         path.write_text(GOOD)
         with unchanged(theatre):
             done = command(theatre, "submit", str(path))
             assert_one_error(done, 2, "vastai", "key", "401", "autopilot init")
-            assert "a-key-of-nobody" not in done.stdout + done.stderr
+            assert "a-key-of-no-account" not in done.stdout + done.stderr
         log = (theatre.root / "daemon.log").read_text()
-        assert "a-key-of-nobody" not in log
+        assert "a-key-of-no-account" not in log
         assert "Traceback" not in log
 
 

@@ -80,8 +80,8 @@ def test_the_same_code_runs_on_the_next_machine_and_comes_back(tmp_path: Path) -
         (project / "train.py").write_text("raise SystemExit('changed since')")
 
         def is_saved() -> bool:
-            stands = show(theatre, job["id"])["job"]
-            return bool(stands["status"] == "running" and stands["checkpoint"])
+            job_now = show(theatre, job["id"])["job"]
+            return bool(job_now["status"] == "running" and job_now["checkpoint"])
 
         until(is_saved, "a checkpoint on the first machine")
         first = show(theatre, job["id"])["job"]["main"]

@@ -45,7 +45,7 @@ def test_a_job_is_looked_into_changed_and_its_failed_machine_given_back() -> Non
         assert said(theatre, "exec", failed, "--", "cat state") == "half done\n"
         assert "released" in said(theatre, "release", failed)
         until(lambda: _live(theatre, failed) == [], "its machine's end")
-        assert_one_error(command(theatre, "exec", failed, "--", "true"), 2, "no machine that runs now")
+        assert_one_error(command(theatre, "exec", failed, "--", "true"), 2, "no running machine")
 
 
 def _live(theatre: Theatre, job_id: str) -> list[str]:

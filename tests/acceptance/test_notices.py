@@ -164,7 +164,7 @@ def test_notify_test_tries_each_sink_and_a_job_cannot_name_one_that_is_not_there
     assert "taken" in tried.stdout
     ((_, body),) = receiver.messages
     assert (body["type"], body["data"]["title"]) == ("test", "A test of notices")
-    assert_one_error(command(theatre, "notify", "test", "nobody"), 2, "no sink named 'nobody'", "team")
+    assert_one_error(command(theatre, "notify", "test", "strangers"), 2, "no sink named 'strangers'", "team")
 
     (theatre.root / "webhook-secret").write_text("whsec_short")
     assert_one_error(command(theatre, "notify", "test"), 2, "notices.sinks.team", "whsec_")
@@ -178,5 +178,5 @@ def test_notify_test_tries_each_sink_and_a_job_cannot_name_one_that_is_not_there
     configure(theatre.root, receiver)
     theatre.start_daemon()
     job = theatre.root / "job.toml"
-    job.write_text('notify = ["nobody"]\n' + job_text(60))
-    assert_one_error(command(theatre, "submit", str(job)), 2, "no sink named 'nobody'", "team")
+    job.write_text('notify = ["strangers"]\n' + job_text(60))
+    assert_one_error(command(theatre, "submit", str(job)), 2, "no sink named 'strangers'", "team")

@@ -45,9 +45,7 @@ def reference(tmp_path: Path) -> Iterator[Reference]:
         pytest.param("graphql_gone", "on_demand", marks=pytest.mark.slow),
     ],
 )
-def test_a_job_finishes_whatever_became_of_spot(
-    theatre: Theatre, reference: Reference, mode: str, capacity: str
-) -> None:
+def test_a_job_finishes_in_each_mode_of_spot(theatre: Theatre, reference: Reference, mode: str, capacity: str) -> None:
     theatre.emu("runpod/mode", {"spot": mode})
     theatre.start_daemon()
     job_id = submit(theatre, job_text(STEPS))

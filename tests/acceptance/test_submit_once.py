@@ -36,7 +36,7 @@ class Caller:
         return "\r\n".join((*lines, "", "")).encode() + body
 
     def send(self, data: bytes) -> bytes:
-        """What comes back, up to the end of its head at the least; nothing where the other side breaks off."""
+        """What comes back, up to the end of its head at the least; nothing if the other side breaks off."""
         try:
             with self._connect() as connection:
                 connection.sendall(data)

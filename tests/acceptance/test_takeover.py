@@ -86,7 +86,7 @@ UNSETTLED = ("paused",)
 LASTING = {"AUTOPILOT_PERMIT__TTL": "6h"}
 """Six real minutes between the two daemons, as permits go: one is too short where a machine is busy."""
 CENT = Decimal("0.01")
-NOBODY = "http://127.0.0.1:9"
+UNREACHABLE = "http://127.0.0.1:9"
 """A market that cannot be reached."""
 
 
@@ -210,7 +210,7 @@ def test_its_ledger_comes_up_with_all_that_it_holds(
     database: str, previous: Previous, postgres_server: PostgresServer
 ) -> None:
     with a_theatre(MARKETS) as theatre:
-        theatre.market_url = NOBODY
+        theatre.market_url = UNREACHABLE
         theatre.daemon_environment()
         path = theatre.root / "daemon" / "ledger.db"
         restore_ledger(path)

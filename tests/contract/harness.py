@@ -36,7 +36,7 @@ class Harness(Protocol):
     image: str
     onstart: str
     has_wire: bool
-    """False where no request leaves this process, so that no answer can be lost or garbled."""
+    """False if no request leaves this process, so that no answer can be lost or garbled."""
 
     async def make_offer_available(self) -> Offer:
         """An offer that a create takes now, of a machine that was not returned before."""

@@ -24,13 +24,13 @@ LATER = START + 9 * HOUR
 
 class WhatAStoreKeepsOfArrays:
     async def test_tasks_are_counted_by_where_they_stand_and_listed_in_order(self, store: Store) -> None:
-        stands = (
+        statuses = (
             (7, JobStatus.SUCCEEDED), (2, JobStatus.SUCCEEDED), (0, JobStatus.RUNNING), (1, JobStatus.FAILED),
             (3, JobStatus.PARKED), (5, JobStatus.PENDING),
         )  # fmt: skip
         async with store.transaction() as work:
             await work.jobs.save(a_job("array-1"))
-            for task, status in stands:
+            for task, status in statuses:
                 more: dict[str, Any] = {"array_id": "array-1", "task": task, "status": status, "work_done": HOUR}
                 await work.jobs.save(a_job(f"task-{task}", **more))
             await work.jobs.save(a_job("of-another", array_id="array-2", task=7))

@@ -91,4 +91,4 @@ class WhatAStoreKeepsOfCertificates:
     async def test_a_certificate_of_nothing_is_refused(self, store: Store) -> None:
         with pytest.raises(ConstraintViolated):
             async with store.transaction() as work:
-                await work.certificates.save(a_certificate("nobody"))
+                await work.certificates.save(a_certificate("no-market"))

@@ -278,7 +278,7 @@ class WhatAStoreAnswers:
                 raise RuntimeError
         assert len({before, saved, store.revision}) == 3
 
-    async def test_whoever_has_waited_for_another_writer_finds_a_new_revision(self, store: Store) -> None:
+    async def test_a_writer_that_has_waited_for_another_finds_a_new_revision(self, store: Store) -> None:
         is_open, may_end = asyncio.Event(), asyncio.Event()
 
         async def write_slowly() -> None:
@@ -331,14 +331,14 @@ class WhatAStoreAnswers:
             a_lease("abandoned", instance_id="9", state=LeaseState.ABANDONED),
         )
         unknown: dict[str, Any] = {"state": LeaseState.ABANDONED, "create_unknown": True}
-        nobody_saw = [
+        never_listed = [
             a_lease("may-be-billed", unobserved=Decimal(1), **unknown),
             a_lease("cannot-have-run", **unknown),
             a_lease("written-off", unobserved=Decimal(1), settled_at=START, **unknown),
         ]
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=leases))
-            for lease in (*nobody_saw, orphan):
+            for lease in (*never_listed, orphan):
                 await work.leases.save(lease)
             await work.leases.save(a_lease("orphan-over", None, state=LeaseState.GONE))
         async with store.snapshot() as work:
@@ -346,10 +346,10 @@ class WhatAStoreAnswers:
             assert await work.leases.list_orphans() == (orphan,)
             assert [lease.id for lease in await work.leases.list_spot(START)] == ["abandoned", "gone", "gone-settled"]
             assert await work.leases.list_spot(START + timedelta(seconds=1)) == ()
-            labels = {"ap1.install.orphan", "ap1.install.abandoned", "ap1.install.nobody"}
+            labels = {"ap1.install.orphan", "ap1.install.abandoned", "ap1.install.unknown"}
             assert {lease.id for lease in await work.leases.list_by_label(labels)} == {"orphan", "abandoned"}
             assert await work.leases.list_by_label(()) == ()
-            assert await work.leases.get("nobody") is None
+            assert await work.leases.get("unknown") is None
         async with store.transaction() as work:
             await work.leases.save(replace(orphan, state=LeaseState.GONE, label="ap1.install.other"))
             assert await work.leases.list_orphans() == ()
@@ -597,13 +597,13 @@ class HowAStoreCountsMoney:
                 ]
             )
         async with store.snapshot() as work:
-            assert await work.ledger.sum_by_day(["lease-1", "lease-2", "nobody"]) == {
+            assert await work.ledger.sum_by_day(["lease-1", "lease-2", "unknown"]) == {
                 "lease-1": {
                     (CostKind.COMPUTE, OCT_31): Decimal(1),
                     (CostKind.COMPUTE, NOV_1): Decimal("1.999999999"),
                 },
                 "lease-2": {(CostKind.BANDWIDTH, NOV_30): Decimal("0.25"), (CostKind.COMPUTE, DEC_1): Decimal(8)},
-                "nobody": {},
+                "unknown": {},
             }
             totals = {day: await work.ledger.sum_totals(day) for day in (OCT_31, NOV_1, date(2026, 11, 15), DEC_1)}
             job = await work.jobs.find("job-000001")
@@ -704,7 +704,7 @@ class WhatAStoreRefuses:
             await work.leases.save(a_lease("l4"))
             assert [lease.id for lease in await work.leases.list_by_job("job-000001")] == ["l1", "l2", "l3", "l4"]
 
-    async def test_a_promotion_is_saved_whatever_the_order_of_the_leases(self, store: Store) -> None:
+    async def test_a_promotion_is_saved_in_any_order_of_the_leases(self, store: Store) -> None:
         old, new = a_lease("l1"), a_lease("l2", slot=Slot.NEXT, intended_at=START - HOUR)
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=(new, old)))
@@ -717,14 +717,14 @@ class WhatAStoreRefuses:
     async def test_rows_that_name_what_is_not_there(self, store: Store) -> None:
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=(a_lease(),)))
-        for entry in (an_entry("x", "1", lease=a_lease("nobody")), an_entry("x", "1", corrects="nothing")):
+        for entry in (an_entry("x", "1", lease=a_lease("unknown")), an_entry("x", "1", corrects="nothing")):
             with pytest.raises(ConstraintViolated):
                 async with store.transaction() as work:
                     await work.ledger.post([entry])
         writes: tuple[Callable[[UnitOfWork], Awaitable[object]], ...] = (
             lambda work: work.leases.save(a_lease("l2", "no-such-job", slot=Slot.NEXT)),
-            lambda work: work.bids.save(BidRecord("b", "nobody", START, Decimal(1), "intended", None)),
-            lambda work: work.checkpoints.add(a_checkpoint(1, lease_id="nobody")),
+            lambda work: work.bids.save(BidRecord("b", "unknown", START, Decimal(1), "intended", None)),
+            lambda work: work.checkpoints.add(a_checkpoint(1, lease_id="unknown")),
             lambda work: work.decisions.add(DecisionRecord("d", "no-such-job", START, (), (), ())),
         )
         for write in writes:
@@ -778,7 +778,7 @@ class WhatATransactionIs:
             assert await work.events.list_after() == ()
             assert await work.notes.get("before") == "kept"
 
-    async def test_it_sees_its_own_writes_and_nobody_else_does(self, store: Store) -> None:
+    async def test_only_it_sees_its_own_writes(self, store: Store) -> None:
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=(a_lease(),)))
             await work.ledger.post([an_entry("e1", "1")])

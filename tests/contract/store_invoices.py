@@ -46,7 +46,7 @@ class WhatReconciliationReads:
 
     async def test_books_are_accruals_by_kind_and_day_and_open_reserves(self, booked: Store) -> None:
         async with booked.snapshot() as work:
-            books = await work.ledger.sum_books(["lease-1", "nobody"])
+            books = await work.ledger.sum_books(["lease-1", "unknown"])
             assert await work.ledger.sum_books([]) == {}
         accrued = {
             (COMPUTE, NOV_1): Decimal("1.000000001"),
@@ -54,7 +54,7 @@ class WhatReconciliationReads:
             (COMPUTE, DEC_1): Decimal(3),
         }
         assert books["lease-1"] == LeaseBooks(accrued, Decimal("0.30"), 2)
-        assert books["nobody"] == LeaseBooks()
+        assert books["unknown"] == LeaseBooks()
 
     async def test_lines_are_kept_once_in_every_revision(self, booked: Store) -> None:
         lines = (a_line("0.9"), a_line("0.8", 2), a_line("0.1", day=NOV_2))
@@ -62,13 +62,13 @@ class WhatReconciliationReads:
             await work.invoices.add([lines[1], lines[0]])
             await work.invoices.add([lines[2], replace(lines[0], amount=Decimal(9))])
         async with booked.snapshot() as work:
-            assert await work.invoices.list_by_lease(["lease-1", "nobody"]) == lines
+            assert await work.invoices.list_by_lease(["lease-1", "unknown"]) == lines
             assert await work.invoices.list_by_lease([]) == ()
 
     async def test_a_line_of_an_unknown_lease_is_refused(self, booked: Store) -> None:
         with pytest.raises(ConstraintViolated):
             async with booked.transaction() as work:
-                await work.invoices.add([a_line("1", lease_id="nobody")])
+                await work.invoices.add([a_line("1", lease_id="unknown")])
 
     async def test_a_month_is_reconciled_with_the_newest_lines(self, booked: Store) -> None:
         async with booked.transaction() as work:

@@ -38,7 +38,7 @@ class WhatAStoreKeepsOfNotices:
         async with store.transaction() as work:
             await work.notices.save([a_notice("c", after=HOUR), a_notice("b"), a_notice("a"), a_notice("a", "ops")])
             await work.notices.save([replace(a_notice("a"), due_at=START + 2 * HOUR, attempts=3)])
-            assert await work.notices.next_due("nobody") is None
+            assert await work.notices.next_due("unknown") is None
         assert await ids_due(store) == ["b", "c"]
         assert await ids_due(store, after=2 * HOUR) == ["b", "c", "a"]
         assert await ids_due(store, "ops") == ["a"]

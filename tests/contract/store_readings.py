@@ -44,7 +44,7 @@ class WhatAStoreKeepsOfMachines:
     async def test_a_reading_of_a_lease_that_is_not_there_is_refused(self, store: Store) -> None:
         with pytest.raises(ConstraintViolated):
             async with store.transaction() as work:
-                await work.machine_readings.add([a_machine_reading("nobody")])
+                await work.machine_readings.add([a_machine_reading("unknown")])
 
     async def test_readings_of_jobs_long_over_are_forgotten(self, store: Store) -> None:
         over = a_job(status=JobStatus.FAILED, finished_at=START, leases=(a_lease(state=LeaseState.GONE),))

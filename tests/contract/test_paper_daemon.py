@@ -212,7 +212,7 @@ def test_in_earnest_they_need_an_address(tmp_path: Path, monkeypatch: pytest.Mon
         serve(config, accept_unproven=True)
 
 
-def test_a_run_on_paper_stands_apart_from_one_in_earnest(tmp_path: Path) -> None:
+def test_a_paper_run_is_kept_apart_from_a_real_one(tmp_path: Path) -> None:
     real = settings_for(tmp_path, "https://console.vast.ai", speed=1)
     real = real.model_copy(update={"ledger": real.ledger.model_copy(update={"url": "sqlite+aiosqlite:////x.db"})})
     paper = real.on_paper()

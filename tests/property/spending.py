@@ -228,12 +228,12 @@ class Spending:
             machine.permit_until = machine.saved_at = machine.leaves_at = None
 
     def _charge(self, machine: Machine, amount: Decimal) -> None:
-        nobody_acts = (
+        no_one_acts = (
             self.dead_until is not None
             and machine.last_permit_until is not None
             and self.now > machine.last_permit_until + timedelta(seconds=PERMIT_TAIL_S)
         )
-        self.books.charge(machine.job_id, self.now.date(), amount, is_excused=machine.destroy_sent or nobody_acts)
+        self.books.charge(machine.job_id, self.now.date(), amount, is_excused=machine.destroy_sent or no_one_acts)
 
     def _land(self, machine: Machine) -> None:
         self.machines[machine.instance.instance_id] = machine

@@ -170,7 +170,7 @@ def test_a_copy_that_is_not_what_its_name_says_is_refused(tmp_path: Path, harm: 
     (tmp_path / "out").mkdir()
     with pytest.raises(Corrupt):
         unpack(other, tmp_path / "out")
-    with pytest.raises(Corrupt, match="not the one that it is named by"):
+    with pytest.raises(Corrupt, match="does not match its SHA-256"):
         unpack(packed._replace(data=data), tmp_path / "out")
 
 

@@ -168,7 +168,7 @@ def assert_sane(job: Job, lease: Lease, blobs: Watched) -> None:
     exits=st.none() | spoilt(EXIT),
     written=st.lists(manifests(), max_size=3),
 )
-def test_whatever_a_machine_writes(
+def test_a_machine_may_write_anything(
     scratch: Path, heartbeats: list[bytes], exits: bytes | None, written: list[bytes]
 ) -> None:
     with tempfile.TemporaryDirectory(dir=scratch) as name:

@@ -1,4 +1,4 @@
-"""Whatever is in the ledger, every face of it adds up to what is posted: answers, table, file, page, job, receipt,
+"""Each view of the ledger adds up to what is posted: answers, table, file, page, job, receipt,
 bill, budget. Columns are named nowhere here, so one more of them is checked as soon as it is in ``COST_COLUMNS``."""
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) 
 
 
 @given(jobs(), markets())
-def test_whatever_is_decided_can_be_applied(job: Job, market: Market) -> None:
+def test_each_decision_can_be_applied(job: Job, market: Market) -> None:
     decision = decide(job, market, START, P)
     account = Exposure(tuple(lease for lease in job.leases if not lease.is_over), D(0), D(0))
     open_limits = Limits(None, None, None, 100, 100, 100)

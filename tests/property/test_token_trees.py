@@ -23,7 +23,7 @@ from autopilot.api.certify import CertifyService
 from autopilot.api.confirmations import ConfirmFirst, PlanBook
 from autopilot.api.tokens import TokenService
 from autopilot.clock import ManualClock
-from autopilot.domain.delegation import NOBODY, Settled
+from autopilot.domain.delegation import NO_LIMITED_USERS, Settled
 from autopilot.domain.job import JobSpec, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
@@ -72,7 +72,7 @@ def bounding(limit: dict[str, Any]) -> Settled:
     return Settled((replace(user, **limit),))
 
 
-settings_of_a_user = st.just(NOBODY) | limited.map(bounding)
+settings_of_a_user = st.just(NO_LIMITED_USERS) | limited.map(bounding)
 stories = st.lists(acts, min_size=4, max_size=18)
 
 
@@ -264,7 +264,7 @@ def ask(book: PlanBook, caller: ApiCaller, spec: JobSpec) -> str | None:
 
 
 @given(settings_of_a_user, stories, st.sampled_from(["0.50", "1.50", "4"]))
-def test_a_certification_asks_whoever_a_job_of_the_same_cost_would_ask(
+def test_a_certification_needs_the_confirmation_that_a_job_of_the_same_cost_needs(
     settled: Settled, story: list[Act], total: str
 ) -> None:
     with asyncio.Runner() as runner:
@@ -299,7 +299,7 @@ async def certify(tree: Tree, book: PlanBook, caller: ApiCaller, budget: Decimal
 def test_a_line_of_tokens_holds_a_bounded_number_of_them(deep: int, revoked: int) -> None:
     wish = {"scope": Scope.ADMIN, "sees_all": False, "secrets": (), "expires": "", "allow": "", "ask_above": ""}
     with asyncio.Runner() as runner:
-        tree = Tree(NOBODY)
+        tree = Tree(NO_LIMITED_USERS)
         for _ in range(deep):
             runner.run(tree.make(0, wish, is_meek=True))
         first, last = max(tree.made), min(tree.made)

@@ -33,7 +33,7 @@ def a_world(seed: int) -> World:
 
 
 @pytest.mark.parametrize("seed", first_of(range(100), 40))
-def test_whatever_goes_wrong_the_rules_hold_and_nothing_is_left_behind(seed: int) -> None:
+def test_under_all_faults_the_rules_hold_and_nothing_is_left_behind(seed: int) -> None:
     world = a_world(seed)
     for _ in range(TICKS):
         world.tick()

@@ -44,7 +44,7 @@ def append(path: Path, kept: Kept) -> None:
 
 
 def read(path: Path) -> list[Kept]:
-    """Empty where there is no file yet."""
+    """Empty if there is no file yet."""
     if not path.exists():
         return []
     return [_kept(json.loads(line)) for line in path.read_text().splitlines()]

@@ -81,7 +81,7 @@ class _Asking(LiveMapping):
 
 
 def try_case(case: Case, live: Live, budget: float | None) -> Trial | None:
-    """None where the plan refuses the job, or can say nothing."""
+    """None if the plan refuses the job, or can say nothing."""
     mappings: list[_Asking] = []
 
     def start(config: Any, job: Any) -> Any:

@@ -63,7 +63,7 @@ def append(path: Path, line: Line) -> None:
 
 
 def read(path: Path, code: Code) -> dict[str, Line]:
-    """The lines of that code by mutant; empty where there is no file yet."""
+    """The lines of that code by mutant; empty if there is no file yet."""
     if not path.exists():
         return {}
     lines = (Line(**json.loads(text)) for text in path.read_text().splitlines())

@@ -65,7 +65,7 @@ class Source:
         self.mutants: Sequence[Mutant] = tuple(places.found)
 
     def mutated(self, mutant: Mutant) -> str | None:
-        """The file's text with this error; None where that is no Python."""
+        """The file's text with this error; None if that is no Python."""
         changed = self._module.deep_replace(mutant.node, mutant.changed)
         assert isinstance(changed, cst.Module)
         try:

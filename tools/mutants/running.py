@@ -42,7 +42,7 @@ class Copy:
 
     @classmethod
     def of_commit(cls, repository: Path, commit: str, root: Path) -> Copy:
-        """Raises ``CalledProcessError`` where the commit is unknown."""
+        """Raises ``CalledProcessError`` if the commit is unknown."""
         archive = subprocess.run(["git", "archive", commit], cwd=repository, capture_output=True, check=True).stdout
         root.mkdir()
         subprocess.run(["tar", "x"], cwd=root, input=archive, check=True)

@@ -32,6 +32,7 @@ from .pace import BRISK_S, Pace
 from .progress import Progress
 from .readings import Readings, Stillness
 from .room import Room
+from .shells import SYNTAX_CODE, find_shell, find_syntax_error
 from .ssh import Ssh
 from .states import ABILITIES, ENDING, NEXT_TASK, Exit
 from .surroundings import WISH, Notice
@@ -279,7 +280,14 @@ class Agent:
         try:
             if problem:
                 raise OSError(problem)
-            self.child.start(command, work[command], self.beneath(work["workdir"]), env, self.keeper.job_uid)
+            shell = find_shell(work.get("in_bash", False), env)
+            unreadable = find_syntax_error(shell, work[command], env)
+            if unreadable:
+                self.log.trouble(command, unreadable)
+                self.machine.end_process(SYNTAX_CODE, self.now(), utc_now(), reason="syntax")
+                return
+            shell = [*shell, "-c", work[command]]
+            self.child.start(command, shell, self.beneath(work["workdir"]), env, self.keeper.job_uid)
         except (OSError, ValueError) as error:
             self.log.trouble(command, str(error))
             self.machine.end_process(127, self.now(), utc_now())
@@ -576,12 +584,12 @@ class Agent:
         }
 
     def exit_record(self) -> dict[str, Any] | None:
-        """Of the run that ended last, once all that it left is sent."""
+        """The record of the run that ended last, once its last files are sent."""
         ended = self.machine.exit
         return asdict(ended) if ended is not None and ended == self.reported_exit else None
 
     def still_s(self) -> float | None:
-        """Of the command, while it runs."""
+        """How long the command has been inactive; None if it does not run."""
         return self.stillness.count() if self.machine.process.kind == "run" else None
 
 

@@ -29,7 +29,7 @@ from .offspring import (
 
 MARK = "AUTOPILOT_PROCESS"
 KINDS = SETUP, RUN_KIND, EXEC, SSH = "setup", "run", "exec", "ssh"
-"""Of what the agent starts for the job, or beside it. Each is told in the environment of its processes, as its mark."""
+"""Kinds of processes that the agent starts. Each has its kind in its environment."""
 DRAIN_S = 10.0
 SWEEP_S = 2.0
 """How long the dead may take to be gone: a process in the midst of a driver's call ends after it."""
@@ -45,9 +45,8 @@ class Child:
         self.before: set[tuple[int, int]] = set()  # of what a setup has left for the run: pid, and when it was started
         self.left: list[int] = []  # of the last run: what could not be killed
 
-    def start(self, kind: str, command: str, workdir: str, env: dict[str, str], uid: int | None) -> None:
+    def start(self, kind: str, shell: list[str], workdir: str, env: dict[str, str], uid: int | None) -> None:
         """``uid``: the user; None: the agent's own. Raises ``OSError``, ``ValueError``."""
-        shell = ["/bin/sh", "-c", command]
         self.is_ending = False
         processes = list_processes()
         found = list_offspring(processes) - {*self.left} if kind == RUN_KIND else ()

@@ -26,7 +26,7 @@ def library() -> Any:
 
 
 def compress(source: Any, size: int) -> bytes | None:
-    """What ``source`` has to read, of so many bytes, in fewer; None where it is hardly fewer. Then the first block
+    """What ``source`` has to read, of so many bytes, in fewer; None if it is hardly fewer. Then the first block
     alone has been read."""
     compressor = begin(library())
     first = source.read(BLOCK_BYTES)
@@ -46,7 +46,7 @@ def begin(zstd: Any) -> Any:
 
 
 def decompress(data: bytes) -> Any:
-    """To be read in blocks, so that a few bytes that stand for many take no more memory than a block."""
+    """A reader in blocks, so that a small compressed input takes no more memory than one block."""
     zstd = library()
     if zstd is None:
         raise OSError("a checkpoint is compressed by zstd, which this Python does not have: pip install zstandard")

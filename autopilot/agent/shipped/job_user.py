@@ -84,7 +84,7 @@ def give(directory: str, uid: int, spared: tuple[str, ...]) -> None:
 def first_closed(uid: int, directories: list[str], env: dict[str, str]) -> str:
     """What the job may need and that user could not reach: tried, not reasoned. Raises ``OSError``."""
     search = [place for place in env.get("PATH", "").split(":") if os.path.isdir(place) and os.listdir(place)]
-    programs = [shutil.which(name, path=env.get("PATH")) for name in ("sh", "python", "python3")]
+    programs = [shutil.which(name, path=env.get("PATH")) for name in ("sh", "bash", "python", "python3")]
     written = [
         *directories,
         env.get("TMPDIR") or "/tmp",  # noqa: S108 -- the job's own

@@ -352,7 +352,7 @@ class Keeper:
         self.memory.save(doubted=None)
 
     def fetch_left(self, number: int, wanted: dict[str, Any], path: str) -> None:
-        """What another job has left, put where this one looks for it; nothing where that is already.
+        """What another job has left, put where this one looks for it; nothing if that is already.
 
         Raises ``Corrupt``, ``OSError``.
         """

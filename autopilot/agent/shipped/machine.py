@@ -171,8 +171,8 @@ class Machine:
         """Its GPUs work."""
         self.claim = Claim(self.claim.progress, now)
 
-    def end_process(self, code: int, now: float, finished_at: str, has_saved: bool = False) -> None:
-        """``has_saved``: a run has made a checkpoint since it began."""
+    def end_process(self, code: int, now: float, finished_at: str, has_saved: bool = False, reason: str = "") -> None:
+        """``has_saved``: a run has made a checkpoint since it began. ``reason``: why it did not begin."""
         process, self.process = self.process, Process()
         if process.kind == "run":
             self.disk = move(DISK, self.disk, "end")
@@ -183,11 +183,12 @@ class Machine:
         if was_stopped or (process.kind == "setup" and code == 0):
             return
         if process.kind == "run":
-            self._end_run(self.epoch, code, "stalled" if process.has_hung else "exited", finished_at, has_saved)
-            is_soon = now - self.run_since < SOON_S and not has_saved
+            ended_by = reason or ("stalled" if process.has_hung else "exited")
+            self._end_run(self.epoch, code, ended_by, finished_at, has_saved)
+            is_soon = not reason and now - self.run_since < SOON_S and not has_saved
             self.has_failed_soon = bool(code and self.restore_name()) and is_soon
         elif self.orders and self._role() == "run":
-            self._end_run(self.orders["run_epoch"], code, "setup_failed", finished_at)
+            self._end_run(self.orders["run_epoch"], code, reason or "setup_failed", finished_at)
         else:
             self._fail("setup", now)
 

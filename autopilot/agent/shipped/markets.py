@@ -44,7 +44,7 @@ def market_of(env: Mapping[str, str]) -> Callable[..., Any] | None:
 
 
 def instance_id(env: Mapping[str, str]) -> str:
-    """What this machine's market calls it; empty where it does not say."""
+    """What this machine's market calls it; empty if it does not say."""
     return env.get("RUNPOD_POD_ID") or env.get("CONTAINER_ID") or ""
 
 

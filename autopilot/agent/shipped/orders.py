@@ -25,7 +25,7 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         numbers = [orders[key] for key in ("run_epoch", "seq", "permit_ttl_s", "checkpoint_interval_s")]
         texts = [work[key] for key in ("setup", "run", "workdir", "checkpoint_path", "progress")]
         numbers.append(work["stall_s"])
-        flags = [work["as_root"], work["stall_fails"]]
+        flags = [work["as_root"], work["stall_fails"], work.get("in_bash", False)]  # older daemons do not say
         re.compile(work["progress"])
         texts += [*work["inputs"], *work["inputs"].values(), *work["outputs"]]
         texts += [*put["headers"], *put["headers"].values()]

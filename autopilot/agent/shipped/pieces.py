@@ -61,13 +61,13 @@ class Pieces:
         return chosen if any(each.entry.kind != "dir" for each in chosen) else []
 
     def as_watched(self, each: Scanned) -> Scanned:
-        """A file that was mapped may have changed without a sign of it: no copy of it is taken for an older one."""
+        """A memory-mapped file may change without any trace, so a copy of it is never reused."""
         if each.entry.name in self.mapped:
             return each._replace(identity=[*each.identity, "mapped", self.watch.looks])
         return each
 
     def list_before(self, kept: set[str]) -> list[Scanned]:
-        """Of the pieces that are waited for, what they were when they were whole. Raises ``Moved`` if that is lost."""
+        """The last complete state of the pieces that are waited for. Raises ``Moved`` if that is lost."""
         wanted = {name for name in kept if self.watch.pieces[name].good is not None}
         best = self.snapshots.best() if wanted else None
         lies = self.snapshots.as_kept(best) if best else []

@@ -59,7 +59,7 @@ class Progress:
         return (step, fraction) if (step, fraction) != (None, None) else self.said
 
     def forget(self) -> None:
-        """Of an earlier run: it says nothing about the next one."""
+        """Drop the progress of an earlier run: it says nothing about the next one."""
         self.said, self.rest = (None, None), b""
         clear(self.path)
 

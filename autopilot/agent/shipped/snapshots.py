@@ -189,7 +189,7 @@ class Snapshots:
         return [Scanned(entry, os.path.join(place, entry.name), identity) for entry, identity in rows]
 
     def refuse_harmed(self, each: Scanned) -> None:
-        """Raises ``Moved`` where the job has written into a file that lies here under another name."""
+        """Raises ``Moved`` if the job has written into a file that lies here under another name."""
         if each.entry.kind == "file" and is_harmed(each.path, each.entry):
             self.links = False
             raise Moved(f"the job writes into {each.entry.name}, and what that was before is lost")
@@ -264,7 +264,7 @@ class Everything:
 
 
 def rank(record: Record) -> tuple[bool, int, int]:
-    """Of two checkpoints the one with the greater rank is restored."""
+    """Of two checkpoints, the one with the greater rank is restored."""
     return not record.get("suspect"), int(record["run_epoch"]), int(record["n"])
 
 

@@ -179,7 +179,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Tries:
-    """Failures of one task in a row. ``in_vain`` counts those with new orders in between: the network works."""
+    """Consecutive failures of one task. ``in_vain`` counts those with new orders in between: the network works."""
 
     failures: int = 0
     in_vain: int = 0

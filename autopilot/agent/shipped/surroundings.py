@@ -32,7 +32,7 @@ def read_env_file(env: MutableMapping[str, str]) -> None:
 
 
 def write_wish(env: Mapping[str, str], wish: str) -> bool:
-    """Tell the host that this machine is to go; False where none listens. Raises ``OSError``."""
+    """Tell the host that this machine is to go; False if none listens. Raises ``OSError``."""
     path = env.get(WISH)
     if not path:
         return False

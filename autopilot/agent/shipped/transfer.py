@@ -44,7 +44,7 @@ class Transfer:
         speed: float,
         sign: Callable[[int], str] = lambda number: "",
     ) -> None:
-        """``sign`` makes the URL of a part that no orders bring; empty where the machine has no keys to."""
+        """``sign`` makes the URL of a part that no orders bring; empty if the machine has no keys to."""
         self.slot, self.ask, self.sign = slot, ask, sign
         self.url_wait_s = max(URL_WAIT_S / speed, LEAST_URL_WAIT_S)
         self.stop = threading.Event()

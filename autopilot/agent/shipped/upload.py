@@ -94,7 +94,7 @@ class SnapshotUpload:
 
 
 def find_first_number(known: dict[Content, Object], prefix: str) -> int:
-    """Of the part that is sent next. A part without a manifest must not be overwritten: one may name it yet."""
+    """The number of the next part to send. A part without a manifest must not be overwritten: one may still name it."""
     return 1 + max((int(each.key[len(prefix) :]) for each in known.values() if each.key.startswith(prefix)), default=-1)
 
 

@@ -95,7 +95,7 @@ class Plan(NamedTuple):
     suspect: List[str]  # noqa: UP006
     """Never quiet for two intervals."""
     states: Dict[str, Writes]  # noqa: UP006
-    """Of those that are ready: what is taken of them."""
+    """For those that are ready: what is taken of them."""
 
 
 class Item:

@@ -15,16 +15,16 @@ class TokenBody(Asked):
     secrets: tuple[str, ...] = ()
     """Names of secrets that its job files may name."""
     expires: str = ""
-    """How long it is good for, ``30d``; empty: until it is revoked, or as long as its maker."""
+    """How long it is valid, ``30d``; empty: until it is revoked, or as long as its maker."""
     allow: str = ""
     """``$20/month``, or ``$20`` for its whole life; empty: as its maker, or no allowance."""
     ask_above: str = ""
-    """``$5``: a person confirms each job that may cost more; empty: as its maker, or nobody is asked."""
+    """``$5``: a person confirms each job that may cost more; empty: as its maker, or no confirmation."""
 
 
 class RevokeBody(Asked):
     park: bool = False
-    """All of its jobs; else those that have not begun."""
+    """All of its jobs; else only those that have not started."""
 
 
 class Token(Answer):
@@ -41,14 +41,14 @@ class Token(Answer):
     is_monthly: bool
     ask_above: Money | None
     made_by: str | None = None
-    """Its maker, whose rights bound it: a user, ``token:NAME`` or ``proxy:NAME``. Null: a user of the socket, of whom
+    """Its maker, whose rights limit it: a user, ``token:NAME`` or ``proxy:NAME``. Null: a user of the socket, of whom
     nothing was noted."""
 
 
 class MadeToken(Answer):
     token: Token
     secret: str
-    """It is in this answer and nowhere else."""
+    """Shown only in this answer."""
 
 
 class Tokens(Answer):
@@ -58,27 +58,27 @@ class Tokens(Answer):
 class RevokedToken(Answer):
     token: Token
     parked: list[str]
-    """Ids of the jobs that are being saved and parked, of the tokens that end with it too."""
+    """Ids of the jobs that are being saved and parked, including those of the tokens that end with it."""
     ended: tuple[str, ...] = ()
-    """Names of the tokens that it made, and that those made: they end with it."""
+    """Names of the tokens that it made, directly or indirectly: they end with it."""
 
 
 class WaitingPlan(Answer):
-    """What a token asks for, and a person is to confirm."""
+    """A request of a token that a person must confirm."""
 
     id: str
     owner: int
     what: str
-    """``submit``, or ``change`` and what of the job."""
+    """``submit``, or ``change`` and the changed values."""
     name: str
     image: str
     run: str
-    """The beginning of its command."""
+    """The start of its command."""
     budget: Money | None
     max_rate: Money | None
     max_hourly: Money | None
     sha256: str
-    """Of all that was asked for: the job file, the code, the values."""
+    """Digest of the whole request: the job file, the code, the values."""
     made_at: Instant
     is_confirmed: bool
 
@@ -97,7 +97,7 @@ class CertifyBody(Asked):
     gpus: tuple[str, ...] = ()
     """Names, 8 at most."""
     plan: str = ""
-    """The id of the plan that a person has confirmed, where the token asks for it."""
+    """The id of the confirmed plan, if the token needs one."""
 
 
 class AcceptBody(Asked):

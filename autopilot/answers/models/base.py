@@ -34,11 +34,11 @@ class Problem(Answer):
     title: str
     status: int
     reason: str
-    """One code that programs can go by."""
+    """A code for programs."""
     detail: str
     hint: str
     """What to do about it; may be empty."""
     job: str | None = None
     """With ``same_job_open``: the id of that job."""
     plan: str | None = None
-    """With ``confirm_first``: the id of the plan that a person is to confirm."""
+    """With ``confirm_first``: the id of the plan that a person must confirm."""

@@ -24,13 +24,13 @@ MOST_OF_SET = 50
 
 
 class SentCode(Asked):
-    """What a submit says of the code that was sent before."""
+    """How a submit refers to code that was sent before."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     files: int = Field(ge=1, le=MOST_BYTES)
     size_bytes: int = Field(ge=0, le=MOST_BYTES)
     commit: str = Field(pattern=r"^([0-9a-f]{40,64})?$")
-    """Empty where it is not known."""
+    """Empty if it is not known."""
     is_dirty: bool
 
 
@@ -41,11 +41,11 @@ class SubmitBody(Asked):
     """Its name, for messages."""
     dry_run: bool = False
     min_probability: Share = LEAST_PROBABILITY
-    """A job that is less likely to be done in time and within its budget is refused; 0 accepts any."""
+    """Refuse a job that is less likely to finish in time and within its budget; 0 accepts any."""
     again: bool = False
-    """A second job of the same is meant."""
+    """Submit a second identical job."""
     plan: str = ""
-    """The id of the plan that a person has confirmed, where the token asks for it."""
+    """The id of the confirmed plan, if the token needs one."""
     code: SentCode | None = None
     table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)
     """The text of the file that ``[array] from`` names: comma-separated values, the first line names the variables."""
@@ -61,55 +61,51 @@ class SetPart(Asked):
 
 
 class SubmitSetBody(Asked):
-    """Job files that may name one another in ``after``. All of them are accepted, or none."""
+    """Job files that may name one another in ``after``: all are accepted, or none."""
 
     jobs: list[SetPart] = Field(min_length=1, max_length=MOST_OF_SET)
     dry_run: bool = False
     min_probability: Share = LEAST_PROBABILITY
     again: bool = False
-    """Jobs that say the same as open ones are meant."""
+    """Submit jobs that are identical to open ones."""
     plan: str = ""
-    """As of a submit."""
+    """As for a submit."""
 
 
 class ChangeBody(Asked):
-    """Values as they are typed in a job file; ``none`` takes a limit away."""
+    """Values as in a job file; ``none`` removes a limit."""
 
     budget: str | None = None
     max_price: str | None = None
     max_hourly: str | None = None
     max_rate: str | None = None
     deadline: str | None = None
-    """An instant, a span from now on (``6h``), or ``+6h``: so much later than it is."""
+    """An instant, a span from now (``6h``), or an extension (``+6h``)."""
     parallel: str | None = None
-    """Of an array: tasks at once, at the most."""
+    """For an array: the maximum number of tasks at once."""
     plan: str = ""
-    """As of a submit."""
+    """As for a submit."""
     min_probability: Share = LEAST_PROBABILITY
 
 
 class ResumeBody(Asked):
     from_checkpoint: str = ""
-    """A number, or ``LEASE.NUMBER`` where two machines wrote one."""
+    """A number, or ``LEASE.NUMBER`` if two machines wrote one with that number."""
     from_store: bool = False
-    """Go on from what the store holds: the ledger was put back from an older copy."""
+    """Resume from the store, after the ledger was restored from an older copy."""
     dry_run: bool = False
-    """With ``from_store``: change nothing, and tell what it holds."""
+    """With ``from_store``: change nothing, and return its contents."""
 
 
 class RetryBody(Asked):
     failed: bool = False
-    """All tasks that have failed, of the array that the address names."""
+    """All failed tasks of the array in the path."""
 
 
 class ExecBody(Asked):
     command: str
     timeout_s: int = 60
     """Real seconds, 600 at most."""
-
-
-class NoBody(Asked):
-    """Nothing is to be said."""
 
 
 class ListQuery(Query):
@@ -119,24 +115,24 @@ class ListQuery(Query):
     """Finished jobs too."""
     limit: int = Field(default=500, ge=1, le=1000)
     after: str = ""
-    """What the page before named as ``next``."""
+    """``next`` of the previous page."""
     since: str | None = None
-    """Submitted then or later: an instant, or how long ago."""
+    """Only jobs submitted since then: an instant, or an age."""
     owner: str = ""
-    """Of that owner alone: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
+    """Only jobs of this owner: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
     fields: str = ""
-    """Names of fields, with commas between: the answer has no others."""
+    """Comma-separated field names: the answer has no others."""
     tasks: bool = False
-    """Open tasks of arrays as well, each by itself."""
+    """Also list the open tasks of arrays, one by one."""
     array: str = ""
-    """The tasks of that array that have begun, in their order, finished ones included; ``after``: a task's number."""
+    """The started tasks of that array, in order, finished ones included; ``after``: a task's number."""
 
 
 class LogsQuery(Query):
     after: str = ""
-    """The key of the last chunk that was seen."""
+    """The key of the last chunk received."""
     tail: bool = False
-    """The newest output alone."""
+    """Only the newest output."""
 
 
 class WhyQuery(Query):
@@ -151,7 +147,7 @@ class Gpu(Answer):
 
 
 class NewestReadings(Answer):
-    """What the machine says of itself. Fractions and loads are numbers, sizes bytes."""
+    """As reported by the machine. Fractions and loads are numbers, sizes bytes."""
 
     at: Instant | None
     gpus: list[Gpu] | None
@@ -161,7 +157,7 @@ class NewestReadings(Answer):
 
 
 class Lease(Answer):
-    """One machine: asked for, held, or given back."""
+    """One machine: requested, held, or released."""
 
     id: str
     slot: str
@@ -207,14 +203,14 @@ class TakenCode(Answer):
 
 
 class NewestCheckpoint(Answer):
-    """From which the next run begins, or the present one has begun if it has made none yet."""
+    """Where the next run starts, or where the present one started if it has saved none yet."""
 
     number: int
     step: int
     lease_id: str
     run_epoch: int
     state: str
-    """``safe``, or ``suspect``: it may be torn, and there is no other."""
+    """``safe``, or ``suspect``: it may be torn, but there is no other."""
     part_count: int
     verified_at: Instant
 
@@ -238,22 +234,22 @@ class Predecessor(Answer):
     job: str
     """Its id."""
     name: str | None
-    """Null, like ``status``, in lists of jobs that are over."""
+    """Null, like ``status``, in lists if the job has ended."""
     on: On
     status: JobStatus | None
 
 
 class Tasks(Answer):
-    """How the tasks of an array stand."""
+    """The tasks of an array by state."""
 
     count: int
     needed: int
-    """So many have to succeed."""
+    """How many must succeed."""
     parallel: int
     max_failures: int | None
     unbegun: int
     waiting: int
-    """For a machine, or while one is made ready."""
+    """For a machine, or while one is being set up."""
     running: int
     parked: int
     ending: int
@@ -266,29 +262,29 @@ class Job(Answer):
     id: str
     name: str
     array: str | None
-    """The id of the array of which it is a task."""
+    """The id of its array, if it is a task."""
     task: int | None
     tasks: Tasks | None
-    """Of an array."""
+    """Only for an array."""
     status: JobStatus
     reason: str
     submitted_at: Instant
     owner: int
-    """The uid of whoever submitted it; below zero a token, by its number."""
+    """The uid of the submitter; a negative number identifies a token."""
     code: TakenCode | None
     finished_at: Instant | None
     deadline: Instant | None
     due_within_s: Seconds | None
-    """Where the deadline counts from when other jobs have ended, and they have not."""
+    """Set while the deadline still depends on the end of other jobs."""
     schedule: str | None
-    """The id of the schedule of which it is a firing, or a task of one."""
+    """The id of the schedule that created it or its array."""
     due_at: Instant | None
     """When that firing was due."""
     after: list[Predecessor]
     slack_s: Seconds | None
     verdict: str | None
     progress: Number | None
-    """0 to 1, as the job says."""
+    """0 to 1, as reported by the job."""
     step: int
     work_done_s: Seconds
     estimate_s: Seconds | None
@@ -297,7 +293,7 @@ class Job(Answer):
     accrued: Money
     """Since the last posting, by our own clock."""
     held: Money
-    """What limits count beside the two."""
+    """What limits count in addition to the two."""
     is_estimate: bool
     """``posted`` is in part its share of a machine that other tasks used, too, and whose bill is not yet complete."""
     budget: Money | None
@@ -312,7 +308,7 @@ class Job(Answer):
 
 
 class Chosen(RootModel[dict[str, Any]]):
-    """With ``fields``: those alone."""
+    """With ``fields``: only those."""
 
 
 class JobAnswer(Answer):
@@ -326,7 +322,7 @@ class FoundCheckpoint(Answer):
     run_epoch: int
     size_bytes: int
     age_s: Seconds | None
-    """Since the daemon that was lost had verified it; null: it had not."""
+    """Since the lost daemon verified it; null: it did not."""
 
 
 class FoundMachine(Answer):
@@ -334,7 +330,7 @@ class FoundMachine(Answer):
     provider: str
     instance_id: str | None
     state: str
-    """As the ledger that was lost had it."""
+    """As in the lost ledger."""
     rented_at: Instant
     per_hour: Money
 
@@ -342,21 +338,21 @@ class FoundMachine(Answer):
 class PassedOver(Answer):
     lease_id: str
     number: int | None
-    """Null: it is about the machine."""
+    """Null: it concerns the machine."""
     why: str
 
 
 class FoundInStore(Answer):
     checkpoint: FoundCheckpoint | None
-    """The newest that is whole; null: none is newer than the ledger's."""
+    """The newest complete one; null: none is newer than the ledger's."""
     machines: list[FoundMachine]
-    """Those that the ledger does not know."""
+    """Those missing from the ledger."""
     passed_over: list[PassedOver]
 
 
 class Resumed(JobAnswer):
     store: FoundInStore | None = None
-    """Of a dry run with ``from_store``; null while it is still being read: ask again."""
+    """Only for a dry run with ``from_store``; null while it is still being read: ask again."""
 
 
 class Submitted(Answer):
@@ -367,7 +363,7 @@ class Submitted(Answer):
 
 
 class SubmittedSet(Answer):
-    """In the order in which they came."""
+    """In the order of the request."""
 
     jobs: list[Submitted]
 
@@ -375,20 +371,20 @@ class SubmittedSet(Answer):
 class Changed(Answer):
     job: Job
     plan: Plan | None
-    """Where it leaves less than before."""
+    """If it leaves less than before."""
 
 
 class Retried(Answer):
     job: Job
-    """The array, or the one task that was named."""
+    """The array, or the one named task."""
     tasks: list[int]
-    """Those that begin anew."""
+    """Those that restart."""
 
 
 class Cancelled(Answer):
     job: Job
     unrecorded: str | None = None
-    """Why the ledger could not take it. It holds all the same."""
+    """Why the ledger could not record it. It takes effect anyway."""
 
 
 class Jobs(Answer):
@@ -430,12 +426,12 @@ class JobLife(Answer):
     checkpoints: list[Checkpoint]
     bids: list[Bid]
     events: list[Event]
-    """The newest 1000, in their order."""
+    """The newest 1000, in order."""
     spend: JobSpend
     forecast: Forecast | None
-    """The newest, where anything could be said; renewed every half hour."""
+    """The newest one, if there is any; renewed every half hour."""
     receipt: Receipt | None = None
-    """Of a job that is over."""
+    """Only for a job that has ended."""
 
 
 class Decision(Answer):
@@ -445,7 +441,7 @@ class Decision(Answer):
     vetoes: list[Note]
     notes: list[Note]
     answers: list[Event]
-    """Of the machine that was asked for."""
+    """Events of the requested machine."""
     bids: list[Bid]
 
 
@@ -467,7 +463,7 @@ class Logs(Answer):
     chunks: list[LogChunk]
     """At most 1 MB of output."""
     earlier: bool
-    """There is output before them."""
+    """Whether there is output before them."""
     finished: bool
 
 
@@ -487,7 +483,7 @@ class CodeOfJob(Answer):
     name: str
     code: TakenCode
     urls: list[str]
-    """Of the index and of each part."""
+    """URLs of the index and of each part."""
 
 
 class ExecAnswer(Answer):
@@ -508,7 +504,7 @@ class SshAnswer(Answer):
 class CodeThere(Answer):
     there: bool
     missing: list[int] | None
-    """Numbers of parts that are yet to come; null: its index is yet to come."""
+    """Numbers of the parts still to be sent; null: the index is still to be sent."""
 
 
 class CodeBegun(Answer):
@@ -517,19 +513,19 @@ class CodeBegun(Answer):
 
 class EventsQuery(Query):
     after: int = Field(default=0, ge=0, le=MOST_EVENTS)
-    """The last sequence number that is known."""
+    """The last sequence number received."""
     wait_s: int = Field(default=0, ge=0, le=MOST_EVENTS)
     """How long to wait for a first event, 60 at most."""
     since: str | None = None
-    """Those that happened then or later: an instant, or how long ago."""
+    """Only events since then: an instant, or an age."""
     fields: str = ""
-    """Names of fields, with commas between: the answer has no others."""
+    """Comma-separated field names: the answer has no others."""
 
 
 class Events(Answer):
     events: list[Event] | list[Chosen] = Field(union_mode="left_to_right")
     after: int
-    """For the next call."""
+    """Pass it to the next call."""
 
 
 class Nothing(Answer):

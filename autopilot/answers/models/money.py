@@ -99,7 +99,7 @@ class Instances(Answer):
 class PricesQuery(Query):
     gpu: str = ""
     since: str | None = None
-    """An instant, or how long ago; ``7d``."""
+    """An instant, or an age like ``7d``."""
     until: str | None = None
     provider: str | None = None
     steps: int = Field(default=60, ge=1, le=1000)

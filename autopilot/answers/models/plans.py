@@ -28,7 +28,7 @@ class Offer(Answer):
 class RankedOffer(Offer):
     setup_s: Seconds | None
     cost_per_work_h: Money | None
-    """What an hour of useful work costs there, with set-up, disk, traffic and expected interruptions."""
+    """The cost of an hour of useful work there, with set-up, disk, traffic and expected interruptions."""
 
 
 class PlannedOffer(Offer):
@@ -36,17 +36,17 @@ class PlannedOffer(Offer):
 
 
 class Forecast(Answer):
-    """Over the markets that were played through. Dollars are those spent from ``at`` on."""
+    """Over the simulated markets. Dollars are those spent from ``at`` on."""
 
     at: Instant
     spent: Money
-    """By then."""
+    """When, in that share of markets."""
     mean: Money
     p10: Money
     p50: Money
     p90: Money
     done_p10: Instant | None
-    """By then it is done in a tenth of the markets in which it ever is; null: it is in none."""
+    """When it is done in a tenth of the markets in which it finishes; null: it finishes in none."""
     done_p50: Instant | None
     done_p90: Instant | None
     on_time: float | None
@@ -56,7 +56,7 @@ class Forecast(Answer):
 
 
 class PlannedWidth(Answer):
-    """An array on so many machines at once."""
+    """An array on this many machines at once."""
 
     width: int
     expected_cost: Money
@@ -70,18 +70,18 @@ class ArrayPlan(Answer):
     needed: int
     parallel: int
     width: int
-    """Tasks at once, as things are now."""
+    """Tasks at once under present conditions."""
     bound: str
-    """What keeps it from being more: ``parallel``, ``tasks``, ``price``, ``budget``, ``no_offer``."""
+    """What limits it: ``parallel``, ``tasks``, ``price``, ``budget``, ``no_offer``."""
     task_cost: Money | None
     task_s: Seconds | None
-    """From renting a machine to its end."""
+    """From the rental of a machine to its end."""
     end: Instant | None
     on_time: float | None
     payable: int | None
-    """Tasks that the budget will finish."""
+    """How many tasks the budget pays for."""
     curve: list[PlannedWidth]
-    """What other widths would come to."""
+    """What other widths would cost."""
 
 
 class Plan(Answer):
@@ -93,7 +93,7 @@ class Plan(Answer):
     budget: Money | None
     deadline: Instant | None
     forecast: Forecast | None
-    """Of an array: of one of its tasks."""
+    """For an array: the forecast of one of its tasks."""
     array: ArrayPlan | None
     verdict: str | None
     min_probability: float
@@ -108,7 +108,7 @@ class OffersBody(Asked):
     toml: str | None = None
     source: str = ""
     gpu: str = ""
-    """``RTX 4090:1``."""
+    """``RTX 4090:1``, or several as in a job file: ``4090 | A100 80GB:2``."""
     disk_gb: int = 20
 
 
@@ -132,18 +132,18 @@ class Certificate(Answer):
 class Market(Answer):
     name: str
     known: bool
-    """The last tick could read it."""
+    """Whether the last tick could read it."""
     credit: Money | None
     read_at: Instant | None
     """When it was last read in full."""
     reason: str
     hint: str
-    """What mends it, where that is the user's to do: the market refuses its key. Else empty."""
+    """What the user can do about it: the market refuses its key. Else empty."""
     spot: bool
     on_demand: bool
     spot_note: str
     unwatched: str
-    """What a machine there goes on billing that nobody watches, and that there is no bill, in words; else empty."""
+    """In words: what an unattended machine there keeps costing, and whether the market issues no bill; else empty."""
     certificate: Certificate
 
 
@@ -155,15 +155,15 @@ class Status(Answer):
     install_id: str
     last_tick_at: Instant | None
     failing_since: Instant | None
-    """Since then no tick has ended well; null: the last one did."""
+    """Since when no tick has succeeded; null: the last one did."""
     failure: str
-    """Why the newest tick failed; empty where it did not."""
+    """Why the newest tick failed; empty if it did not."""
     clock_behind_s: int | None
-    """By how much its clock is slow by the markets' answers, negative where it is fast. Nothing is rented then.
-    Null: it is right by them, or none has told the time."""
+    """By how much its clock is slow compared with the markets' answers; negative: it is fast. Nothing is rented then.
+    Null: it agrees with them, or none has sent the time."""
     jobs_open: int
     behind_store: list[str] = Field(default_factory=list)
-    """Jobs of whose machines the store knows more than the ledger, which was put back from an older copy."""
+    """Jobs for which the store is newer than the ledger, which was restored from an older copy."""
     unsettled_leases: int
     unbilled_leases: int
     providers: list[Market]

@@ -23,9 +23,9 @@ class ScheduleBody(Asked):
     """Its name, for messages."""
     dry_run: bool = False
     min_probability: Share = LEAST_PROBABILITY
-    """As of a submit; asked of a firing that were due now."""
+    """As for a submit, for a firing due now."""
     plan: str = ""
-    """The id of the plan that a person has confirmed, where the token asks for it."""
+    """The id of the confirmed plan, if the token needs one."""
     code: SentCode | None = None
     table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)
     """The text of the table that ``[array] from`` names."""
@@ -37,7 +37,7 @@ class SchedulesQuery(Query):
 
 
 class Firing(Answer):
-    """A job that a schedule has made."""
+    """A job that a schedule has created."""
 
     job: str
     """Its id."""
@@ -49,7 +49,7 @@ class Schedule(Answer):
     id: str
     name: str
     owner: int
-    """The uid of whoever submitted it; below zero a token, by its number."""
+    """The uid of the submitter; a negative number identifies a token."""
     status: ScheduleStatus
     reason: str
     created_at: Instant
@@ -60,27 +60,27 @@ class Schedule(Answer):
     catch_up: bool
     until: Instant | None
     count: int | None
-    """Firings in all."""
+    """Number of firings."""
     next: list[Instant]
-    """The next three that are due; none while it is paused."""
+    """The next three due instants; none while it is paused."""
     fired: int
-    """Jobs that it has made."""
+    """Jobs that it has created."""
     last: Firing | None
     left_out: int
-    """Firings of which no job was made."""
+    """Firings that created no job."""
     left_out_at: Instant | None
     """When the newest of them was due."""
     left_out_reason: str | None
     job_budget: Money | None
-    """Of each firing."""
+    """Budget of each firing."""
     budget: Money | None
     """Over all firings."""
     is_monthly: bool
-    """That is for each UTC month; else for all firings ever."""
+    """Whether it is for each UTC month; else it is for all firings."""
     posted: Money
-    """Of all firings, in the ledger: of the month, or of ever."""
+    """Posted for all firings: in this month for a monthly budget, else in total."""
     held: Money
-    """For machines that are gone, until their bills are believed."""
+    """For machines that are gone, until their bills are final."""
 
 
 class Scheduled(Answer):
@@ -88,10 +88,10 @@ class Scheduled(Answer):
 
     schedule: Schedule | None
     next: list[Instant]
-    """The first three that are due."""
+    """The first three due instants."""
     zone: str
     plan: Plan
-    """Of a firing that were due now."""
+    """Plan of a firing due now."""
 
 
 class ScheduleAnswer(Answer):

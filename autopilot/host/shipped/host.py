@@ -115,7 +115,7 @@ class Host:
                 except Exception as error:  # tried again at the next round
                     self.say(f"{act.__name__}: {error}")
             if self.now() >= self.permit_until + (AGENT_SAVES_S if self.orders else 0):
-                self.power_off("nobody renews its permit")
+                self.power_off("its permit has expired")
             self.wake.wait(max(POLL_S / self.speed, 0.25))
             self.wake.clear()
 
@@ -353,7 +353,7 @@ def stop(places: Places) -> None:
 
 
 def read_text(path: str) -> str | None:
-    """None where there is no file. Raises ``OSError`` for another reason."""
+    """None if there is no file. Raises ``OSError`` for another reason."""
     try:
         with open(path, errors="replace") as file:
             return file.read(10000)

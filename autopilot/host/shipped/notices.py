@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 
 WINDOW_S = 300.0
-"""Of a notice that does not say when it ends."""
+"""Assumed for a notice that does not say when it ends."""
 LATE_S, FAR_S = 60.0, 3600.0
 """An end further in the past, or in the future, is none."""
 STOP_BEFORE_S = 25.0
 """The container is stopped so long before the end: until then the notice may be withdrawn."""
 LAST_GRACE_S = 20
-"""Of which the agent has this to save."""
+"""Of these seconds, the agent has this many to save."""
 STOP_GRACE_S = 48
 """What it has when the machine itself shuts down, within the shortest minute that any market gives."""
 

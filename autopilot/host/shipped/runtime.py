@@ -98,7 +98,7 @@ def install(package: str, fault: str, within_s: float) -> None:
 
 
 def run(command: list[str], within_s: float) -> tuple[int, str]:
-    """(exit code, output). Raises ``OSError`` where it cannot be run or takes longer."""
+    """(exit code, output). Raises ``OSError`` if it cannot be run or takes longer."""
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     try:
         done = subprocess.run(

@@ -10,7 +10,7 @@ from autopilot.ports.store.records import KeptAnswer
 
 class Answers(Protocol):
     async def add(self, answer: KeptAnswer) -> None:
-        """Raises ``ConstraintViolated`` where the owner has used that key."""
+        """Raises ``ConstraintViolated`` if the owner has used that key."""
         ...
 
     async def find(self, owner: int, key: str) -> KeptAnswer | None: ...

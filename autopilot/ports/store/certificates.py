@@ -26,7 +26,7 @@ class Certificates(Protocol):
         ...
 
     async def list_findings_on(self, market: str) -> tuple[ClaimFinding, ...]:
-        """Of all certifications of the market, oldest first."""
+        """Findings of all certifications of the market, oldest first."""
         ...
 
     async def save_marks(self, marks: Iterable[StepMark]) -> None:

@@ -31,7 +31,7 @@ class Decisions(Protocol):
     async def list_newest(
         self, *, limit: int, before: str = "", owner: int | None = None
     ) -> tuple[DecisionRecord, ...]:
-        """Of all jobs or of that owner's, newest first; ``before``: those that are older than the one of that id."""
+        """Decisions of all jobs or of that owner's, newest first; ``before``: those older than the one with that id."""
         ...
 
     async def forget(self, before: datetime) -> int:
@@ -51,7 +51,7 @@ class Events(Protocol):
         ...
 
     async def find_newest(self) -> EventRecord | None:
-        """Of all; None: nothing has happened yet."""
+        """The newest event of all; None: nothing has happened yet."""
         ...
 
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:

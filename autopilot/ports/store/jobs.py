@@ -66,7 +66,7 @@ class Jobs(Protocol):
         ...
 
     async def list_newest_ids(self, *, limit: int, owner: int | None = None) -> tuple[str, ...]:
-        """Of all, or of that owner's: newest first, finished ones included."""
+        """Ids of all jobs, or of that owner's: newest first, finished ones included."""
         ...
 
     async def list_open_firings(self, schedule_id: str) -> tuple[Job, ...]:
@@ -93,7 +93,7 @@ class Jobs(Protocol):
         ...
 
     async def list_task_numbers(self, array_id: str) -> tuple[int, ...]:
-        """Of all tasks that have begun, in order."""
+        """Numbers of all tasks that have begun, in order."""
         ...
 
     async def list_succeeded_tasks(self, array_id: str) -> Mapping[int, str]:

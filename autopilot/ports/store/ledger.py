@@ -18,7 +18,7 @@ class Ledger(Protocol):
     """Entries are only ever added."""
 
     async def post(self, entries: Iterable[LedgerEntry]) -> int:
-        """Append; an id that is there already is left alone. Returns how many were new."""
+        """Append; an id that already exists is left alone. Returns how many were new."""
         ...
 
     async def list_entries(self, lease_id: str) -> tuple[LedgerEntry, ...]:
@@ -65,12 +65,12 @@ class Ledger(Protocol):
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         """Spend posted so far by lease, kind and day (reserves left out).
 
-        Every lease asked for has its mapping, empty where nothing is posted.
+        Every lease asked for has its mapping, empty if nothing is posted.
         """
         ...
 
     async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
-        """What is accrued and reserved, by lease; every lease asked for has its own, empty where nothing is posted."""
+        """What is accrued and reserved, by lease; every lease asked for has its own, empty if nothing is posted."""
         ...
 
 
@@ -78,7 +78,7 @@ class Invoices(Protocol):
     """What the market billed, line by line."""
 
     async def add(self, lines: Iterable[InvoiceLine]) -> None:
-        """Append; an id that is there already is left alone."""
+        """Append; an id that already exists is left alone."""
         ...
 
     async def list_by_lease(self, lease_ids: Sequence[str]) -> tuple[InvoiceLine, ...]:

@@ -17,7 +17,7 @@ class Prices(Protocol):
     async def list_by_gpu(
         self, gpu: str, since: datetime, until: datetime, *, provider: str | None = None
     ) -> tuple[PriceObservation, ...]:
-        """Of one GPU by its name, from ``since`` up to but without ``until``, oldest first."""
+        """Prices of one GPU by its name, from ``since`` up to but without ``until``, oldest first."""
         ...
 
     async def sum_by_step(

@@ -11,13 +11,13 @@ from autopilot.domain.readings import MachineReading
 
 class MachineReadings(Protocol):
     async def add(self, readings: Iterable[MachineReading]) -> None:
-        """One per lease and instant; a second is left out."""
+        """One per lease and instant; a second one is ignored."""
         ...
 
     async def list_by_lease(self, lease_id: str, *, limit: int) -> tuple[MachineReading, ...]:
-        """The newest so many, oldest first."""
+        """The newest ``limit`` readings, oldest first."""
         ...
 
     async def forget(self, before: datetime) -> int:
-        """Remove those of jobs that were over by then; returns how many."""
+        """Remove the readings of jobs that had ended by then; returns how many."""
         ...

@@ -75,7 +75,7 @@ class PendingNotice:
     """Not to be sent before then."""
     attempts: int = 0
     digest_id: str = ""
-    """Of the message in which it is sent together with others; empty: it is sent alone."""
+    """Id of the digest message that contains it; empty: it is sent alone."""
 
 
 @dataclass(frozen=True, slots=True)

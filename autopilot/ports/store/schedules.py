@@ -27,7 +27,7 @@ class Schedules(Protocol):
         ...
 
     async def list_newest(self, *, limit: int, owner: int | None = None) -> tuple[Schedule, ...]:
-        """Of all, or of that owner's: newest first, ended ones included."""
+        """All schedules, or that owner's: newest first, ended ones included."""
         ...
 
     async def keep_table(self, schedule_id: str, text: str) -> None:

@@ -11,7 +11,7 @@ class Tokens(Protocol):
     """None is ever removed: its number names the owner of jobs."""
 
     async def save(self, token: Token) -> None:
-        """Insert or update. Raises ``ConstraintViolated`` where another has that hash."""
+        """Insert or update. Raises ``ConstraintViolated`` if another has that hash."""
         ...
 
     async def find(self, sha256: str) -> Token | None: ...

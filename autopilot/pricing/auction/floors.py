@@ -31,14 +31,14 @@ LOWEST_RATIO, HIGHEST_RATIO = 0.2, 8.0
 """Beyond the outer edges: where the jumps of the outer bins are taken to lead."""
 LOWEST_QUANTILE, CALM_QUANTILE, COMMON_QUANTILE = 0.002, 0.05, 0.9
 OWN_CALM_QUANTILE = 0.1
-"""Of the floors of one machine, newer ones weighing more: its calm floor."""
+"""Quantile of the floors of one machine, newer ones weighing more: its calm floor."""
 FIRST_LEVEL, LEVEL_GROWTH = 0.015, 1.55
 """The first level's width above the calm floor, as a share of it, and how much further each next one reaches."""
 COMMON_LEVEL, MOST_COMMON = 0.09, 12
 """How wide a level of common floors may be above the first ones, and is below the calm floor, as a share of the one
 before; wider where the common floors are so far apart that there would be more levels than that."""
 HIGHEST_EDGE = 0.93
-"""Of the on-demand price; levels end there, at that price, and above."""
+"""Share of the on-demand price; levels end there, at that price, and above."""
 CLASSES = 4
 """Of the cheapest floor that can be had: equally frequent ones, and one more for nothing below the on-demand price."""
 CLASS_WEIGHT = 5.0

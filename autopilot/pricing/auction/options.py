@@ -40,7 +40,7 @@ class SpotMachine:
 
     machine: str
     floor: float | None
-    """$/h; None where it is not known, and 0 says as little: it is not bid on, but a held one may be kept."""
+    """$/h; None if it is not known, and 0 says as little: it is not bid on, but a held one may be kept."""
     once: float = 0.0
     """$ that a start there costs beside what all machines have in common: traffic, a dearer disk, a slower link."""
 
@@ -77,7 +77,7 @@ class Quote:
 
     cost: float
     machine: str = ""
-    """Of a bid; empty for the others."""
+    """For a bid; empty for the others."""
     bid: float = 0.0
     price: float = 0.0
     """$/h while it runs, disk included; of a bid: at the present floor or, where bids are paid, the bid."""

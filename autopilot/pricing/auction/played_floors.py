@@ -74,7 +74,7 @@ class FloorsQuestion:
     mode: int = NOTHING
     """What works already."""
     bid: float = 0.0
-    """Of a spot machine that works already."""
+    """For a spot machine that works already."""
 
 
 class PlayedFloors:

@@ -22,7 +22,7 @@ Machine = tuple[str, str]
 class Grid(NamedTuple):
     machines: tuple[Machine, ...]
     hosts: tuple[int, ...]
-    """Of each machine, numbered from 0."""
+    """Host of each machine, numbered from 0."""
     shown: tuple[array[float], ...]
     """The floor of each machine at each tick, $/h; infinite where it was not seen."""
     recorded: bytes

@@ -50,7 +50,7 @@ class Odds:
     moves: Floats
     """[next level] → its chance, at any bid."""
     paid: Floats
-    """[ratio bin] → what such a bid pays at the mean, over this floor; nothing where it does not run."""
+    """[ratio bin] → what such a bid pays at the mean, over this floor; nothing if it does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class AuctionTables:
         return self._own.get(machine, self.pooled)
 
     def odds(self, machine: str, floor: float) -> Odds:
-        """Of the next floor of a machine. One that was never seen before is taken to be calm."""
+        """Odds of the next floor of a machine. One that was never seen before is assumed to be calm."""
         habit = self._habits.get(machine)
         rise = 0 if habit is None else bisect_left(RISES, floor / habit.calm)
         level = self.level(floor)

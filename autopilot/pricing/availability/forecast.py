@@ -19,7 +19,7 @@ from autopilot.pricing.availability.value import NOTHING, cost_to_go
 
 RUNS = 500
 SHARES = (0.1, 0.5, 0.9)
-"""Of the markets: the quantiles that are told."""
+"""Quantiles over markets that a forecast states."""
 EVEN_ODDS = 0.5
 """A budget that suffices in fewer markets is expected to be too small."""
 

@@ -21,7 +21,7 @@ class Candidates:
 
     @classmethod
     def of(cls, ordered: Iterable[Candidate]) -> Candidates:
-        """Of candidates that are all priced and in order."""
+        """Candidates that are all priced and in order."""
         streams: dict[CapacityType, list[tuple[Place, Candidate]]] = {kind: [] for kind in CapacityType}
         for number, candidate in enumerate(ordered):
             streams[candidate.capacity_type].append(((candidate.sort_key, number), candidate))
@@ -34,7 +34,7 @@ class Candidates:
         return any(True for stream in self._streams.values() for _ in islice(stream, 1))
 
     def best(self, capacity_type: CapacityType | None = None) -> Candidate | None:
-        """The cheapest to the end, of that type or of all; None where there is none."""
+        """The cheapest to the end, of that type or of all; None if there is none."""
         if capacity_type is None:
             return next(iter(self), None)
         return next((candidate for _, candidate in self._streams[capacity_type]), None)

@@ -39,7 +39,7 @@ class Columns:
         """Each market's GPUs by number."""
         places = {kind: at for at, kind in enumerate(self.kinds)}
         self.kind: Indices = np.fromiter((places[kind] for kind in kinds), np.intp, len(kinds))
-        """Of each offer the place of its kind among ``kinds``."""
+        """For each offer, the place of its kind among ``kinds``."""
         self._hazard: tuple[Mapping[LivesKey, Lives], Params, Floats] | None = None
 
     def hazard(self, outlook: Outlook, params: Params) -> Floats:

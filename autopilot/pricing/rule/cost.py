@@ -50,7 +50,7 @@ class Candidate:
     work: timedelta | None
     """Time at work on these GPUs until the job is done, where it is known."""
     traffic: Decimal
-    """Of ``cost`` what is expected to be received and sent, $."""
+    """The part of ``cost`` for expected downloads and uploads, $."""
 
     @property
     def sort_key(self) -> SortKey:
@@ -108,7 +108,7 @@ class Pricing:
         }
 
     def work(self, gpu: str, count: int) -> timedelta | None:
-        """At work on ``count`` × ``gpu`` until the job is done; None where nothing is known of its length."""
+        """At work on ``count`` × ``gpu`` until the job is done; None if nothing is known of its length."""
         gpus = gpu, count
         if gpus not in self._work:
             self._work[gpus] = work_left(self._job, gpu, count)
@@ -122,7 +122,7 @@ class Pricing:
                 yield candidate
 
     def of(self, offer: Offer, capacity_type: CapacityType) -> Candidate | None:
-        """None where it cannot be rented so, the job file does not allow it, or the job holds that machine so."""
+        """None if it cannot be rented so, the job file does not allow it, or the job holds that machine so."""
         job, market, params = self._job, self._market, self._params
         able = market.providers[offer.provider].capabilities
         prices = _prices(job.spec, offer, able, capacity_type, params)
@@ -153,7 +153,7 @@ class Pricing:
 def _prices(
     spec: JobSpec, offer: Offer, able: Capabilities, capacity_type: CapacityType, params: Params
 ) -> tuple[Decimal, Decimal] | None:
-    """The bid or on-demand price, and the expected price, both in $/h; None where it is not to be had so."""
+    """The bid or on-demand price, and the expected price, both in $/h; None if it is not to be had so."""
     if capacity_type is CapacityType.ON_DEMAND:
         on_demand = offer.on_demand_price
         is_offered = able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT

@@ -26,9 +26,9 @@ from autopilot.pricing.rule.cost import Candidate, Place, Pricing, price_candida
 FEW = 64
 """So many offers are priced sooner than put into arrays; and so many bounds are sorted at first."""
 _TOLERANCE = 1e-9
-"""Of a cost: floating point is off by much less."""
+"""Share of a cost: floating point is off by much less."""
 _STEP = 1e-6
-"""Of a step of bids."""
+"""Share of a step of bids."""
 _ROUNDED = 1e-6
 """Dollars that the exact sums may have been rounded by."""
 
@@ -171,7 +171,7 @@ class _Bounds:
         return dollars
 
     def _flags(self, holds: Callable[[Capabilities], bool]) -> Flags:
-        """Of each offer whether its market is known, and it holds of that."""
+        """For each offer, whether its market is known and ``holds`` is true for it."""
         import numpy as np
 
         views = self.market.providers

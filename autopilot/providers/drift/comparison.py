@@ -12,11 +12,11 @@ from autopilot.providers.drift.samples import field_name, kind_of, sample
 from autopilot.providers.drift.shape import LIST, OBJECT, TEXT, AnswerShape, Field
 
 MOST_ROWS = 100
-"""Of one list: as many as any market puts on a page. A row of a hundred fields takes about 30 microseconds."""
+"""Rows of one list: as many as any market puts on a page. A row of a hundred fields takes about 30 microseconds."""
 MOST_NEW = 32
 """New fields of one object; a market could name a million."""
 MOST_DIFFERENCES = 2000
-"""Of one answer; as many new fields in each of as many rows within rows would take a second."""
+"""Limit for one answer; as many new fields in each of as many rows within rows would take a second."""
 _ABSENT: Any = object()
 _NEW = Field(frozenset(), is_read=False)
 

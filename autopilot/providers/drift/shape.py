@@ -37,7 +37,7 @@ KINDS: Mapping[type, JsonKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``words``: all texts that are known, empty where any may come; ``form``: what every text matches as a whole.
+    """``words``: all texts that are known, empty if any may come; ``form``: what every text matches as a whole.
 
     ``inside``: the shape of an object, or of each element of a list; None: not compared.
     """

@@ -75,7 +75,7 @@ class MithrilProvider:
         self._search = OfferSearch(settings, client, clock, self._own)
         self._project = settings.project
         self._ssh_key: tuple[str, float] | None = None
-        """Of the project, and when it was looked up."""
+        """Key of the project, and when it was looked up."""
         self._alive: set[str] = set()
         """Bids that must be in the next list unless a read of their own says that they are gone."""
         self._strangers: set[str] = set()
@@ -289,7 +289,7 @@ class MithrilProvider:
         except ValueError as error:
             return Refused(RefusalCode.INVALID, str(error))
         if wanted.limit <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a limit must be at least one cent")
         wanted = replace(
             wanted, limit=mapping.limit_for(wanted.limit, await self._search.ceiling(wanted.region, wanted.type_id))
         )
@@ -368,7 +368,7 @@ class MithrilProvider:
         pool = self._own.pool_of(instance_id)
         limit = mapping.limit_for(bid, None if pool is None else await self._search.ceiling(*pool))
         if limit <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a limit must be at least one cent")
         answer = await self._patch(instance_id, {"limit_price": limit_text(limit)})
         if not isinstance(answer, Answer):
             return answer

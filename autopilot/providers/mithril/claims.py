@@ -46,7 +46,7 @@ CLAIMS = (
         Confidence.MEDIUM,
         SANDBOX,
         Step.LOWER,
-        "a limit that was made on a peak stands until the job moves: a later peak is paid",
+        "a limit that was set at a peak stays in force until the job moves: a later peak is paid",
         matters=True,
     ),
     MarketClaim(

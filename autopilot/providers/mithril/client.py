@@ -99,7 +99,7 @@ class MithrilClient:
         names: tuple[str, ...] = ("data",),
         most_pages: int = MOST_PAGES,
     ) -> tuple[list[Any], bool]:
-        """Of so many pages, and whether the list goes on after them. Raises ``MarketUnknown``."""
+        """Rows of so many pages, and whether the list continues after them. Raises ``MarketUnknown``."""
         found: list[Any] = []
         seen: set[str] = set()
         wish = dict(parameters or {})

@@ -21,7 +21,7 @@ class MithrilSettings(KeyedSettings):
     project: str = Field(default="", pattern=_ID)
     """The project that bids belong to; empty: the only one that the key can see."""
     ssh_key: str = Field(default="", pattern=_ID)
-    """Of the project. The market makes no machine without one; empty: the first that the project has."""
+    """Key of the project. The market creates no machine without one; empty: the first that the project has."""
     timeout_s: float = Field(default=30, gt=0, le=300)
     """Real seconds that one request may take."""
     offers_max_age_s: float = Field(default=60, gt=0)

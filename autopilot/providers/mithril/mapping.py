@@ -27,7 +27,7 @@ DISK_PRICE = ZERO
 UNRATED = Decimal(1)
 """The market publishes no reliability."""
 UNSTATED_DISK_GB = Decimal(100)
-"""Of a kind of machine that does not say how large its local storage is."""
+"""Assumed for a kind of machine that does not state its local storage."""
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -115,7 +115,7 @@ def _least_for_a_free_one(row: PriceRow, own: Own) -> Decimal | None:
 
 
 def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str, own: Own) -> Offer | None:
-    """``gpu``: the name under which it was asked for. None where no bid is known to win."""
+    """``gpu``: the name under which it was asked for. None if no bid is known to win."""
     found = room(row, own)
     if found.floor is None or found.floor > HIGHEST_LIMIT:
         return None
@@ -242,7 +242,7 @@ def _stopped_by(bid: BidRow, machine: InstanceRow | None) -> Stopper | None:
 
 
 def _price_to_win(bid: BidRow, prices: PriceRow | None, others: Own) -> Decimal | None:
-    """Of a bid that has lost, and waits or still has its machine for minutes: its own limit wins none."""
+    """For a bid that has lost, and waits or still has its machine for minutes: its own limit is too low."""
     has_lost = bid.status in ("Open", "Preempting")
     needed = room(prices, others).floor if prices is not None and has_lost else None
     return None if needed is None else needed * bid.quantity

@@ -14,7 +14,7 @@ from autopilot.providers import values
 from autopilot.providers.reading import MESSAGE_LENGTH, Reply
 
 MOST_ERRORS = 8
-"""Of one refusal that are read."""
+"""Errors of one refusal that are read."""
 
 
 class Fault(StrEnum):
@@ -110,7 +110,7 @@ def understand(reply: Reply) -> Answer:
 
 
 def _texts(detail: object) -> list[str]:
-    """Of each error: where it is, and what it says."""
+    """For each error: where it is, and its text."""
     if isinstance(detail, str):
         return [values.text(detail)]
     found = []

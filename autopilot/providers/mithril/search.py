@@ -21,7 +21,7 @@ CATALOGUE_MAX_AGE_S = 86_400.0
 LOOKED_AGAIN_AFTER_S = 600.0
 """A kind of machine that the catalogue does not have is looked for in a new one, no more often than that."""
 MOST_POOLS = 200
-"""Of one search that are priced: each takes a request."""
+"""Pools of one search that are priced: each takes a request."""
 
 Pool = tuple[str, str]
 """(region, kind of machine)"""
@@ -68,7 +68,7 @@ class OfferSearch:
         return tuple(found)
 
     async def pools(self, query: OfferQuery) -> tuple[AskedPool, ...]:
-        """Of what is asked for. Raises ``MarketUnknown``."""
+        """Pools that match the query. Raises ``MarketUnknown``."""
         async with self._searching:
             return await self._pools(query)
 
@@ -83,7 +83,7 @@ class OfferSearch:
         return tuple(found)
 
     async def gpu_names(self) -> tuple[str, ...]:
-        """Of all kinds of machine in the catalogue. Raises ``MarketUnknown``."""
+        """GPUs of all kinds of machine in the catalogue. Raises ``MarketUnknown``."""
         async with self._searching:
             types = await self._catalogue(CATALOGUE_MAX_AGE_S)
         return tuple(dict.fromkeys(mapping.gpu_of(kind.name) for kind in types.values()))
@@ -111,7 +111,7 @@ class OfferSearch:
         return None if row is None else row.ceiling
 
     async def region_of(self, type_id: str) -> str:
-        """Of a bid that does not state it: a kind of machine mostly is of one region. Empty: it cannot be told."""
+        """Region of a bid that does not state it: a kind of machine is mostly in one region. Empty: it is unknown."""
         async with self._searching:
             try:
                 found = {row.region for row in await self._all_auctions() if row.type_id == type_id}

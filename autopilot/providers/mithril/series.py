@@ -15,7 +15,7 @@ from autopilot.providers.mithril.search import AskedPool, OfferSearch
 
 PATH = "/v2/pricing/history"
 MOST_POOLS = 20
-"""Of one search: each takes a request."""
+"""Pools of one search: each takes a request."""
 
 
 async def read_series(

@@ -26,9 +26,9 @@ state that the market's filter does not accept would have the whole list refused
 DEAREST_BID = Decimal(10_000)
 """$/h of all machines of one bid."""
 MOST_SAMPLES = 50_000
-"""Of one record of prices: a month of auctions has 21,600."""
+"""Samples of one record of prices: a month of auctions has 21,600."""
 MOST_INSTANCES = 100
-"""Of one bid, in its own list: one for each relocation, and one more."""
+"""Instances of one bid, in its own list: one for each relocation, and one more."""
 
 LONGEST_WORD = 40
 
@@ -99,7 +99,7 @@ class BidRow:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """Of a bid. ``status``: a word outside ``INSTANCE_STATUSES`` is unknown."""
+    """A machine of a bid. ``status``: a word outside ``INSTANCE_STATUSES`` is unknown."""
 
     instance_id: str
     bid_id: str
@@ -133,7 +133,7 @@ def _positive(value: Decimal | None) -> Decimal | None:
 
 
 def rows(body: object, *names: str) -> list[Any] | None:
-    """A list that is bare, or under one of these names in an object; None where there is none."""
+    """A list that is bare, or under one of these names in an object; None if there is none."""
     if isinstance(body, list):
         return body
     found = values.mapping(body)
@@ -169,7 +169,7 @@ def price_row(raw: object) -> PriceRow:
 
 
 def past_prices(raw: object, type_id: str, region: str) -> PriceRecord | None:
-    """Of that pool. None: that is no record."""
+    """The record of that pool. None: that is not a record."""
     body = values.mapping(raw)
     series = body.get("series")
     if isinstance(series, list):
@@ -272,5 +272,5 @@ def instance_row(raw: object) -> InstanceRow | None:
 
 
 def bid_id(raw: object) -> str | None:
-    """Of a bid as far as it was answered."""
+    """Id of a bid, as far as the answer has it."""
     return check_id(values.mapping(raw).get("fid"))

@@ -169,7 +169,7 @@ class NebiusProvider:
         return await self._search.gpu_names()
 
     async def account(self) -> Account:
-        """No balance is known. Raises ``MarketUnknown`` where a project cannot be seen."""
+        """No balance is known. Raises ``MarketUnknown`` if a project cannot be seen."""
         for region in self._settings.projects:
             await self._search.presets(region)
         return Account(credit=None, account_id=self._account_id)
@@ -220,7 +220,7 @@ class NebiusProvider:
             # Nothing was sent that could have made anything.
             return Refused(error.code or RefusalCode.RATE_LIMITED, str(error))
         if cap <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a cap is a tenth of a cent per GPU at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a cap must be at least a tenth of a cent per GPU")
         policy = await self._policies.make(wanted.name, project, wanted.platform, cap)
         if isinstance(policy, Refused):
             self._note_words(policy)
@@ -288,14 +288,14 @@ class NebiusProvider:
         return await self._judge(vm.vm_id, wanted, policy_id)
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
-        """Of a machine that lies stopped: another policy takes the place of its own. It is not started by this."""
+        """For a stopped machine: replaces its policy by another one. This does not start it."""
         try:
             message = await self._machines.vm_message(instance_id)
             if message is None:
                 return Refused(RefusalCode.NOT_FOUND, f"there is no machine {instance_id}")
             vm = readable_vm(message)
             if vm.state != "STOPPED" or vm.is_settling:
-                return Refused(RefusalCode.INVALID, "a cap is changed while its machine is stopped")
+                return Refused(RefusalCode.INVALID, "the machine must be stopped to change its cap")
             region = self._alive.get(instance_id) or await self._machines.region_of(vm)
             project = self._settings.projects[region]
             cap = await self._cap(region, vm.platform, vm.preset, bid)
@@ -305,7 +305,7 @@ class NebiusProvider:
             return Refused(error.code or RefusalCode.RATE_LIMITED, f"nothing was changed: {error}")
         num_gpus = next(row.num_gpus for row in presets if (row.platform, row.preset) == (vm.platform, vm.preset))
         if cap <= 0:
-            return Refused(RefusalCode.BID_TOO_LOW, "a cap is a tenth of a cent per GPU at least")
+            return Refused(RefusalCode.BID_TOO_LOW, "a cap must be at least a tenth of a cent per GPU")
         if any(row.policy_id == vm.policy_id and row.max_price == cap for row in mine):
             return Done(cap * num_gpus)
         name = names.policy_name(vm.name, {row.name for row in mine})

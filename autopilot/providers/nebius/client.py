@@ -108,7 +108,7 @@ class NebiusClient:
         return await self._try(family, lambda: self._sdk.change(service, method, request, key))
 
     async def finish(self, service: type[Client], operation: Operation, within_s: float) -> Operation:
-        """The operation once it is over, or as it was seen last. Raises ``MarketRefused`` where it failed."""
+        """The operation once it is over, or as it was seen last. Raises ``MarketRefused`` if it failed."""
         until = self._clock.monotonic() + within_s
         while operation.status is None and self._clock.monotonic() < until:
             await self.pause()

@@ -82,7 +82,7 @@ class NebiusSettings(KeyedSettings):
 
     @property
     def credentials(self) -> dict[str, str] | None:
-        """Of a service account: ``private-key``, ``kid`` and ``sub``. None: the key is an access token."""
+        """Credentials of a service account: ``private-key``, ``kid`` and ``sub``. None: the key is an access token."""
         return _read_credentials(self.api_key.get_secret_value())
 
 
@@ -101,7 +101,7 @@ def parse_settings(settings: Mapping[str, Any]) -> NebiusSettings:
     parsed = parse_keyed(NebiusSettings, settings, name="nebius", market="Nebius", keys_page=KEYS_PAGE)
     if not parsed.projects:
         raise UserError(
-            "no project of Nebius is named: machines are rented in a project, which lies in one region",
+            "no Nebius project is configured: machines are rented in a project, which belongs to one region",
             hint='set projects = {"eu-north1" = "project-e00…"} in [providers.nebius]',
         )
     return parsed

@@ -43,7 +43,7 @@ class GiveBack:
                 return Refused(RefusalCode.NOT_FOUND, f"there is no machine {instance_id}")
             if not names.is_ours(name):
                 # Its user may have renamed it while no list was read. Policies are found by that name.
-                return Refused(RefusalCode.INVALID, f"the machine is called {name!r} now: it is not ours any more")
+                return Refused(RefusalCode.INVALID, f"the machine is called {name!r} now: it is no longer ours")
             self.names[instance_id] = name
             if vm is not None:
                 gone = await self._machines.change("delete", DeleteInstanceRequest(id=instance_id), STOP_WAIT_S)
@@ -79,7 +79,7 @@ class GiveBack:
         if policy is None:
             return Refused(RefusalCode.NOT_FOUND, f"there is no policy {policy_id}")
         if not names.is_ours(policy.name):
-            return Refused(RefusalCode.INVALID, f"the policy is called {policy.name!r} now: it is not ours any more")
+            return Refused(RefusalCode.INVALID, f"the policy is called {policy.name!r} now: it is no longer ours")
         shown = [await self._machines.project(region) for region in self._settings.projects]
         if any(each.uses(policy) for each in shown) or await self._is_named(names.machine_of(policy.name)):
             return Refused(RefusalCode.INVALID, "the policy belongs to a machine that exists")
@@ -100,7 +100,7 @@ class GiveBack:
                 if disk.disk_id == disk_id:
                     if not names.is_ours(disk.name):
                         return Refused(
-                            RefusalCode.INVALID, f"the disk is called {disk.name!r} now: it is not ours any more"
+                            RefusalCode.INVALID, f"the disk is called {disk.name!r} now: it is no longer ours"
                         )
                     if shown.uses(disk) or await self._is_named(disk.name):
                         return Refused(RefusalCode.INVALID, "the disk belongs to a machine that exists")

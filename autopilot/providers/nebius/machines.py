@@ -80,7 +80,7 @@ class VmCalls:
             raise MarketUnknown(str(error)) from error
 
     async def region_of(self, vm: wire.VmRow) -> str:
-        """Of a machine that was never listed here. Raises ``MarketUnknown``."""
+        """Region of a machine that was never listed here. Raises ``MarketUnknown``."""
         for region in self._settings.projects:
             if any(row.vm_id == vm.vm_id for row in (await self.project(region)).vms):
                 return region

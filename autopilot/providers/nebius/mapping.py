@@ -19,13 +19,13 @@ from autopilot.providers.nebius.wire import DiskRow, PolicyRow, PresetRow, VmRow
 
 PROVIDER = "nebius"
 CAP_UNIT = Decimal("0.001")
-"""Of a cap, $/h of a GPU."""
+"""Step of a cap, $/h of a GPU."""
 BELOW_ON_DEMAND = Decimal("0.01")
 """$/h of a GPU: the highest cap lies so far below the price on demand."""
 UNRATED = Decimal(1)
 """The market publishes no reliability."""
 LARGEST_DISK_GB = Decimal(4096)
-"""Of a boot disk, as far as it is offered here."""
+"""Largest boot disk that we offer."""
 
 _GPUS = {
     "h100-sxm": "H100 SXM",

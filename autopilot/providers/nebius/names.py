@@ -21,7 +21,7 @@ def name_of(label: str) -> str:
 
 
 def label_of(name: str) -> str:
-    """Of a machine, its disk, or any of its policies."""
+    """Label of a machine, its disk, or any of its policies."""
     match = _NAME.fullmatch(name)
     return name if match is None else f"{LABEL_PREFIX}.{match[1]}.{match[2].upper()}"
 
@@ -37,7 +37,7 @@ def is_ours(name: str) -> bool:
 
 
 def policy_name(name: str, taken: frozenset[str] | set[str] = frozenset()) -> str:
-    """Of the next policy of the machine ``name``."""
+    """Name of the next policy of the machine ``name``."""
     number = 1
     while (found := name if number == 1 else f"{name}-{number}") in taken:
         number += 1

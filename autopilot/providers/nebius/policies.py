@@ -29,7 +29,7 @@ from autopilot.providers.nebius.reply import Fault, MarketRefused
 from autopilot.providers.reading import NoReply
 
 READY_WAIT_S = 60.0
-"""From making a policy until machines can be made under it."""
+"""How long a new policy takes until machines can be created under it."""
 READY_LOOKS = 10
 
 
@@ -82,7 +82,7 @@ class Policies:
             return outcome if isinstance(outcome, Refused) else Refused(RefusalCode.RATE_LIMITED, outcome.message)
         except (NoReply, MarketUnknown) as error:
             # One that was made all the same shows later, as left over.
-            return Refused(RefusalCode.RATE_LIMITED, f"there is no cap yet, and no machine was asked for: {error}")
+            return Refused(RefusalCode.RATE_LIMITED, f"there is no cap yet, and no machine was requested: {error}")
         is_asked_for = row.max_price == cap and row.platform == platform
         if is_asked_for and not row.is_blocked:
             return row

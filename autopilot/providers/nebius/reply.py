@@ -14,7 +14,7 @@ from autopilot.providers import values
 from autopilot.providers.reading import MESSAGE_LENGTH
 
 MOST_ERRORS = 8
-"""Of one refusal that are read."""
+"""Errors of one refusal that are read."""
 
 
 class Fault(StrEnum):

@@ -1,7 +1,7 @@
 """The one module that opens the vendor's SDK: one try per call, our own keys and time limits, answers checked.
 
 Left to itself the SDK sends a call up to three times at once, makes up keys, waits a quarter of an hour for a token,
-and answers None where a body cannot be read.
+and answers None if a body cannot be read.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class OfferSearch:
         return tuple(found)
 
     async def pools(self, query: OfferQuery) -> tuple[AskedPool, ...]:
-        """Of what is asked for, whether a machine is free there or not. Raises ``MarketUnknown``."""
+        """Pools that match the query, with a free machine or not. Raises ``MarketUnknown``."""
         async with self._searching:
             return await self._pools(query)
 

@@ -21,7 +21,7 @@ from autopilot.providers.nebius.search import AskedPool, OfferSearch
 SERIES_A_PAGE = 20
 """A week of quarter hours each: a page stays well below what one message may hold."""
 MOST_SKUS = 100
-"""Of one request. Source: the vendor's SDK."""
+"""Limit for one request. Source: the vendor's SDK."""
 
 _Filters, _Aggregation = ListSpotPriceSeriesRequest.Filters, ListSpotPriceSeriesRequest.Aggregation
 

@@ -22,7 +22,7 @@ MOST_GPUS = 64
 MOST_PRESETS = 64
 LARGEST_DISK_GB = 1_000_000
 MOST_POINTS = 1000
-"""Of one series: a week has 672 quarter hours."""
+"""Points of one series: a week has 672 quarter hours."""
 POLICY, DISK = "pricingpolicy-", "computedisk-"
 """How their ids begin."""
 
@@ -76,7 +76,7 @@ class PresetRow:
     preset: str
     num_gpus: int
     memory_gb: Decimal
-    """Of a GPU."""
+    """Memory of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class SpotRow:
 
 @dataclass(frozen=True, slots=True)
 class AdviceRow:
-    """``free``: machines of that preset; None where the market does not know."""
+    """``free``: machines of that preset; None if the market does not know."""
 
     region: str
     platform: str

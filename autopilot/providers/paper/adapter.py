@@ -142,14 +142,14 @@ class PaperProvider:
     async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
         seen = self._seen.get(request.offer_id)
         if seen is None or self._is_taken(seen.offer):
-            return Refused(RefusalCode.OFFER_GONE, "this offer is not to be had any more")
+            return Refused(RefusalCode.OFFER_GONE, "this offer is no longer available")
         is_spot = request.capacity_type is CapacityType.SPOT
         asked = seen.offer.floor if is_spot else seen.offer.on_demand_price
         if asked is None or not (self.capabilities.spot if is_spot else self.capabilities.on_demand):
             return Refused(RefusalCode.OFFER_GONE, f"no {request.capacity_type} price is known for this offer")
         if request.bid < asked:
             code = RefusalCode.BID_TOO_LOW if is_spot else RefusalCode.WRONG_TERMS
-            return Refused(code, f"it costs {asked}, and {request.bid} was to be paid")
+            return Refused(code, f"it costs {asked}, and the bid is {request.bid}")
         if self._credit is not None and self._credit <= ZERO:
             return Refused(RefusalCode.OUT_OF_CREDIT, "the account's credit is used up")
         created = self._new(request, seen, bid=request.bid if is_spot else asked)
@@ -198,7 +198,7 @@ class PaperProvider:
         return ()
 
     def drifts(self) -> tuple[Drift, ...]:
-        """Of the real market, under its own name."""
+        """Drifts of the real market, under its own name."""
         return self._inner.drifts()
 
     def reported_time(self) -> ReportedTime | None:

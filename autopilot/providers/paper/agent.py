@@ -53,7 +53,7 @@ class AgentMemory:
     next_ckpt_n: int = 0
     saved_at: datetime | None = None
     exit_epoch: int = 0
-    """Of the run that ended, 0 before that."""
+    """Epoch of the run that ended, 0 before that."""
     bytes_sent: int = 0
 
     def start(self, boot: int, at: datetime, *, keeps_disk: bool) -> AgentMemory:
@@ -193,7 +193,7 @@ class _Turn:
         await self._put(orders["put_urls"]["heartbeat"], beat.to_json())
 
     def _exit_record(self) -> ExitRecord | None:
-        """Of the run that has ended, once its last checkpoint is there."""
+        """Record of the run that has ended, once its last checkpoint is there."""
         memory = self.memory
         if not memory.exit_epoch or memory.is_dirty or memory.is_at_work:
             return None
@@ -224,7 +224,7 @@ class _Turn:
 
 
 def _index(done_s: float) -> bytes:
-    """Of a checkpoint of one empty file: it is verified like that of a real machine."""
+    """Index of a checkpoint of one empty file: it is verified like that of a real machine."""
     entries = [["checkpoint", "file", 0o644, 0, 0, ""]]
     body = {"v": 1, "root": "checkpoint", "entries": entries, "slices": [], "paper": f"{done_s:.0f} s of work"}
     return json.dumps(body).encode()

@@ -78,7 +78,7 @@ class RunpodProvider:
         self._bids: dict[str, Decimal] = {}
         self.kept_logins = RunpodLogins(client)
         self._pull_words: dict[str, str] = {}
-        """Of pods that did not come up: what their host said; empty where it said nothing of a registry."""
+        """For pods that did not come up: the error of their host; empty if it did not mention a registry."""
         # No answer names the account, so the key identifies it: another key is another account.
         key = f"{settings.team_id}:{settings.api_key.get_secret_value()}"
         self._account_id = hashlib.sha256(key.encode()).hexdigest()
@@ -263,7 +263,7 @@ class RunpodProvider:
         return created if differing is None else Refused(RefusalCode.WRONG_TERMS, differing, instance_id)
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
-        """Of a stopped pod alone, which it starts; the market has no call for that of a running one."""
+        """Only for a stopped pod, which it starts; the market has no call for a running one."""
         pod = await self._find(instance_id)
         if not isinstance(pod, wire.PodRow):
             return pod

@@ -201,6 +201,6 @@ CLAIMS = (
         Confidence.MEDIUM,
         SANDBOX,
         Step.WORK,
-        "`autopilot ssh` says that nobody can log in; `exec` works",
+        "`autopilot ssh` reports that there is no login; `exec` works",
     ),
 )

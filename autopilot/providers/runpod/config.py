@@ -19,7 +19,7 @@ class RunpodSettings(KeyedSettings):
     base_url: str = BASE_URL
     """Both APIs stand under it: ``/graphql`` and ``/v2``."""
     team_id: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
-    """Of a team account; without it a team's key may see no pods at all."""
+    """Id of a team account; without it a team's key may see no pods at all."""
     timeout_s: float = Field(default=40, gt=0, le=300)
     """Real seconds that one request may take."""
     offers_max_age_s: float = Field(default=60, gt=0)

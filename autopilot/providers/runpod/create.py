@@ -67,7 +67,7 @@ def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
         f"a label has 1 to {LONGEST_LABEL} characters": not 0 < len(request.label) <= LONGEST_LABEL,
         f"there are more than {MOST_VARIABLES} environment variables": len(env) > MOST_VARIABLES,
         f"a disk has at most {settings.largest_disk_gb} GB": request.disk_gb > settings.largest_disk_gb,
-        "a bid is more than nothing": is_spot and request.bid <= 0,
+        "a bid is positive": is_spot and request.bid <= 0,
     }
     if present := [fault for fault, is_present in faults.items() if is_present]:
         raise ValueError("; ".join(present))
@@ -88,7 +88,7 @@ def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
 
 
 def graphql_input(wanted: PodRequest) -> dict[str, Any]:
-    """Of either rental; with the bid it is one for spot."""
+    """Input of either rental; with the bid it is one for spot."""
     found: dict[str, Any] = {
         "name": wanted.name,
         "cloudType": wanted.pool.cloud,

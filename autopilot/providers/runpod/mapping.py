@@ -19,7 +19,7 @@ from autopilot.providers.runpod.wire import CLOUDS, UNTOLD, BillRow, PodRow, Pri
 PROVIDER = "runpod"
 ANY_DATACENTER = "-"
 BID_STEP = Decimal("0.000001")
-"""Of a bid per GPU, in $/h; finer than any price of the market."""
+"""Step of a bid per GPU, in $/h; finer than any price of the market."""
 DISK_PRICE = Decimal("0.10")
 """$/GB-month of both disks while a pod runs."""
 STOPPED_VOLUME_PRICE = Decimal("0.20")
@@ -150,7 +150,7 @@ def disk_rate(container_gb: Decimal, volume_gb: Decimal, *, stopped: bool) -> De
 
 
 def _price_to_win(row: PodRow) -> Decimal | None:
-    """Of a pod that lies stopped. What is told of one that runs is no sign that it was outbid."""
+    """For a stopped pod. The price of a running one does not show that it was outbid."""
     if row.bid_to_resume is None or row.state != "EXITED":
         return None
     return row.bid_to_resume * max(row.num_gpus, 1)
@@ -187,7 +187,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
 
 
 def charges(rows: Iterable[BillRow], since: date, until: date) -> tuple[Charge, ...]:
-    """One charge per pod, day and kind, in that order; nothing where nothing was billed."""
+    """One charge per pod, day and kind, in that order; nothing if nothing was billed."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
     periods: dict[tuple[str, date], list[tuple[datetime, datetime]]] = {}
     for row in rows:

@@ -14,7 +14,7 @@ from autopilot.providers.pacing import Lane, Quiet
 
 class Family(StrEnum):
     CREATE = "create"
-    """Of either interface."""
+    """For either interface."""
     GRAPHQL_READ = "graphql_read"
     GRAPHQL_CHANGE = "graphql_change"
     REST_READ = "rest_read"

@@ -52,7 +52,7 @@ class RestMarket:
         return tuple(row for row in rows if row is not None)
 
     async def prices(self, gpu_type_ids: Collection[str], num_gpus: int) -> tuple[wire.PriceRow, ...]:
-        """Of all GPU types: this interface cannot be asked for some."""
+        """Prices of all GPU types: this interface cannot filter them."""
         found = []
         for cloud in wire.CLOUDS:
             wish = {"include": "AVAILABILITY", "product": "POD", "count": str(num_gpus), "cloud": cloud}

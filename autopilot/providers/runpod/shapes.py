@@ -26,7 +26,7 @@ def _graphql(answer: str, data: dict[str, Field]) -> AnswerShape:
 
 
 def _mutation(operation: str) -> AnswerShape:
-    """Of a mutation, whose pod is null where there is none to be had."""
+    """Shape of a mutation, whose pod is null if none is available."""
     pod = AnswerShape("", read("id", TEXT, form=_ID))
     return _graphql("answer to a change", read(operation, OBJECT, NULL, inside=pod))
 

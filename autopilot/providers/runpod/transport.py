@@ -108,7 +108,7 @@ class HttpTransport:
         return Reply(status, heard.decode("utf-8", "replace").replace(self._key, "[key]"), None)
 
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
-        """The next piece; nothing where none comes soon."""
+        """The next piece; nothing if none comes soon."""
         try:
             async with asyncio.timeout(QUIET_REAL_S):
                 return await response.content.readany()

@@ -42,7 +42,7 @@ _REST_STATES = {
 }
 """An ERROR can be started or terminated like an EXITED one."""
 UNTOLD = "UNTOLD"
-"""Of a pod whose state is unknown."""
+"""Status of a pod whose state is unknown."""
 
 
 class UnreadableRow(ValueError):
@@ -111,7 +111,7 @@ def check_pod_id(value: object) -> str | None:
 
 
 def pod_id(raw: object) -> str | None:
-    """Of a pod as far as it was answered."""
+    """Id of a pod, as far as the answer has it."""
     return check_pod_id(values.mapping(raw).get("id"))
 
 
@@ -136,7 +136,7 @@ def rest_gpu_row(raw: object) -> GpuRow | None:
 
 
 def price_rows(raw: object, num_gpus: int) -> tuple[PriceRow, ...]:
-    """Of one GPU type: a row for each cloud in which it can be had now."""
+    """Rows of one GPU type: one for each cloud in which it is available now."""
     row = values.mapping(raw)
     gpu = gpu_row(row)
     if gpu is None:
@@ -177,7 +177,7 @@ def rest_price_row(raw: object, cloud: Cloud, num_gpus: int) -> PriceRow | None:
 
 
 def _state(word: object, states: Mapping[str, str]) -> str | None:
-    """None where there is no word."""
+    """None if there is no word."""
     said = values.text(word)
     return states.get(said, UNTOLD) if said else None
 

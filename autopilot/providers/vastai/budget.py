@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from autopilot.domain.time import start_of_day, utc_day
 
 WATCHED_SHARE = 0.25
-"""Of the day's rows that may go to floors which are watched and which no job has asked for."""
+"""Share of the day's rows for floors that are watched although no job has asked for them."""
 LEFT_TO_JOBS = 0.125
-"""Of the day's rows: the last ones, which nothing but jobs gets."""
+"""Share of the day's rows, the last ones, that is reserved for jobs."""
 DAY_S = 86_400.0
 
 

@@ -74,7 +74,7 @@ CLAIMS = (
     ),
     MarketClaim(
         "lower-taken",
-        "A lower bid is taken while the machine runs, and does not pause it where nobody bids more.",
+        "A lower bid is taken while the machine runs, and does not pause it unless another renter bids more.",
         RENTERS,
         "2026-10",
         Confidence.MEDIUM,
@@ -95,7 +95,7 @@ CLAIMS = (
     ),
     MarketClaim(
         "floor-bid-wins",
-        "A bid at the floor wins where nobody bids more.",
+        "A bid at the floor wins unless another renter bids more.",
         ASSUMED,
         "2026-11",
         Confidence.LOW,
@@ -242,6 +242,6 @@ CLAIMS = (
         Confidence.MEDIUM,
         SANDBOX,
         Step.WORK,
-        "`autopilot ssh` says that nobody can log in; `exec` works",
+        "`autopilot ssh` reports that there is no login; `exec` works",
     ),
 )

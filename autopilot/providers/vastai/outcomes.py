@@ -64,7 +64,7 @@ def read(answer: Answer) -> Mapping[str, Any]:
 
 
 def _refused_or_unknown(answer: Answer) -> Refused | Unknown:
-    """Of an answer that is no success. A plain "no" for a reason that has no code of its own is ``INVALID``."""
+    """For an answer without success. A plain "no" for a reason that has no code of its own is ``INVALID``."""
     code = refusal_code(answer)
     if code is None and not _plainly_no(answer):
         return Unknown(answer.summary, answer.new_contract)

@@ -14,14 +14,14 @@ from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.wire import OfferRow
 
 ROWS = 8
-"""Of one search, the cheapest."""
+"""How many rows a search returns, the cheapest."""
 FRESH_S = 300.0
 """Market seconds for which a floor is shown, and the least between two searches for one GPU."""
 FORGET_AFTER_S = 3600.0
 """A query that was not asked for in this time takes no share any more."""
 
 Ask = Callable[[OfferQuery], Awaitable[tuple[OfferRow, ...]]]
-"""One search of ``ROWS`` rows. Raises ``MarketUnknown``."""
+"""Runs one search of ``ROWS`` rows. Raises ``MarketUnknown``."""
 
 
 @dataclass(slots=True)

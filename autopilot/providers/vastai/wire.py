@@ -34,9 +34,9 @@ class OfferRow:
     gpu: str
     num_gpus: int
     gpu_ids: frozenset[str]
-    """Which of the machine's GPUs; empty where the market does not say."""
+    """Which of the machine's GPUs; empty if the market does not say."""
     machine_gpus: int | None
-    """How many the whole machine has; None where the market does not say."""
+    """How many the whole machine has; None if the market does not say."""
     gpu_ram_mb: Decimal
     min_bid: Decimal | None
     price: Decimal | None

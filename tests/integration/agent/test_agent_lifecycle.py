@@ -157,7 +157,7 @@ async def test_a_failing_job_and_a_failing_setup_are_reported(world: World) -> N
     assert (record.exit_code, record.reason) == (3, "setup_failed")
 
 
-async def test_a_finished_job_runs_again_only_when_promoted_anew(world: World) -> None:
+async def test_a_finished_job_runs_again_only_when_promoted_again(world: World) -> None:
     lease = await world.lease("a", Work(run="echo ran >> runs"))
     host = world.host(lease)
     host.start()

@@ -136,7 +136,7 @@ async def test_a_machine_whose_container_cannot_go_by_its_permit_switches_itself
     await vm.until_reported(lambda told: told.state == "running", "up")
     await vm.lease.let_go()
     await vm.until_off("it switches off")
-    assert "nobody renews its permit" in vm.console()
+    assert "its permit has expired" in vm.console()
 
 
 async def test_a_machine_of_another_lease_keeps_the_image_and_no_container(

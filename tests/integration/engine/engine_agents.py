@@ -83,7 +83,7 @@ class Agent:
 
     async def _obey(self, orders: dict[str, Any], agents: Agents, now: datetime) -> None:
         role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
-        self._begin_anew_if_told(orders)
+        self._restart_if_ordered(orders)
         if self.is_at_work and self.acted_at is not None:
             self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
         if role == "run" and self.state == "waiting":
@@ -117,7 +117,7 @@ class Agent:
             await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
         self.state = AgentState.FINISHED
 
-    def _begin_anew_if_told(self, orders: dict[str, Any]) -> None:
+    def _restart_if_ordered(self, orders: dict[str, Any]) -> None:
         """Promoted again while it works: it resumes from the newest checkpoint that its orders name."""
         if self.is_at_work and orders["role"] == "run" and self.run_epoch < orders["run_epoch"]:
             self.state, self.saved_step = AgentState.WAITING, 0

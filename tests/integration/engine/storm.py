@@ -161,7 +161,7 @@ class Storm(World):
             self._add_rival(machine, victim.gpu_ids, victim.price, 1.001, 1.3)
         elif kind == "displaced" and victim.is_bid and self._leaves_enough(victim):
             self.market.add_on_demand(machine.spec.machine_id, victim.gpu_ids, self.rng.uniform(600, 3600))
-        elif kind == "host" and self._leaves_enough(victim) and await self._could_start_anew(victim):
+        elif kind == "host" and self._leaves_enough(victim) and await self._can_start_elsewhere(victim):
             self.market.set_host(machine.spec.machine_id, HostState.OFFLINE)
             back = self.clock.now() + timedelta(seconds=self.rng.uniform(60, 400))
             self.market.agenda.at(back, lambda: self.market.set_host(machine.spec.machine_id, HostState.ONLINE))
@@ -177,7 +177,7 @@ class Storm(World):
         ]
         return len(others) >= sum(wish.gpu == f"{model}:{count}" for wish in self.wishes.values())
 
-    async def _could_start_anew(self, victim: Contract) -> bool:
+    async def _can_start_elsewhere(self, victim: Contract) -> bool:
         """Whether its job has time to lose a whole run: nothing can be done for one whose last machine fails."""
         job_id = next((lease.job_id for lease in await self.leases() if lease.label == victim.label), None)
         if job_id is None:

@@ -241,6 +241,6 @@ async def test_a_checkpoint_that_is_not_there_is_named(world: World) -> None:
 async def test_a_job_at_work_does_not_go_back(world: World) -> None:
     await world.running()
     await world.until_checkpoint()
-    with pytest.raises(UserError, match="is running and cannot go back"):
+    with pytest.raises(UserError, match="is running and cannot return to a checkpoint"):
         await world.jobs.resume("train", "0")
     await world.until_over()

@@ -80,7 +80,7 @@ async def test_an_unresolved_create_is_not_made_again_in_another_account(world: 
     assert world.creates() == 1
 
 
-async def test_whoever_has_looked_says_so_and_cancels_the_job(world: TwoAccounts) -> None:
+async def test_a_user_who_has_looked_confirms_it_and_cancels_the_job(world: TwoAccounts) -> None:
     lease_id = await lose_a_create(world)
     await world.change_key(is_other=True)
     await world.jobs.cancel("train")

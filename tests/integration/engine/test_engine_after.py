@@ -150,14 +150,14 @@ async def test_a_job_that_waits_can_be_changed_parked_and_cancelled(world: World
     ("texts", "message"),
     [
         ((THEN,), "after 'first': you have no such job"),
-        ((named("a", 'after = ["a"]'),), "none could ever begin: a → a"),
+        ((named("a", 'after = ["a"]'),), "none could ever start: a → a"),
         ((named("a", 'after = ["b"]'), named("b", 'after = ["c"]'), named("c", 'after = ["a"]')), "→"),
         ((FIRST, FIRST.replace("10m", "20m"), THEN), "several of these jobs have that name"),
         ((FIRST, FIRST), "1.toml says the same as 0.toml"),
         ((FIRST, THEN.replace("RTX 4090", "RTX 9999")), "RTX 9999"),
-        ((FIRST, taking("out")), "first leaves nothing at 'out'; it keeps nothing: it has no [outputs]"),
+        ((FIRST, taking("out")), "first has no output at 'out'; it keeps nothing: it has no [outputs]"),
         ((keeping("out", "*.txt"), taking("other/x")), "it keeps out, *.txt"),
-        ((keeping("out") + ARRAY, taking("out")), "first is an array, and each of its tasks leaves its own"),
+        ((keeping("out") + ARRAY, taking("out")), "first is an array, and each of its tasks has its own outputs"),
     ],
 )
 async def test_a_set_that_cannot_be_is_refused_as_a_whole(world: World, texts: tuple[str, ...], message: str) -> None:

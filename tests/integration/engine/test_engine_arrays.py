@@ -46,7 +46,7 @@ async def tasks_of(world: World) -> tuple[Job, ...]:
         return await uow.jobs.list_tasks(world.job_id, limit=10_000)
 
 
-async def stands(world: World) -> dict[int | None, JobStatus]:
+async def read_statuses(world: World) -> dict[int | None, JobStatus]:
     return {task.task: task.status for task in await tasks_of(world)}
 
 
@@ -59,7 +59,7 @@ async def runs_of(world: World) -> list[int]:
 
 async def until_ended(world: World, status: JobStatus, most: int = 300) -> Job:
     job = await world.until(lambda job: job.status.is_final, f"the array is {status}", most)
-    assert job.status is status, (job.reason, await stands(world))
+    assert job.status is status, (job.reason, await read_statuses(world))
     return job
 
 
@@ -84,12 +84,12 @@ async def test_each_task_runs_once_with_its_own_values_and_no_more_at_once_than_
     most = 0
     for _ in range(300):
         await world.tick()
-        most = max(most, sum(not status.is_final for status in (await stands(world)).values()))
+        most = max(most, sum(not status.is_final for status in (await read_statuses(world)).values()))
         if (await world.job()).status.is_final:
             break
     job, tasks = await world.job(), await tasks_of(world)
     assert (job.status, job.reason, most) == (JobStatus.SUCCEEDED, Reason.COMPLETED, 2)
-    assert await stands(world) == dict.fromkeys(range(4), "succeeded")
+    assert await read_statuses(world) == dict.fromkeys(range(4), "succeeded")
     assert await runs_of(world) == [1, 1, 1, 1]
     variables = [dict(task.spec.env) for task in tasks]
     assert [(each["LR"], each["SEED"]) for each in variables] == [
@@ -111,7 +111,7 @@ async def test_rows_of_a_table_are_tasks_and_what_fails_ends_nothing_else(world:
     world.agents.total_steps = 100  # what fails sooner may be its machine's fault
     table = 'LR,NOTE\r\n0.1,"a, ""b"" $HOME"\r\n0.2,\r\n0.3,ü\r\n'
     toml = an_array('from = "p.csv"', "succeed_at = 0.6", more="[retry]\nmax_attempts = 1\n")
-    with pytest.raises(UserError, match=r"the table p\.csv did not come along"):
+    with pytest.raises(UserError, match=r"the table p\.csv was not sent"):
         await submit(world, toml)
     await submit(world, toml, table=table)
     await world.tick(2)
@@ -119,7 +119,7 @@ async def test_rows_of_a_table_are_tasks_and_what_fails_ends_nothing_else(world:
     assert [dict(task.spec.env)["NOTE"] for task in tasks] == ['a, "b" $HOME', "", "ü"]
     world.agents.failures[tasks[1].id] = 1
     job = await until_ended(world, JobStatus.SUCCEEDED)
-    assert await stands(world) == {0: "succeeded", 1: "failed", 2: "succeeded"}
+    assert await read_statuses(world) == {0: "succeeded", 1: "failed", 2: "succeeded"}
     assert job.reason is Reason.COMPLETED, "two of three suffice for 0.6"
 
 
@@ -135,21 +135,21 @@ async def test_an_array_that_cannot_go_on_stops_no_other(world: World) -> None:
         assert await uow.jobs.list_tasks(broken.id, limit=9) == ()
 
 
-async def test_too_many_failures_end_it_and_retry_begins_them_anew(world: World) -> None:
+async def test_too_many_failures_end_it_and_retry_restarts_them(world: World) -> None:
     world.agents.exit_code, world.agents.total_steps = 1, 100
     await submit(world, an_array("count = 6", "parallel = 2", "max_failures = 2", more="[retry]\nmax_attempts = 1\n"))
     job = await until_ended(world, JobStatus.FAILED)
     assert job.reason is Reason.TOO_MANY_FAILURES
-    counted = Counter((await stands(world)).values())
+    counted = Counter((await read_statuses(world)).values())
     assert counted[JobStatus.FAILED] >= 2
     assert len(await tasks_of(world)) < 6, "nothing new began"
     world.agents.exit_code = 0
     answer = await world.jobs.tasks.retry(world.job_id, failed=True)
-    assert answer["tasks"] == [n for n, status in sorted((await stands(world)).items()) if status == "parked"]
+    assert answer["tasks"] == [n for n, status in sorted((await read_statuses(world)).items()) if status == "parked"]
     await until_ended(world, JobStatus.SUCCEEDED)
-    assert set((await stands(world)).values()) == {JobStatus.SUCCEEDED}
+    assert set((await read_statuses(world)).values()) == {JobStatus.SUCCEEDED}
     assert len(await tasks_of(world)) == 6
-    with pytest.raises(UserError, match="has all the successes that it needs"):
+    with pytest.raises(UserError, match="already has all required successes"):
         await world.jobs.tasks.retry(world.job_id, failed=True)
 
 
@@ -162,8 +162,8 @@ async def test_one_budget_over_all_tasks_parks_them_and_more_lets_them_go_on(wor
         job = await world.job()
         if job.status is JobStatus.PARKED:
             break
-    assert (job.status, job.reason) == (JobStatus.PARKED, Reason.BUDGET_EXHAUSTED), await stands(world)
-    begun = await stands(world)
+    assert (job.status, job.reason) == (JobStatus.PARKED, Reason.BUDGET_EXHAUSTED), await read_statuses(world)
+    begun = await read_statuses(world)
     assert begun
     assert set(begun.values()) == {JobStatus.PARKED}
     await world.until_settled()
@@ -179,7 +179,7 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     world.agents.total_steps = 10_000
     await submit(world, an_array("count = 20", "parallel = 3"))
     await world.tick(4)
-    assert list(await stands(world)) == [0, 1, 2]
+    assert list(await read_statuses(world)) == [0, 1, 2]
     with pytest.raises(UserError, match="task 17 of train has not started"):
         await world.jobs.show("train/17")
     with pytest.raises(UserError, match="has no task '20'"):
@@ -202,9 +202,9 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     assert ([job["task"] for job in page["jobs"]], page["next"]) == ([2], None)
     await world.jobs.cancel("train/2-18")
     await world.tick(10)
-    assert (await stands(world))[2] is JobStatus.CANCELLED
-    assert not (await stands(world))[19].is_final, "the place goes to the next"
-    assert sum(status is JobStatus.CANCELLED for status in (await stands(world)).values()) == 17
+    assert (await read_statuses(world))[2] is JobStatus.CANCELLED
+    assert not (await read_statuses(world))[19].is_final, "the place goes to the next"
+    assert sum(status is JobStatus.CANCELLED for status in (await read_statuses(world)).values()) == 17
     with pytest.raises(UserError, match="change its array"):
         await world.jobs.change("train/1", {"budget": "5"})
     changed = await world.jobs.change("train", {"parallel": "1", "max_price": "0.5"})
@@ -212,13 +212,13 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     assert {task.spec.max_bid for task in await tasks_of(world) if not task.status.is_final} == {D("0.5")}
     await world.jobs.stop("train")
     await world.until(lambda job: job.status is JobStatus.PARKED, "it is parked")
-    assert Counter((await stands(world)).values()) == {JobStatus.CANCELLED: 17, JobStatus.PARKED: 3}
+    assert Counter((await read_statuses(world)).values()) == {JobStatus.CANCELLED: 17, JobStatus.PARKED: 3}
     await world.jobs.resume("train")
     await world.tick(3)
-    assert JobStatus.PARKED not in (await stands(world)).values()
+    assert JobStatus.PARKED not in (await read_statuses(world)).values()
     await world.jobs.cancel("train")
     await until_ended(world, JobStatus.CANCELLED)
-    assert set((await stands(world)).values()) == {JobStatus.CANCELLED}
+    assert set((await read_statuses(world)).values()) == {JobStatus.CANCELLED}
     why = await world.jobs.why("train", limit=50)
     assert {note["topic"] for decision in why["decisions"] for note in decision["notes"]} == {"width"}
 
@@ -238,7 +238,7 @@ async def test_a_task_that_waits_for_money_keeps_its_place(world: World) -> None
     at_work = []
     for _ in range(20):
         await world.tick(apart_s=600)
-        at_work.append(sum(status.wants_capacity for status in (await stands(world)).values()))
+        at_work.append(sum(status.wants_capacity for status in (await read_statuses(world)).values()))
     assert max(at_work) == 2, "they go on"
 
 
@@ -251,7 +251,7 @@ async def test_an_array_that_is_resumed_runs_no_more_at_once_than_it_may(world: 
     await world.until(lambda job: job.status is JobStatus.PARKED, "it is parked")
     await world.jobs.resume("train")
     await world.tick(3)
-    assert [status.wants_capacity for status in (await stands(world)).values()] == [True, True]
+    assert [status.wants_capacity for status in (await read_statuses(world)).values()] == [True, True]
 
 
 async def test_after_an_array_waits_for_the_end_of_all(world: World) -> None:
@@ -295,7 +295,7 @@ async def test_killed_at_any_commit_each_task_runs_once(tmp_path: Path, number: 
             if (await world.job()).status.is_final:
                 break
         assert kills == 1
-        assert await stands(world) == dict.fromkeys(range(3), JobStatus.SUCCEEDED)
+        assert await read_statuses(world) == dict.fromkeys(range(3), JobStatus.SUCCEEDED)
         assert await runs_of(world) == [1, 1, 1]
         created = [row["label"] for row in world.sent("instance.created")]
         assert len(created) == len(set(created)) == 2, "the third task runs where one of the first has ended"

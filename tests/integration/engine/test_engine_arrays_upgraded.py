@@ -12,7 +12,15 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.store.schema import REVISION
 from tests.integration.engine.engine_world import World, a_world
-from tests.integration.engine.test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
+from tests.integration.engine.test_engine_arrays import (
+    WIDE,
+    an_array,
+    read_statuses,
+    runs_of,
+    submit,
+    tasks_of,
+    until_ended,
+)
 
 BEFORE = "0025"
 """The last revision under which each task had a machine of its own."""
@@ -58,7 +66,7 @@ async def test_tasks_that_run_and_are_paused_go_on_where_they_are_and_the_next_o
         await world.start()
         with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
             assert ledger.execute("SELECT version_num FROM alembic_version").fetchall() == [(REVISION,)]
-        assert await stands(world) == {0: JobStatus.RUNNING, 1: JobStatus.PAUSED}
+        assert await read_statuses(world) == {0: JobStatus.RUNNING, 1: JobStatus.PAUSED}
         await until(world, JobStatus.RUNNING, JobStatus.RUNNING)
         went_on = [task.main for task in await tasks_of(world)]
         assert [lease and lease.id for lease in went_on] == [lease.id for lease in machines if lease]
@@ -85,7 +93,7 @@ async def until(world: World, *statuses: JobStatus) -> None:
     """The first tasks stand so."""
     wanted = dict(enumerate(statuses))
     for _ in range(150):
-        if dict(list((await stands(world)).items())[: len(statuses)]) == wanted:
+        if dict(list((await read_statuses(world)).items())[: len(statuses)]) == wanted:
             return
         await world.tick()
-    raise AssertionError(f"not {wanted}: {await stands(world)}")
+    raise AssertionError(f"not {wanted}: {await read_statuses(world)}")

@@ -304,7 +304,7 @@ async def test_a_daemon_for_certifications_alone_rents_for_nothing_else(world: C
 async def test_one_certification_of_a_market_at_a_time(world: CertifyWorld) -> None:
     await world.tick()
     await world.begin()
-    with pytest.raises(UserError, match="is being certified already"):
+    with pytest.raises(UserError, match="is already being certified"):
         await world.begin()
     for budget in ("0.10", "50"):
         with pytest.raises(UserError, match="a certification takes from"):

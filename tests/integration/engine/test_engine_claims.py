@@ -160,7 +160,7 @@ async def test_a_claim_counts_up_to_what_the_store_took(world: World) -> None:
     assert (await find(world, "other")).status is JobStatus.RUNNING
 
 
-async def test_a_claim_counts_against_nobody_beyond_its_job_s_budget_and_what_a_bill_takes_back_lets_it_go_on(
+async def test_a_claim_counts_up_to_its_job_s_budget_and_the_job_resumes_once_a_bill_refutes_it(
     world: World,
 ) -> None:
     """It did lie in the store, and would be thousands of dollars. The bill knows nothing of it."""

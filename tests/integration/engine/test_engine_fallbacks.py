@@ -56,7 +56,7 @@ async def test_a_yes_without_effect_is_not_believed_for_ever(world: World) -> No
     assert instance.destroyed_at is not None
 
 
-async def test_where_a_stop_does_not_help_the_bid_is_lowered_to_where_nobody_would_be(world: World) -> None:
+async def test_if_a_stop_fails_the_bid_is_lowered_below_any_floor(world: World) -> None:
     await world.fault("destroy", "http_500", times=None)
     await world.fault("state", "http_500", times=None)
     instance = await released(world)

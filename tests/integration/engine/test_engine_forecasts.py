@@ -20,7 +20,7 @@ async def kept(world: World) -> JobForecast | None:
         return (await uow.forecasts.of_jobs([world.job_id])).get(world.job_id)
 
 
-async def test_a_forecast_is_renewed_while_the_job_goes_on_and_reckoned_anew_for_other_limits(world: World) -> None:
+async def test_a_forecast_is_renewed_while_the_job_runs_and_recalculated_for_other_limits(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.running(DUE)
     first = await kept(world)

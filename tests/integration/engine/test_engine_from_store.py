@@ -172,7 +172,7 @@ async def test_of_two_machines_the_newest_run_s_goes_on_and_the_other_is_given_b
     await world.until_over()
 
 
-async def test_a_create_that_nobody_saw_and_a_machine_that_its_user_took_over_are_no_trouble(world: World) -> None:
+async def test_an_unobserved_create_and_a_machine_that_its_user_took_over_are_accepted(world: World) -> None:
     copy, second, _ = await begin(world)
     for last in "67":  # two of them: no two may hold one place
         asked = f"01KDVDNRY4R11887CN5CG1S8J{last}"
@@ -354,7 +354,7 @@ async def test_what_was_harmed_since_it_was_verified_is_passed_over_for_the_one_
 
 async def test_a_job_that_works_is_told_to_stop_first(world: World) -> None:
     await world.running()
-    with pytest.raises(UserError, match="cannot go on from the store"):
+    with pytest.raises(UserError, match="cannot resume from the store"):
         await world.jobs.resume_from_store("train")
 
 

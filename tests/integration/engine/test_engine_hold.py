@@ -42,7 +42,7 @@ async def ended(world: World) -> Lease:
     return lease
 
 
-async def test_the_outcome_stands_and_the_machine_stays_until_its_time_is_over(world: World) -> None:
+async def test_the_outcome_is_final_and_the_machine_stays_until_its_time_is_over(world: World) -> None:
     lease = await on_hold(world)
     failed = await world.job()
     assert failed.finished_at is not None

@@ -28,7 +28,7 @@ async def fruitless_ticks(world: World, times: int) -> None:
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-async def test_no_create_is_sent_when_nobody_knows_whether_the_intent_was_committed(
+async def test_no_create_is_sent_if_the_commit_of_the_intent_is_unknown(
     postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, cut: Cut
 ) -> None:
     async with wire(postgres_server.socket_dir) as way, a_world(tmp_path, ledger_url=way.url(postgres_url)) as world:

@@ -123,7 +123,7 @@ async def test_a_create_whose_answer_is_lost_is_found_and_used_or_ended(world: M
     assert world.open_bids() == []
 
 
-async def test_a_bid_that_nobody_knew_of_is_ended_when_it_is_listed(world: MithrilWorld) -> None:
+async def test_an_unrecorded_bid_is_ended_when_it_is_listed(world: MithrilWorld) -> None:
     """It would win, and win again, for ever."""
     await world.tick()
     await world.emu("POST", "mithril/fault", on="list", kind="stale_list", lag_s=1800, times=None)
@@ -162,7 +162,7 @@ async def test_the_free_start_of_a_machine_is_no_part_of_the_time_that_it_may_lo
     assert len([each for each in await world.leases() if each.instance_id]) == 1
 
 
-async def test_a_machine_that_was_stopped_before_it_was_ever_heard_is_deleted_and_made_anew(
+async def test_a_machine_that_was_stopped_before_its_first_heartbeat_is_deleted_and_replaced(
     world: MithrilWorld,
 ) -> None:
     """The user data runs at the first boot only: no later one brings an agent up."""

@@ -137,7 +137,7 @@ async def test_unwatched_hours_cost_what_the_market_s_record_says(world: NebiusW
     assert world.vm(lease).boots == 1
 
 
-async def test_a_machine_that_stays_stopped_where_nobody_starts_it_has_cost_its_disk(world: NebiusWorld) -> None:
+async def test_a_machine_that_stays_stopped_has_cost_its_disk(world: NebiusWorld) -> None:
     world.agents.total_steps = 1500
     lease = await world.running(JOB)
     world.set_price(lease, D("5.20"))  # above what the job may pay

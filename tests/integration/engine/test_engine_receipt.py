@@ -22,7 +22,7 @@ async def read(world: World) -> ItemizedReceipt:
     return receipt
 
 
-async def test_an_outbid_stands_on_the_receipt_and_the_bill_confirms_it(world: World) -> None:
+async def test_an_outbid_is_on_the_receipt_and_the_bill_confirms_it(world: World) -> None:
     await world.running()
     lease = await world.until_checkpoint()
     assert (await world.jobs.show(world.job_id))["receipt"] is None, "the job is not over"

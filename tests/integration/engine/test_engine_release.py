@@ -99,7 +99,7 @@ async def test_cancel_while_its_host_is_offline(world: World) -> None:
     assert world.creates() == 1
 
 
-async def test_a_cancelled_job_stays_cancelled_whatever_its_agent_says(world: World) -> None:
+async def test_a_cancelled_job_stays_cancelled_despite_reports_of_its_agent(world: World) -> None:
     world.agents.total_steps = 45
     await world.running()
     await world.fault("destroy", "http_500", times=4)
@@ -153,7 +153,7 @@ async def test_most_of_ours_unknown_means_quarantine_and_no_sweep_until_it_has_l
 
 
 @pytest.mark.parametrize(("off_s", "ends"), [(60.0, True), (900.0, False)])
-async def test_a_restart_does_not_begin_a_quarantine_anew_unless_the_daemon_was_long_off(
+async def test_a_restart_restarts_a_quarantine_only_after_a_long_downtime(
     world: World, off_s: float, ends: bool
 ) -> None:
     orphan = await world.rent_by_hand(f"ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J1")

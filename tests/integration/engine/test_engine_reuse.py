@@ -22,7 +22,15 @@ from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat
 from autopilot.ports.provider import Done
 from tests.integration.engine.engine_world import World, a_world
 from tests.integration.engine.interrupted_store import Killed, Moment
-from tests.integration.engine.test_engine_arrays import WIDE, an_array, runs_of, stands, submit, tasks_of, until_ended
+from tests.integration.engine.test_engine_arrays import (
+    WIDE,
+    an_array,
+    read_statuses,
+    runs_of,
+    submit,
+    tasks_of,
+    until_ended,
+)
 from tests.integration.engine.test_engine_kills import Wrapper
 from tests.patience import PATIENCE_S
 
@@ -53,7 +61,7 @@ async def until_task_runs(world: World, number: int) -> Job:
             if task.task == number and task.status is JobStatus.RUNNING:
                 return task
         await world.tick()
-    raise AssertionError(f"task {number} does not run: {await stands(world)}")
+    raise AssertionError(f"task {number} does not run: {await read_statuses(world)}")
 
 
 async def test_the_next_task_runs_without_a_boot_and_tasks_add_up_to_the_bills(world: World) -> None:
@@ -112,7 +120,7 @@ async def test_a_machine_that_is_handed_over_late_takes_the_place_of_the_task_th
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(engine, "CALLS_WAIT_REAL_S", 0.0)
         world.engine.calls.start(first.main)
-        while (await stands(world))[0] is JobStatus.RUNNING:
+        while (await read_statuses(world))[0] is JobStatus.RUNNING:
             await world.tick()
     assert first.main.id in world.engine.calls.busy
     answered.set()
@@ -161,7 +169,7 @@ async def test_a_machine_that_fails_a_task_at_once_gets_no_more_and_the_task_no_
     assert first.main is not None
     world.agents.failing.add(first.main.id)
     await until_ended(world, JobStatus.SUCCEEDED)
-    assert set((await stands(world)).values()) == {JobStatus.SUCCEEDED}
+    assert set((await read_statuses(world)).values()) == {JobStatus.SUCCEEDED}
     tasks, leases = await tasks_of(world), await machines_of(world)
     assert [(task.failures, task.excused) for task in tasks] == [(0, 1), (0, 0), (0, 0)]
     assert len(leases) == 2
@@ -195,7 +203,7 @@ async def test_two_tasks_in_a_row_that_fail_on_a_machine_run_elsewhere(world: Wo
     second = await until_task_runs(world, 1)
     assert second.main is not None
     assert second.main.id == first.main.id, "one failure that took its time says nothing of the machine"
-    assert (await stands(world))[0] is JobStatus.FAILED
+    assert (await read_statuses(world))[0] is JobStatus.FAILED
     await until_ended(world, JobStatus.SUCCEEDED)
     tasks, leases = await tasks_of(world), await machines_of(world)
     assert [(task.failures, task.excused) for task in tasks] == [(0, 1), (0, 1), (0, 0), (0, 0)]
@@ -240,7 +248,7 @@ async def test_killed_at_any_commit_nothing_is_handed_over_twice(tmp_path: Path,
             if (await world.job()).status.is_final:
                 break
         assert kills == 1
-        assert await stands(world) == dict.fromkeys(range(5), JobStatus.SUCCEEDED)
+        assert await read_statuses(world) == dict.fromkeys(range(5), JobStatus.SUCCEEDED)
         assert await runs_of(world) == [1] * 5
         await world.until_settled()
         leases = await machines_of(world)

@@ -140,7 +140,7 @@ async def test_a_task_cancelled_before_it_could_begin_is_not_retried(world: Worl
     ids = await submit(world, keeping, an_array("then", FOLLOWS, more='[inputs]\ndata = "job:first/out"\n'))
     await world.tick()
     await world.jobs.cancel(f"{ids['then']}/1")
-    with pytest.raises(UserError, match="then/1 was cancelled before the task that it follows was over"):
+    with pytest.raises(UserError, match="then/1 was cancelled before the task that it follows had ended"):
         await world.jobs.tasks.retry(f"{ids['then']}/1", failed=False)
 
 
@@ -148,12 +148,12 @@ async def test_a_task_cancelled_before_it_could_begin_is_not_retried(world: Worl
     ("texts", "message"),
     [
         ((an_array("first"), an_array("then", FOLLOWS, count=4)), "then has 4 tasks and first, which it follows"),
-        ((named("first"), an_array("then", FOLLOWS)), '"same task" is for two arrays, and first is none'),
-        ((an_array("first", FOLLOWS.replace("first", "then")), an_array("then", FOLLOWS)), "none could ever begin"),
+        ((named("first"), an_array("then", FOLLOWS)), '"same task" is for two arrays, and first is not an array'),
+        ((an_array("first", FOLLOWS.replace("first", "then")), an_array("then", FOLLOWS)), "none could ever start"),
         (
             (an_array("first", more='[outputs]\npaths = ["out"]\n'),
              an_array("then", FOLLOWS, more='[inputs]\ndata = "job:first/other"\n')),
-            "first leaves nothing at 'other'",
+            "first has no output at 'other'",
         ),
     ],
 )  # fmt: skip

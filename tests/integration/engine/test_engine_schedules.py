@@ -330,7 +330,7 @@ async def test_schedules_that_cannot_be_are_refused(world: World) -> None:
         for number in range(MOST_SCHEDULES):
             one = await find(world)
             await uow.schedules.save(replace(one, id=f"s{number}", spec=replace(one.spec, name=f"s{number}")))
-    with pytest.raises(NotAllowed, match="may have no more"):
+    with pytest.raises(NotAllowed, match="which is the limit"):
         await create(world, HOURLY.replace('name = "train"', 'name = "more"', 1))
     dry = await create(world, dry_run=True)
     assert (dry["schedule"], len(dry["next"])) == (None, 3)
@@ -391,7 +391,7 @@ async def tasks_of(world: World, array: Job) -> tuple[Job, ...]:
 async def test_each_firing_of_an_array_has_all_its_tasks(world: World) -> None:
     world.agents.total_steps = 100
     await world.tick()
-    with pytest.raises(UserError, match=r"the table p\.csv did not come along"):
+    with pytest.raises(UserError, match=r"the table p\.csv was not sent"):
         await create_array(world, HOURLY + 'count = 2\n[array]\nfrom = "p.csv"\n')
     made = await create_array(world, HOURLY + 'count = 2\n[array]\nfrom = "p.csv"\n', "LR\n0.1\n0.2\n")
     assert made["plan"]["array"]["width"] == 2

@@ -26,7 +26,7 @@ async def test_the_key_and_a_port_go_with_the_create_and_the_address_comes_back(
     lease = await world.running(WITH_KEY)
     (instance,) = world.ours()
     assert dict(instance.order.env) == {"AUTOPILOT_SSH_KEY": KEY, "-p 70022:70022": "1"}
-    assert "has not said yet" in (await refusal(world)).message
+    assert "has not reported its login" in (await refusal(world)).message
     world.agents.ssh = SshLogin("203.0.113.7", 41234, "root")
     await world.tick(3)
     where = await world.jobs.ssh.locate(world.job_id, ME)

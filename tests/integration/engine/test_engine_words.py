@@ -51,7 +51,7 @@ async def test_a_job_whose_max_price_is_below_all_floors_says_both_prices(world:
     assert (await why(world))["job"]["waiting"] is None
 
 
-async def test_what_the_market_said_stands_beside_the_decision_that_asked(world: World) -> None:
+async def test_the_market_s_answer_is_recorded_with_the_decision(world: World) -> None:
     fitting = [m for m in world.market.machines.values() if m.spec.gpu_name == "RTX 4090"]
     chosen = next(m for m in fitting if m.spec.gpu_count == 1)
     for machine in fitting:

@@ -108,7 +108,7 @@ async def test_an_unreadable_market_is_named(world: World, settings: Settings, f
     assert not world.sent("instance.destroyed")
 
 
-async def test_from_elsewhere_only_what_nobody_can_want_any_more_is_destroyed(world: World, far_away: Provider) -> None:
+async def test_from_elsewhere_only_overdue_machines_are_destroyed(world: World, far_away: Provider) -> None:
     live = world.instance(await world.running())
     old = await world.rent_by_hand(a_label(world, timedelta(hours=74)))
     young = await world.rent_by_hand(a_label(world, timedelta(hours=71)))

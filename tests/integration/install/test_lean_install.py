@@ -82,7 +82,7 @@ def test_both_locks_pin_the_same_versions() -> None:
     assert {name: develop[name] for name in run.keys() & develop} == {name: run[name] for name in run.keys() & develop}
 
 
-def test_whatever_is_left_out_has_a_reason_and_somebody_who_declares_it() -> None:
+def test_each_left_out_package_has_a_reason_and_a_dependent() -> None:
     declared = {
         canonicalize_name(Requirement(line).name)
         for package in ("vastai", "runpod", "aiohttp")

@@ -44,7 +44,7 @@ async def test_every_call_takes_a_token_and_with_one_the_daemon_answers(remote: 
         "sha256": "0" * 64,
         "number": "1",
         "market": "none",
-        "name": "nobody",
+        "name": "none",
         "plan": "none",
         "schedule": "none",
     }
@@ -61,7 +61,7 @@ async def test_every_call_takes_a_token_and_with_one_the_daemon_answers(remote: 
     assert time.monotonic() - asked_at >= 1.0, "a login that failed is answered late"
 
 
-async def test_whoever_has_no_token_is_turned_away_without_a_word_to_the_daemon(remote: Remote) -> None:
+async def test_a_caller_without_a_token_is_refused_without_a_request_to_the_daemon(remote: Remote) -> None:
     with capture_logs() as logs:
         for sent in ("aptk_" + "x" * 43, "", "x" * 500):
             status, body = await remote.ask("GET", "/v1/status", headers={"Authorization": f"Bearer {sent}"})
@@ -206,7 +206,7 @@ async def serial_of(remote: Remote) -> int:
     return load_der_x509_certificate(shown).serial_number
 
 
-async def test_connections_that_never_finish_their_handshake_keep_nobody_out() -> None:
+async def test_unfinished_handshakes_do_not_block_other_connections() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
         cert, key = make_certificate(root, "127.0.0.1")

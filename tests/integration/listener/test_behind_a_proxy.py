@@ -98,7 +98,7 @@ async def _running(program: str, arguments: list[str], root: Path) -> AsyncItera
 
 
 @pytest.mark.parametrize("name", CONFIGURE)
-async def test_the_recipe_lets_in_whoever_has_signed_in_and_nobody_by_a_header_of_their_own(name: str) -> None:
+async def test_the_recipe_admits_signed_in_users_and_no_forged_header(name: str) -> None:
     program = shutil.which(name, path=_PLACES) or shutil.which(name)
     if program is None:
         pytest.skip(f"{name} is not installed (Debian: {name})")

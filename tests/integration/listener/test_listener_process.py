@@ -105,7 +105,7 @@ def test_the_process_that_ticks_opens_no_tcp_port(theatre: Theatre) -> None:
     assert b"API_KEY" not in environment
 
 
-def test_killed_it_is_started_anew_and_ticks_go_on(theatre: Theatre) -> None:
+def test_it_is_restarted_after_a_kill_and_ticks_continue(theatre: Theatre) -> None:
     port = place(theatre).port()
     (listener,) = children(daemon_pid(theatre))
     os.kill(listener, signal.SIGKILL)
@@ -128,7 +128,7 @@ def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Thea
 
 
 @pytest.mark.parametrize("connections", first_of((80, STORM)))
-def test_a_storm_on_both_ports_stops_neither_ticks_nor_whoever_has_a_token(theatre: Theatre, connections: int) -> None:
+def test_a_storm_on_both_ports_stops_neither_ticks_nor_callers_with_a_token(theatre: Theatre, connections: int) -> None:
     made = theatre.client.post("/v1/tokens", {"name": own_name("ci"), "scope": "read"})
     with storm(theatre, connections):
         for _ in range(3):

@@ -220,8 +220,8 @@ async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote
 
 
 async def test_what_is_not_there_is_said_with_the_way_to_what_is(remote: Remote) -> None:
-    said = {"/jobs/nobody": "no job", "/machines/none": "no instance", "/nowhere": "There is no page /nowhere."}
-    said["/jobs/nobody/deeper"] = "There is no page /jobs/nobody/deeper."
+    said = {"/jobs/unknown": "no job", "/machines/none": "no instance", "/nowhere": "There is no page /nowhere."}
+    said["/jobs/unknown/deeper"] = "There is no page /jobs/unknown/deeper."
     for scope, has, lacks in (("admin", ["money", "decisions", "market", "new", "leave"], []), ("read", [], ["money"])):
         async with a_browser(remote, await a_link(remote, await remote.token(scope=scope))) as browser:
             for path, what in said.items():
@@ -237,7 +237,7 @@ async def test_what_is_not_there_is_said_with_the_way_to_what_is(remote: Remote)
         assert answer.status == 401
 
 
-async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote) -> None:
+async def test_the_rights_are_those_of_the_user_who_asked_for_the_link(remote: Remote) -> None:
     """A read token changes nothing; another owner's jobs are not seen."""
     name = own_name("theirs")
     theirs = await submit(remote, name)
@@ -264,9 +264,9 @@ async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote
             status, text = await browser.post("/new", {"toml": GOOD, "do": "submit"})
             assert (status == 303) == (scope in ("submit", "admin")), (scope, text)
     async with remote.here.get("http://localhost/v1/jobs?all=1") as answer:
-        stands = {job["id"]: job["status"] for job in (await answer.json())["jobs"]}
-    assert stands[theirs] not in ("stopping", "parked")
-    assert stands[mine["submit"]] in ("stopping", "parked")
+        statuses = {job["id"]: job["status"] for job in (await answer.json())["jobs"]}
+    assert statuses[theirs] not in ("stopping", "parked")
+    assert statuses[mine["submit"]] in ("stopping", "parked")
 
 
 async def test_what_is_no_session_is_told_how_to_get_one_and_the_daemon_hears_nothing(remote: Remote) -> None:

@@ -27,11 +27,12 @@ from autopilot.web.site import POLICY
 from tests.acceptance.stage import job_text
 from tests.integration.listener.listener_world import NO_LIMIT, Remote, a_remote
 from tests.integration.service.service_world import BELOW_ALL, own_name
+from tests.permissions import OTHER_USER
 
 GOOD = job_text(300, total='total = "$2"')
 UNRENTED = GOOD + BELOW_ALL
 SECRET = "s" * 43
-NOBODY = pwd.getpwnam("nobody").pw_uid
+UID = pwd.getpwnam(OTHER_USER).pw_uid
 NAME = "autopilot.example.org"
 SCOPES: dict[str, tuple[Scope, bool]] = {
     "reader": (Scope.READ, False),
@@ -148,7 +149,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) ->
                     "sha256": "0" * 64,
                     "number": "1",
                     "market": "none",
-                    "name": "nobody",
+                    "name": "none",
                     "plan": "none",
                     "schedule": "none",
                 }
@@ -164,7 +165,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) ->
                     assert (status, body["reason"]) == (refused, wanted), said
 
 
-async def test_each_name_has_jobs_of_its_own_and_a_link_gives_nobody_more(proxy: Proxy) -> None:
+async def test_each_name_has_jobs_of_its_own_and_a_link_gives_no_further_rights(proxy: Proxy) -> None:
     status, body = await proxy.ask("maker@example.org", "POST", "/v1/jobs", {"toml": GOOD, "again": True})
     assert status == 201, body
     assert body["job"]["owner"] < 0
@@ -180,15 +181,15 @@ async def test_each_name_has_jobs_of_its_own_and_a_link_gives_nobody_more(proxy:
         status, said = await proxy.ask(user, "POST", "/v1/page/link", {})
         assert (status, said["reason"]) == (422, "bad_input"), "it would outlast the proxy's own session"
     status, said = await proxy.ask("chief", "POST", "/v1/tokens/proxy:reader/revoke", {})
-    assert (status, "a proxy vouches" in said["detail"]) == (422, True)
+    assert (status, "a user of the proxy" in said["detail"]) == (422, True)
     status, said = await proxy.ask("mallory", "GET", "/v1/status")
     assert (status, said["reason"]) == (DENIED, "not_allowed")
-    assert said["detail"] == "the proxy's user 'mallory' is let in by nothing"
+    assert said["detail"] == "the proxy's user 'mallory' is not admitted"
     status, said = await proxy.ask("reader", "POST", "/v1/jobs", {"toml": GOOD})
     assert said["hint"] == "this takes the scope submit: [http.proxy] in the daemon's settings gives you more"
 
 
-async def test_whatever_is_odd_about_the_header_is_refused_in_the_same_words(over_tcp: Proxy) -> None:
+async def test_each_malformed_header_is_refused_in_the_same_words(over_tcp: Proxy) -> None:
     good, secret = ("Remote-User", b"reader"), (PROXY_SECRET, SECRET.encode())
     values = (b"", b" ", b"chief, reader", b"a b", b"a\tb", "ré".encode(), b"\xff", b"x" * 101, b"x" * 10_000)
     odd: list[list[tuple[str, bytes]]] = [
@@ -229,7 +230,7 @@ INNER = {PROXY_USER: "chief", PROXY_SECRET: SECRET}
 """What the listener says to the daemon."""
 
 
-async def test_the_header_names_nobody_on_every_other_door(over_tcp: Proxy) -> None:
+async def test_the_header_names_no_user_on_every_other_door(over_tcp: Proxy) -> None:
     remote, everything, name = over_tcp.remote, FORGED | INNER, own_name("ci")
     token = await remote.token(name, scope="read")
     # The users' socket: the user at its other end is who the kernel says, and the listener's headers are an error.
@@ -264,7 +265,7 @@ async def test_the_header_names_nobody_on_every_other_door(over_tcp: Proxy) -> N
             assert (answer.status, (await answer.json())["name"]) == (200, "proxy:chief")
 
 
-async def test_the_header_names_nobody_on_the_page_s_own_port_nor_where_no_proxy_is() -> None:
+async def test_the_header_names_no_user_on_the_page_s_own_port_nor_without_a_proxy() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with a_proxy(Path(name), listen=None) as proxy:
             async with proxy.remote.here.post("http://localhost/v1/page/link") as answer:
@@ -296,12 +297,12 @@ async def test_the_socket_is_its_owner_s_alone_and_takes_the_place_of_one_that_w
 
 
 @pytest.mark.slow
-async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_settings_hold_for_known_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.proxied_users.MOST_KEPT", 2)
     toml = {"toml": UNRENTED, "again": True, "min_probability": 0}
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
-        mapped = {"uid": {"owner": "nobody", "scope": "submit"}, "named": {}}
+        mapped = {"uid": {"owner": OTHER_USER, "scope": "submit"}, "named": {}}
         async with a_proxy(root, users=mapped, others={"scope": "submit", "allow": "$3/month"}) as proxy:
             first = (await proxy.ask("anna", "POST", "/v1/jobs", toml))[1]["job"]
             again = (await proxy.ask("anna", "POST", "/v1/jobs", toml))[1]["job"]
@@ -309,11 +310,11 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
             assert first["owner"] == again["owner"] != ben["owner"]
             (row,) = (await proxy.ask("ben", "GET", "/v1/budget"))[1]["tokens"]
             assert (row["name"], row["limit"], row["is_monthly"]) == ("proxy:ben", "3", True)
-            assert (await proxy.ask("uid", "POST", "/v1/jobs", toml))[1]["job"]["owner"] == NOBODY
+            assert (await proxy.ask("uid", "POST", "/v1/jobs", toml))[1]["job"]["owner"] == UID
             async with proxy.remote.here.get("http://localhost/v1/tokens") as answer:
                 assert [each["name"] for each in (await answer.json())["tokens"]] == ["proxy:anna", "proxy:ben"]
             status, said = await proxy.ask("carol", "GET", "/v1/jobs")
-            assert (status, "more are not kept" in said["detail"]) == (DENIED, True)
+            assert (status, "which is the limit" in said["detail"]) == (DENIED, True)
             assert (await proxy.ask("named", "GET", "/v1/jobs"))[0] == 200, "their room stays reserved"
         async with a_proxy(root, users={"anna": {"scope": "read"}}) as proxy:
             jobs = (await proxy.ask("anna", "GET", "/v1/jobs"))[1]["jobs"]
@@ -332,7 +333,7 @@ async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch
 async def test_what_a_proxy_s_user_makes_is_no_wider_and_ends_with_them() -> None:
     """With jobs of their own, and with those of a user of this machine."""
     bounds = {"scope": "admin", "ask_above": "$1"}
-    users = {"boss": bounds | {"allow": "$3"}, "mapped": bounds | {"owner": "nobody"}}
+    users = {"boss": bounds | {"allow": "$3"}, "mapped": bounds | {"owner": OTHER_USER}}
     with tempfile.TemporaryDirectory(prefix="ap-") as directory:
         root, made = Path(directory), {}
         async with a_proxy(root, users=users) as proxy:
@@ -346,7 +347,7 @@ async def test_what_a_proxy_s_user_makes_is_no_wider_and_ends_with_them() -> Non
                 made[user] = said["secret"]
                 plan = (await proxy.ask(user, "POST", "/v1/jobs", {"toml": GOOD}))[1]["plan"]
                 status, said = await proxy.remote.ask("POST", f"/v1/plans/{plan}/confirm", made[user])
-                assert (status, "a token of whoever made a plan" in said["detail"]) == (DENIED, True), said
+                assert (status, "a token of its maker" in said["detail"]) == (DENIED, True), said
                 status, said = await proxy.remote.ask("POST", "/v1/jobs", made[user], json={"toml": GOOD})
                 assert (status, said["reason"]) == (409, "confirm_first")
             wish = {"name": "rich", "scope": "admin", "allow": "$4"}
@@ -399,7 +400,7 @@ async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_al
     assert (await look(proxy, maker, "/money"))[0] == DENIED
     assert (await look(proxy, "auditor", "/money"))[0] == 200
     status, told = await look(proxy, "mallory", "/")
-    assert (status, "is let in by nothing" in told) == (DENIED, True)
+    assert (status, "is not admitted" in told) == (DENIED, True)
     for path in ("/enter/appg_x", "/s/none/", "/s/none/money"):
         assert (await look(proxy, maker, path))[0] == 404
     own, other = token_in(now), token_in((await look(proxy, "operator", "/"))[1])

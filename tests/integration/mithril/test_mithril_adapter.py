@@ -141,7 +141,7 @@ async def test_a_known_no_makes_nothing(harness: MithrilHarness, kind: str, code
 
 
 @pytest.mark.parametrize("kind", ["http_404_html", "http_409", "http_500", "http_502", "http_503", "http_504", "reset"])
-async def test_after_any_other_no_nobody_knows(harness: MithrilHarness, kind: str) -> None:
+async def test_after_any_other_refusal_the_outcome_is_unknown(harness: MithrilHarness, kind: str) -> None:
     asked = await a_request(harness)
     async with harness.fault("create", kind):
         assert isinstance(await harness.provider.create(asked), Unknown)
@@ -368,7 +368,7 @@ async def test_no_filter_hides_what_may_be_billed(harness: MithrilHarness) -> No
     await after_a_restart.close()
 
 
-async def test_a_status_that_nobody_knows_counts_as_running(harness: MithrilHarness) -> None:
+async def test_an_unknown_status_counts_as_running(harness: MithrilHarness) -> None:
     instance_id = await rent(harness)
     harness.market.bids[instance_id].shown_as = "Frozen"
     held = await only(harness)
@@ -440,7 +440,7 @@ async def test_no_bid_is_above_what_the_market_takes(harness: MithrilHarness) ->
     assert await harness.provider.change_bid(held.instance_id, D("7.00")) == Done(D("5.00"))
 
 
-async def test_an_ssh_key_that_was_replaced_is_looked_up_anew(harness: MithrilHarness) -> None:
+async def test_a_replaced_ssh_key_is_looked_up_again(harness: MithrilHarness) -> None:
     await rent(harness)
     await harness.control("ssh_key", id="sshkey_second")
     assert isinstance(await harness.provider.create(await a_request(harness, label=OTHER_LABEL)), Done)
@@ -499,7 +499,7 @@ async def test_the_account_has_no_credit_and_a_digest_of_its_key(harness: Mithri
     assert KEY not in account.account_id
 
 
-async def test_a_refusal_in_words_that_nobody_knows_is_remarked(harness: MithrilHarness) -> None:
+async def test_a_refusal_in_unknown_words_is_logged(harness: MithrilHarness) -> None:
     assert isinstance(await harness.provider.create(await a_request(harness, offer_id="nowhere/it_x")), Refused)
     assert [remark.kind for remark in harness.provider.remarks()] == [RemarkKind.UNKNOWN_WORDS]
 

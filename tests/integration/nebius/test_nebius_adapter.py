@@ -133,7 +133,7 @@ async def test_a_plain_no_to_a_create_leaves_no_policy(made: NebiusHarness, kind
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "internal", "aborted", "effect_then_unavailable", "garbled", "empty"])
-async def test_whatever_is_not_known_is_unknown_and_is_not_sent_again(made: NebiusHarness, kind: str) -> None:
+async def test_an_unknown_outcome_is_not_sent_again(made: NebiusHarness, kind: str) -> None:
     async with made.fault("create", kind):
         outcome = await made.provider.create(await asked(made))
     assert isinstance(outcome, Unknown)
@@ -231,7 +231,7 @@ async def test_a_key_that_is_refused_is_said_to_be_so_at_once(tmp_path: Path, cl
         assert refused.value.code is RefusalCode.NO_RIGHTS
 
 
-async def test_a_token_that_nobody_knows_has_no_rights(tmp_path: Path, clock: QuickClock) -> None:
+async def test_an_unknown_token_has_no_rights(tmp_path: Path, clock: QuickClock) -> None:
     async with nebius_harness(tmp_path, clock, {"api_key": "another"}) as made:
         with pytest.raises(MarketUnknown) as refused:
             await made.provider.account()
@@ -296,7 +296,7 @@ async def test_names_of_gpus_are_standard_ones(made: NebiusHarness) -> None:
 # -- bids, stops and starts
 
 
-async def test_the_cap_of_a_running_machine_stands(made: NebiusHarness) -> None:
+async def test_the_cap_of_a_running_machine_is_kept(made: NebiusHarness) -> None:
     instance_id = await running(made)
     outcome = await made.provider.change_bid(instance_id, D("4.000"))
     assert isinstance(outcome, Refused)
@@ -446,7 +446,7 @@ async def test_a_policy_or_a_disk_that_was_renamed_is_not_ours_any_more(made: Ne
     for taken in (policy.id, instance_id.replace("computeinstance", "computedisk")):
         outcome = await made.provider.destroy(taken)
         assert isinstance(outcome, Refused)
-        assert "it is not ours any more" in outcome.message
+        assert "it is no longer ours" in outcome.message
     assert left(made) == ["my-own", "my-own"]
 
 
@@ -460,7 +460,7 @@ async def test_a_machine_that_was_renamed_since_the_last_list_is_not_ours_any_mo
     market.make_policy("", vm.order.project, "my-own-2", vm.order.platform, D("3.500"))
     outcome = await made.provider.destroy(instance_id)
     assert isinstance(outcome, Refused)
-    assert outcome.message == "the machine is called 'my-own' now: it is not ours any more"
+    assert outcome.message == "the machine is called 'my-own' now: it is no longer ours"
     assert list(market.vms) == [instance_id]
     assert len(market.policies) == 2
 

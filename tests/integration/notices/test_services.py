@@ -82,7 +82,7 @@ async def test_a_service_that_does_not_answer_is_given_up(ntfy: Ntfy, monkeypatc
 
 @pytest.mark.parametrize("url", ["syslog://", "macosx://", "dbus://", "json://127.0.0.1/", "ntfy://host/topic", "x"])
 def test_only_network_services_of_the_list_are_used(url: str) -> None:
-    with pytest.raises(UserError, match="not a service"):
+    with pytest.raises(UserError, match="not a supported notice service"):
         ServiceSink(url)
 
 

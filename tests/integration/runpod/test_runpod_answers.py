@@ -379,7 +379,7 @@ async def test_a_probe_without_a_clear_answer_changes_nothing(script: Script, an
     await market.close()
 
 
-async def test_spot_of_which_nobody_has_said_anything_for_a_quarter_of_an_hour_is_not_waited_for(
+async def test_spot_without_news_for_a_quarter_of_an_hour_is_not_waited_for(
     script: Script,
 ) -> None:
     script.answers["probe"] = [Http(502, "<html>")]

@@ -83,7 +83,7 @@ async def test_a_stop_with_null_data_cannot_be_read() -> None:
     assert await call({"data": {"podStop": None}}, "podStop", "stop") is False
 
 
-async def test_nobody_there_is_no_answer() -> None:
+async def test_a_closed_port_is_no_answer() -> None:
     with pytest.raises(NoReply, match="ConnectionError"):
         await asyncio.to_thread(Sdk(KEY, "http://127.0.0.1:9").stop, POD)
 

@@ -67,7 +67,7 @@ async def test_less_is_sent_and_all_comes_back(s3: S3Server, machine: Machine, t
     other = another(s3, machine, tmp_path)
     await other.restore()
     assert content(other.files) == content(machine.files)
-    # What is there already is named again, compressed or not.
+    # What already exists is named again, compressed or not.
     (machine.files / "state.json").write_text("{}")
     assert await machine.checkpoint() < 10_000
     assert await machine.verify() is not None

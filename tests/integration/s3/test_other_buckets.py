@@ -138,5 +138,5 @@ def test_google_s_key_is_a_file_of_json_and_never_seen(
 
 @pytest.mark.parametrize("url", ["gs://box", "az://box"])
 def test_a_key_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(UserError, match="is none"):
+    with pytest.raises(UserError, match="is invalid"):
         BucketBlobStore(Bucket(url, "account", "{}"))

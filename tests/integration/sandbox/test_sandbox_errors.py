@@ -119,7 +119,7 @@ async def test_bad_bodies(desk: Any) -> None:
 
 
 async def test_keys(desk: Any) -> None:
-    unknown = {"Authorization": "Bearer nobody"}
+    unknown = {"Authorization": "Bearer unknown"}
     assert await desk.raw("GET", LIST, headers={}) == body_of("no Authorization header")
     assert await desk.raw("GET", LIST, headers=unknown) == body_of("unknown key (instances)")
     assert await desk.raw("POST", "/api/v0/bundles/", json={}, headers=unknown) == body_of("unknown key (billing")

@@ -31,8 +31,8 @@ from tests.processes import ForkedProcess
 
 LONGEST_MARKET_TIMEOUT_S = 300
 """What the settings allow at most."""
-NOBODY_LISTENS = "127.0.0.1:9"
-WITHOUT_LISTENER: dict[str, Any] = {"AUTOPILOT_BLOBS__OWN_LISTENER": "false", "AUTOPILOT_BLOBS__LISTEN": NOBODY_LISTENS}
+CLOSED_ADDRESS = "127.0.0.1:9"
+WITHOUT_LISTENER: dict[str, Any] = {"AUTOPILOT_BLOBS__OWN_LISTENER": "false", "AUTOPILOT_BLOBS__LISTEN": CLOSED_ADDRESS}
 """For a daemon that no machine has to reach: its listener takes longer to start than itself."""
 
 BELOW_ALL = '[spot]\npolicy = "spot"\nmax_price = "$0.05"\n'
@@ -72,8 +72,8 @@ async def a_served(**more: Any) -> AsyncIterator[Served]:
             settings = Settings(
                 state_dir=root / "state",
                 api=ApiSettings(socket=root / "run" / "s"),
-                blobs=BlobsSettings(own_listener=False, listen=NOBODY_LISTENS),
-                http=HttpSettings(listen=NOBODY_LISTENS),
+                blobs=BlobsSettings(own_listener=False, listen=CLOSED_ADDRESS),
+                http=HttpSettings(listen=CLOSED_ADDRESS),
                 providers={"vastai": a_market(sandbox.url, a_key(root))},
                 **more,
             )

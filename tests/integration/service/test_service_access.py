@@ -101,7 +101,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(shared: Served, 
                 "sha256": NO_CODE,
                 "number": "1",
                 "market": "none",
-                "name": "nobody",
+                "name": "none",
                 "plan": "none",
                 "schedule": "none",
             }
@@ -175,7 +175,7 @@ async def test_a_token_has_so_many_jobs_at_once_and_no_more(served: Served, monk
     first, _ = await submit(token, UNRENTED, min_probability=0), await submit(token, UNRENTED, min_probability=0)
     status, body = await token.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
     assert (status, body["reason"]) == (403, "not_allowed")
-    assert "2 jobs that are not over" in body["detail"]
+    assert "2 open jobs" in body["detail"]
     await submit(other, UNRENTED, min_probability=0)
     for _ in range(3):
         await submit(served, UNRENTED, min_probability=0)
@@ -225,7 +225,7 @@ async def test_two_tokens_at_once_are_none(shared: Served) -> None:
         assert answer.status == 401
 
 
-async def test_nobody_without_a_token_where_no_kernel_names_them(
+async def test_a_token_is_required_where_no_kernel_identifies_the_caller(
     shared: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "peer_uid", lambda request: None)
@@ -381,5 +381,5 @@ async def test_jobs_are_listed_by_their_owner(shared: Served) -> None:
             assert expected["id"] in [job["id"] for job in body["jobs"]]
             assert {job["owner"] for job in body["jobs"]} == {expected["owner"]}
     assert (await token.call("GET", f"/v1/jobs?owner={os.getuid()}"))[1]["jobs"] == []
-    status, body = await shared.call("GET", "/v1/jobs?owner=nobody-of-that-name")
+    status, body = await shared.call("GET", "/v1/jobs?owner=no-such-user")
     assert (status, "no owner" in body["detail"]) == (422, True)

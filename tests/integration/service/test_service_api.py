@@ -21,7 +21,7 @@ from autopilot.service.leadership import INSTALL_ID_NOTE
 from autopilot.service.wiring import daemon
 from autopilot.store.database import open_store
 from tests.acceptance.stage import job_text
-from tests.integration.service.service_world import NOBODY_LISTENS, Served, a_key
+from tests.integration.service.service_world import CLOSED_ADDRESS, Served, a_key
 
 GOOD = job_text(300)
 
@@ -49,8 +49,8 @@ async def test_a_ledger_that_was_on_a_server_keeps_the_id_of_its_machines_labels
         settings = Settings(
             state_dir=root / "state",
             api=ApiSettings(socket=root / "run" / "s"),
-            blobs=BlobsSettings(own_listener=False, listen=NOBODY_LISTENS),
-            providers={"vastai": ProviderSettings(base_url=f"http://{NOBODY_LISTENS}", api_key_file=a_key(root))},
+            blobs=BlobsSettings(own_listener=False, listen=CLOSED_ADDRESS),
+            providers={"vastai": ProviderSettings(base_url=f"http://{CLOSED_ADDRESS}", api_key_file=a_key(root))},
         )
         store = await open_store(settings.ledger_url)
         if noted is not None:
@@ -98,6 +98,7 @@ BAD_CALLS = [
     pytest.param("POST", "/v1/jobs", b'{"toml": "%s"}' % (b"x" * 2_000_000), 413, "", id="too-large"),
     pytest.param("POST", "/v1/jobs", b'{"toml": "%s"}' % (b"x" * 300_000), 422, "toml", id="too-long-a-file"),
     pytest.param("POST", "/v1/offers", b'{"gpu": "RTX 4090:many"}', 422, "gpu", id="gpu-count"),
+    pytest.param("POST", "/v1/offers", b'{"gpu": "4090 | 3090:0"}', 422, "gpu", id="gpu-none"),
     pytest.param("POST", "/v1/offers", b'{"gpu": "A:1", "disk_gb": "much"}', 422, "disk_gb", id="disk"),
     pytest.param("GET", "/v1/jobs/nothing", None, 404, "no job 'nothing'", id="no-such-job"),
     pytest.param("GET", "/v1/jobs/nothing/logs", None, 404, "no job 'nothing'", id="no-such-logs"),
@@ -112,10 +113,10 @@ BAD_CALLS = [
     pytest.param("GET", "/v1/spend?zone=Europe", None, 422, "no such time zone", id="spend-zone-directory"),
     pytest.param("GET", "/v1/reconcile?month=x", None, 422, "not a month", id="reconcile-month"),
     pytest.param("GET", "/v1/instances/nothing", None, 404, "no instance 'nothing'", id="no-such-instance"),
-    pytest.param("GET", "/v1/prices", None, 422, "prices of what", id="prices-of-nothing"),
+    pytest.param("GET", "/v1/prices", None, 422, "which GPU", id="prices-of-nothing"),
     pytest.param("GET", "/v1/prices?gpu=A&since=2026-01-01", None, 422, "without its zone", id="prices-zone"),
     pytest.param("GET", "/v1/prices?gpu=A&since=soon", None, 422, "not a duration", id="prices-since"),
-    pytest.param("GET", "/v1/prices?gpu=A&since=9999999d", None, 422, "longer ago", id="prices-long-ago"),
+    pytest.param("GET", "/v1/prices?gpu=A&since=9999999d", None, 422, "too long ago", id="prices-long-ago"),
     pytest.param("GET", "/v1/prices?gpu=A&since=1d&until=2d", None, 422, "before it starts", id="prices-order"),
     pytest.param("GET", "/v1/prices?gpu=A&steps=0", None, 422, "steps", id="prices-steps"),
     pytest.param("GET", "/v1/events?after=x", None, 422, "after", id="events-after"),

@@ -32,7 +32,7 @@ async def card(world: World, tops_up: bool | None = None) -> Check:
 
 
 @pytest.mark.parametrize("tops_up", [None, False, True])
-async def test_an_account_that_tops_itself_up_is_no_last_fuse_whatever_the_settings_say(
+async def test_an_account_that_tops_itself_up_is_no_last_fuse_under_any_settings(
     world: World, tops_up: bool | None
 ) -> None:
     world.market.tops_up = True

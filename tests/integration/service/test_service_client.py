@@ -116,7 +116,7 @@ async def test_lists_are_read_to_their_end(alone: AsyncClient, monkeypatch: pyte
     assert submitted == made
 
 
-async def test_whoever_waits_learns_of_the_end(shared: Served, client: AsyncClient) -> None:
+async def test_waiting_callers_get_the_end(shared: Served, client: AsyncClient) -> None:
     succeeding, parked = await client.submit(good()), await client.submit(good())
     waiting = asyncio.gather(succeeding.wait(), parked.wait(), return_exceptions=True)
     await end(shared, succeeding.id, JobStatus.SUCCEEDED, Reason.COMPLETED)
@@ -207,7 +207,7 @@ async def test_what_could_act_twice_is_not_sent_again(monkeypatch: pytest.Monkey
     assert keys == [None]
 
 
-async def test_nobody_there_is_said_with_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_absent_daemon_is_reported_with_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tries, "AGAIN_AFTER_S", ())
     async with AsyncClient(socket=tmp_path / "none") as client:
         with pytest.raises(Unreachable, match=str(tmp_path / "none")):
@@ -269,5 +269,5 @@ async def test_code_of_a_text_is_relative_to_the_program_s_directory(
     job = await client.submit(text)
     assert job.data.code is not None
     assert job.data.code.files == 2
-    with pytest.raises(UserError, match="is no directory"):
+    with pytest.raises(UserError, match="is not a directory"):
         await client.submit(text.replace('"."', '"none"'))

@@ -23,7 +23,7 @@ from tests.acceptance.stage import job_text
 from tests.integration.service.service_world import Served
 
 JOB = job_text(300) + '[code]\npath = "."\n'
-NOBODY_ELSE = 65_432
+OTHER_UID = 65_432
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def submit(served: Served, packed: Packed, **others: Any) -> tuple[int, An
 
 
 async def copies(served: Served, of: Packed | None = None) -> tuple[CodeCopy, ...]:
-    """Those that no job has taken. ``of``: of that code alone."""
+    """Those of code without a job. ``of``: of that code alone."""
     async with served.daemon.engine._store.snapshot() as uow:
         unused = await uow.code_copies.list_unused()
     return tuple(copy for copy in unused if of is None or copy.sha256 == of.sha256)
@@ -88,20 +88,20 @@ async def test_a_copy_is_sent_once_and_taken_by_jobs(shared: Served, packed: Pac
     assert hashlib.sha256(index.read_bytes()).hexdigest() == packed.sha256
 
 
-async def test_a_hash_alone_gives_nobody_somebody_else_s_code(
+async def test_a_hash_alone_does_not_give_access_to_another_user_s_code(
     shared: Served, packed: Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send(shared, packed)
     status, answer = await submit(shared, packed)
     assert status == 201
-    monkeypatch.setattr(requests, "peer_uid", lambda request: NOBODY_ELSE)
+    monkeypatch.setattr(requests, "peer_uid", lambda request: OTHER_UID)
     assert (await shared.call("GET", f"/v1/code/{packed.sha256}"))[1] == {"there": False, "missing": None}
     assert (await submit(shared, packed))[0] == 409
     status, refused = await shared.call("GET", f"/v1/jobs/{answer['job']['id']}/code")
     assert (status, "another user's" in refused["detail"]) == (422, True)
     await send(shared, packed)  # the same bytes, and a copy of one's own
-    assert [copy.owner for copy in await copies(shared, packed)] == [NOBODY_ELSE]
-    assert (await submit(shared, packed))[1]["job"]["owner"] == NOBODY_ELSE
+    assert [copy.owner for copy in await copies(shared, packed)] == [OTHER_UID]
+    assert (await submit(shared, packed))[1]["job"]["owner"] == OTHER_UID
 
 
 async def test_a_plan_needs_no_copy_and_counts_its_traffic(shared: Served, packed: Packed) -> None:
@@ -113,7 +113,7 @@ async def test_a_plan_needs_no_copy_and_counts_its_traffic(shared: Served, packe
 @pytest.mark.parametrize(
     ("toml", "sent", "problem"),
     [
-        (JOB, None, "no code came with it"),
+        (JOB, None, "no code was sent"),
         (job_text(300), True, "has no [code]"),
         (JOB + 'max = "0.001MB"\n', True, "code.max is 1,000"),
         (JOB, {"sha256": "../../etc"}, "code.sha256"),
@@ -133,9 +133,9 @@ async def test_code_and_job_file_fit_each_other(
 async def test_what_is_not_what_its_name_says_is_refused(shared: Served, packed: Packed) -> None:
     place = f"/v1/code/{packed.sha256}"
     for path, raw, problem in [
-        (f"/v1/code/{'0' * 64}", packed.data, "not the one that it is named by"),
-        (f"/v1/code/{hashlib.sha256(b'{}').hexdigest()}", b"{}", "cannot be taken"),
-        ("/v1/code/..%2Fx", b"", "named by"),
+        (f"/v1/code/{'0' * 64}", packed.data, "does not match its SHA-256"),
+        (f"/v1/code/{hashlib.sha256(b'{}').hexdigest()}", b"{}", "cannot be accepted"),
+        ("/v1/code/..%2Fx", b"", "SHA-256"),
         (f"{place}/parts/1", b"x", "send the code again"),
     ]:
         status, refused = await shared.call("PUT", path, raw=raw)
@@ -147,7 +147,7 @@ async def test_what_is_not_what_its_name_says_is_refused(shared: Served, packed:
         (f"{place}/parts/1", first[:-1], "part 1 of the code is not what its index says"),
         (f"{place}/parts/1", first + b"x", "more than 900 bytes came"),
         (f"{place}/parts/0", packed.data, "no part 0"),
-        (f"{place}/parts/4", first, "3 parts, and no part 4"),
+        (f"{place}/parts/4", first, "3 parts; there is no part 4"),
     ]:
         status, refused = await shared.call("PUT", path, raw=raw)
         assert (status, problem in str(refused)) == (422, True), refused
@@ -162,7 +162,7 @@ async def test_uploads_without_a_job_are_bounded_by_owner(
     (tmp_path / "job/d").write_bytes(os.urandom(900))
     more = pack(select(tmp_path / "job", Wanted()).files)
     status, refused = await served.call("PUT", f"/v1/code/{more.sha256}", raw=more.data)
-    assert (status, "that no job has taken" in refused["detail"]) == (422, True)
+    assert (status, "of code without a job" in refused["detail"]) == (422, True)
     assert (await submit(served, packed))[0] == 201
     await send(served, more, (1, 2, 3, 4))
 

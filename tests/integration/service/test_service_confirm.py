@@ -60,7 +60,7 @@ async def test_a_person_confirms_and_the_plan_is_good_once(shared: Served) -> No
     (waiting,) = await waiting_of(shared, program)
     assert (waiting["id"], waiting["budget"], waiting["is_confirmed"]) == (plan, "2", False)
     status, body = await program.submit(plan=plan)
-    assert (status, "nobody has confirmed" in body["detail"]) == (403, True)
+    assert (status, "is not confirmed yet" in body["detail"]) == (403, True)
     status, body = await confirm(shared, plan)
     assert (status, body["plan"]["is_confirmed"]) == (200, True)
     assert (await program.submit(plan=plan))[0] == 201
@@ -69,7 +69,7 @@ async def test_a_person_confirms_and_the_plan_is_good_once(shared: Served) -> No
     assert await program.ask(again=True) != plan
 
 
-async def test_what_is_not_above_the_amount_asks_nobody(shared: Served) -> None:
+async def test_an_amount_within_the_limit_needs_no_confirmation(shared: Served) -> None:
     program = await make(shared)
     assert (await program.submit(CHEAP))[0] == 201
     assert (await program.call("POST", "/v1/jobs", {"toml": DEAR, "dry_run": True}))[0] == 200
@@ -85,13 +85,13 @@ async def test_a_plan_is_about_what_was_asked_and_nothing_else(shared: Served) -
     dearer, longer = DEAR.replace("$2", "$3"), DEAR.replace("--steps 300", "--steps 301")
     for other in (dearer, longer, DEAR + "[retry]\nmax_attempts = 9"):
         status, body = await program.submit(other, plan=plan)
-        assert (status, "something else" in body["detail"]) == (403, True), body
+        assert (status, "another change" in body["detail"]) == (403, True), body
     stranger = await make(shared)
     assert (await stranger.submit(plan=plan))[0] == 403
     assert (await program.submit(plan=plan))[0] == 201, "who has failed with it has not used it up"
 
 
-async def test_whoever_made_a_plan_cannot_confirm_it(shared: Served) -> None:
+async def test_the_maker_of_a_plan_cannot_confirm_it(shared: Served) -> None:
     program, admin = await make(shared), await make(shared, "admin")
     other = await make(shared, "admin", "$2")
     plan, own = await program.ask(), await admin.ask()

@@ -24,7 +24,8 @@ from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.acceptance.stage import job_text
 from tests.integration.service.service_world import Served, a_key
 from tests.integration.service.test_service_access import Client, make, submit
-from tests.integration.service.test_service_owners import LIMITED, UID
+from tests.integration.service.test_service_owners import UID
+from tests.permissions import OTHER_USER
 
 DENIED, UNKNOWN, CREATED = 403, 401, 201
 DEAR, CHEAP = job_text(300, total='total = "$2"'), job_text(300, "cheap", total='total = "$1"')
@@ -91,11 +92,11 @@ async def test_the_whole_attack(served: Served, monkeypatch: pytest.MonkeyPatch)
     plan = body["plan"]
     assert (status, body["reason"]) == (409, "confirm_first")
     status, body = await second.call("POST", f"/v1/plans/{plan}/confirm")
-    assert (status, "a token of whoever made a plan" in body["detail"]) == (DENIED, True), body
+    assert (status, "a token of its maker" in body["detail"]) == (DENIED, True), body
     status, body = await second.call("POST", "/v1/jobs", {"toml": DEAR})
     assert (status, body["reason"]) == (409, "confirm_first"), "it asks as its maker does"
     status, body = await maker.call("POST", f"/v1/plans/{body['plan']}/confirm")
-    assert (status, "ask a person above $1.00 yourself" in body["detail"]) == (DENIED, True), body
+    assert (status, "above $1.00 you need a confirmation yourself" in body["detail"]) == (DENIED, True), body
     waiting = await submit(second, CHEAP)
     rows = {row["name"]: row for row in (await served.call("GET", "/v1/budget"))[1]["tokens"]}
     assert (rows["second"]["made_by"], rows["second"]["limit"], rows["maker"]["limit"]) == ("token:maker", "1", "1")
@@ -135,7 +136,7 @@ async def test_jobs_of_all_that_it_made_count_with_a_token_s_own(
     await submit(third), await submit(maker, CHEAP)
     for token in (maker, second, third):
         status, body = await token.call("POST", "/v1/jobs", {"toml": DEAR, "again": True})
-        assert (status, "2 jobs that are not over" in body["detail"]) == (DENIED, True), body
+        assert (status, "2 open jobs" in body["detail"]) == (DENIED, True), body
     await submit(await make(served, "other"))
 
 
@@ -225,7 +226,7 @@ async def serving(root: Path, **settings: Any) -> AsyncIterator[Served]:
 
 
 def limit(**keys: Any) -> dict[str, Any]:
-    return {"owners": {LIMITED: keys}}
+    return {"owners": {OTHER_USER: keys}}
 
 
 @pytest.mark.slow
@@ -246,7 +247,7 @@ async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(m
             plan = (await served.call("POST", "/v1/jobs", {"toml": DEAR}))[1]["plan"]
             for token in (made, second):
                 status, body = await token.call("POST", f"/v1/plans/{plan}/confirm")
-                assert (status, "a token of whoever made a plan" in body["detail"]) == (DENIED, True), body
+                assert (status, "a token of its maker" in body["detail"]) == (DENIED, True), body
             await submit(second, CHEAP), await submit(served, CHEAP.replace('"cheap"', '"mine"'))
             link = (await served.call("POST", "/v1/page/link"))[1]["path"].rpartition("/")[2]
             session = (await by(served, link).call("POST", "/v1/page/enter"))[1]["secret"]
@@ -255,11 +256,11 @@ async def test_a_limited_user_makes_nothing_wider_and_it_ends_with_their_entry(m
             budget = (await served.call("GET", "/v1/budget"))[1]
             rows = {row["name"]: row for row in budget["tokens"]}
             assert {name: row["made_by"] for name, row in rows.items()} == {
-                LIMITED: None,
-                "made": LIMITED,
+                OTHER_USER: None,
+                "made": OTHER_USER,
                 "second": "token:made",
             }
-            assert Decimal(rows[LIMITED]["held"]) > Decimal(rows["made"]["held"]) > 0
+            assert Decimal(rows[OTHER_USER]["held"]) > Decimal(rows["made"]["held"]) > 0
         async with serving(Path(name), **limit(scope="submit", allow="$3")) as served:
             assert (await by(served, made.secret).call("GET", "/v1/tokens"))[0] == DENIED, "now their maker may less"
             assert (await by(served, second.secret).call("GET", "/v1/status"))[0] == 200

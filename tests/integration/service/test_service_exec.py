@@ -24,7 +24,7 @@ async def test_jobs_that_cannot_be_entered(shared: Served) -> None:
     status, job = await shared.call("POST", "/v1/jobs", {"toml": job_text(300), "source": "job.toml", "again": True})
     assert status == 201
     status, answer = await shared.call("POST", f"/v1/jobs/{job['job']['id']}/exec", {"command": "true"})
-    assert (status, "no machine that runs" in answer["detail"]) == (422, True)
+    assert (status, "no running machine" in answer["detail"]) == (422, True)
 
 
 @pytest.mark.parametrize(("problem", "status"), [(ExecBusy("busy"), 409), (NoAnswer("silent"), 504)])

@@ -140,7 +140,7 @@ def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
     until(first.leads, "the first daemon leads")
     second = ADaemon(theatre, "two", ledger)
     daemons.append(second)
-    until(second.is_standby, "the second stands by")
+    until(second.is_standby, "the second is a standby")
 
     theatre.client = first.client
     first_tick(first.client)
@@ -193,7 +193,7 @@ def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_
     for epoch, name in enumerate(("two", "three"), start=2):
         standby = ADaemon(theatre, name, ledger, same)
         daemons.append(standby)
-        until(standby.is_standby, "the next stands by")
+        until(standby.is_standby, "the next is a standby")
         assert answers_as(leader)
         leader.process.kill()
         until(partial(answers_as, standby), "it has the socket, and ticks")
@@ -219,7 +219,7 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
     second = ADaemon(theatre, "two", ledger, {"AUTOPILOT_STATE_DIR": str(theatre.root / "other")}, is_patient=False)
     daemons.append(second)
-    until(second.is_standby, "the second stands by")
+    until(second.is_standby, "the second is a standby")
     watch_writes(ledger)
 
     os.kill(first.pid, signal.SIGSTOP)
@@ -251,7 +251,7 @@ def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_lea
     assert put(place, key, b"{}", PATIENCE_S) == 201
     second = ADaemon(theatre, "two", ledger, {"AUTOPILOT_API__SOCKET": str(theatre.root / "one")}, is_patient=False)
     daemons.append(second)
-    until(second.is_standby, "the second stands by")
+    until(second.is_standby, "the second is a standby")
 
     os.kill(first.pid, signal.SIGSTOP)
     until(lambda: ledger.epoch() == 2, "the standby leads")
@@ -286,7 +286,7 @@ def test_a_standby_ends_when_it_is_told_to(theatre: Theatre, ledger: Ledger, dae
     until(first.leads, "the first daemon leads")
     second = ADaemon(theatre, "two", ledger, WITHOUT_LISTENER)
     daemons.append(second)
-    until(second.is_standby, "the second stands by")
+    until(second.is_standby, "the second is a standby")
     second.process.send_signal(signal.SIGTERM)
     assert second.process.wait() == 0
     assert [line["event"] for line in second.log()] == ["leadership.awaited"]

@@ -120,9 +120,7 @@ async def test_change_and_resume_act_once(served: Served) -> None:
     assert (await send(served, "POST", f"{path}/resume", {}, {"Idempotency-Key": "k2"})) == (200, first[1], True)
 
 
-async def test_whoever_hangs_up_before_the_commit_leaves_nothing(
-    shared: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hangup_before_the_commit_leaves_nothing(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller goes while its submit is being written: the transaction is rolled back."""
     name, key = own_name(), a_key()
     arrived, go_on = asyncio.Event(), asyncio.Event()

@@ -14,13 +14,13 @@ from autopilot.api.access import RULES
 from autopilot.domain.token import Scope
 from tests.integration.service.service_world import Served
 from tests.integration.service.test_service_access import DENIED, GOOD, HIDDEN, NO_CODE, expected, submit
+from tests.permissions import OTHER_USER
 
-LIMITED = "nobody"
-UID = pwd.getpwnam(LIMITED).pw_uid
+UID = pwd.getpwnam(OTHER_USER).pw_uid
 
 
 def limits(**keys: Any) -> dict[str, Any]:
-    return {"owners": {LIMITED: keys}}
+    return {"owners": {OTHER_USER: keys}}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_every_call_of_a_limited_user(
         of_job = address.startswith("/v1/jobs/{ref}")
         become(UID)
         names = {"ref": others["id"] if of_job else "none", "sha256": NO_CODE, "number": "1", "market": "none"}
-        path = address.format(**names, name="nobody", plan="none", schedule="none")
+        path = address.format(**names, name="none", plan="none", schedule="none")
         data = b"{}" if method in ("POST", "PATCH") else None
         async with served.http.request(method, f"http://localhost{path}", data=data) as answer:
             status, said = answer.status, await answer.text()
@@ -77,7 +77,7 @@ async def test_a_limited_user_has_secrets_an_allowance_and_plans(
     status, body = await served.call("POST", "/v1/jobs", asked)
     assert (status, body["job"]["owner"]) == (201, UID)
     (row,) = (await served.call("GET", "/v1/budget"))[1]["tokens"]
-    assert (row["name"], row["limit"], row["is_monthly"]) == (LIMITED, "3", True)
+    assert (row["name"], row["limit"], row["is_monthly"]) == (OTHER_USER, "3", True)
     await served.daemon.engine.tick()
 
 
@@ -92,6 +92,6 @@ async def test_a_page_of_a_limited_user_is_limited(served: Served, become: Calla
         session = {"Authorization": f"Bearer {(await answer.json())['secret']}"}
     async with served.http.get("http://localhost/v1/page", headers=session) as answer:
         told = await answer.json()
-    assert (told["owner"], told["name"], told["scope"], told["sees_all"]) == (UID, LIMITED, "read", False)
+    assert (told["owner"], told["name"], told["scope"], told["sees_all"]) == (UID, OTHER_USER, "read", False)
     async with served.http.post(f"http://localhost/v1/jobs/{theirs['id']}/cancel", headers=session) as answer:
         assert answer.status == DENIED

@@ -91,7 +91,7 @@ def test_sigterm_lets_a_create_on_its_way_finish_and_the_job_goes_on_after_a_res
     assert printed[0] == printed[1]
 
 
-def test_a_ledger_that_is_gone_is_not_begun_anew_unasked(empty_market: Theatre) -> None:
+def test_a_missing_ledger_is_not_recreated_without_an_order(empty_market: Theatre) -> None:
     stop(empty_market, empty_market.launch_daemon())
     ledger, log = empty_market.root / "daemon" / "ledger.db", empty_market.root / "daemon.log"
     for file in ledger.parent.glob("ledger.db*"):
@@ -185,7 +185,7 @@ def test_the_watchdog_is_fed_by_completed_ticks_only(empty_market: Theatre, monk
 
 
 @pytest.mark.slow
-def test_what_a_daemon_makes_is_for_its_user_alone_whatever_the_umask() -> None:
+def test_what_a_daemon_creates_is_private_under_any_umask() -> None:
     with a_patient_theatre({UMASK: "0"}) as market:
         market.start_market()
         market.start_daemon()

@@ -191,7 +191,7 @@ async def test_the_market_s_own_list_decides(fresh_shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("market", [*MARKETS])
-async def test_the_shipped_list_stands_in_for_a_market_that_cannot_be_asked(market: str, tmp_path: Path) -> None:
+async def test_the_shipped_list_replaces_that_of_an_unreachable_market(market: str, tmp_path: Path) -> None:
     async with a_shop(market, "http://127.0.0.1:9", tmp_path, QuickClock(START)) as shut:
         assert await shut.engine.gpu_names() == gpu_names.NAMES
         with pytest.raises(UserError, match="no market lists a GPU called 'RTX 4900'"):
@@ -215,6 +215,15 @@ async def test_a_larger_disk_than_any_machine_has_is_said_with_the_largest(shop:
     accepted = await shop.plan(disk="500TB", least=0)
     assert (accepted["refusal"], accepted["verdict"]) == (None, "tight"), "never fine: there is nothing to rent"
     assert "no matching offers: the job would wait" in accepted["notes"]
+
+
+async def test_more_gpus_than_any_machine_has_are_said_with_the_most_there_are(shop: Shop) -> None:
+    planned = await shop.plan(gpu="4090:99")
+    assert planned["verdict"] == "infeasible"
+    assert planned["refusal"].startswith("resources.gpu: no machine has 99 × 4090: the most seen in one is ")
+    with pytest.raises(UserError, match=r"no machine has 99 × 4090"):
+        await shop.submit(gpu="4090:99")
+    assert (await shop.plan(gpu="4090:99 | 4090:1"))["refusal"] is None
 
 
 async def test_a_limit_below_every_price_of_the_week_is_said_with_the_lowest(shop: Shop) -> None:

@@ -83,7 +83,7 @@ async def test_an_error_leaves_cursor_and_connection_usable(connection: SqliteCo
     assert (await cursor.fetchone(), cursor.rowcount) == ((_MANY,), 1)
 
 
-async def test_rows_that_nobody_reads_hold_no_lock(connection: SqliteConnection, tmp_path: Path) -> None:
+async def test_unread_rows_hold_no_lock(connection: SqliteConnection, tmp_path: Path) -> None:
     cursor = connection.cursor()
     await cursor.execute("SELECT n FROM numbers")
     await cursor.close()
@@ -103,7 +103,7 @@ async def test_a_cursor_reads_its_latest_statement_alone(connection: SqliteConne
     assert await cursor.fetchall() == [("next",)]
 
 
-async def test_a_statement_that_nobody_waits_for_any_more_does_no_harm(connection: SqliteConnection) -> None:
+async def test_an_abandoned_statement_does_no_harm(connection: SqliteConnection) -> None:
     waiting = asyncio.ensure_future(connection.cursor().execute("SELECT n FROM numbers"))
     await asyncio.sleep(0)
     waiting.cancel()

@@ -186,12 +186,12 @@ async def test_a_backup_is_the_ledger_of_one_moment_while_it_is_written(url: str
     assert all(backup[name] == now[name] for name in now if name != "notes")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert {each.ok for each in await examine(str(file))} == {True}
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         await care.back_up(url, file)
 
 
 @pytest.mark.parametrize("name", ["led#ger.db", "led?ger.db", "a?mode=memory#b.db", "50%20 ü.db"])
-async def test_a_backup_is_of_the_ledger_whatever_its_file_is_called(tmp_path: Path, name: str) -> None:
+async def test_a_backup_is_of_the_ledger_under_any_file_name(tmp_path: Path, name: str) -> None:
     path, file = tmp_path / name, tmp_path / "backup.db"
     await (await open_store(str(path))).close()
     execute(str(path), None, "INSERT INTO notes (key, value) VALUES ('key', 'value')")
@@ -271,7 +271,7 @@ async def test_a_move_is_refused_where_something_is_already_or_a_daemon_works(ur
     await fill(full)
     with pytest.raises(UserError, match="not empty"):
         await care.move(url, full)
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         await care.move(url, url)
     for working in (url, places("postgresql"), places("sqlite")):
         async with leading(working, on_standby=print):
@@ -369,7 +369,7 @@ async def leads(url: str) -> None:
 
 
 def execute(url: str, server: PostgresServer | None, statement: str) -> list[Any]:
-    """``server``: None where the ledger is a file."""
+    """``server``: None if the ledger is a file."""
     if server is not None and "://" in url:
         return server.execute(statement, url.partition("@/")[2].partition("?")[0])
     with sqlite3.connect(url) as connection:

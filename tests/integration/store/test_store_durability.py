@@ -23,9 +23,8 @@ from autopilot.domain.errors import UserError
 from autopilot.ports.store import ConstraintViolated, StoreUnavailable
 from autopilot.store.database import SqlStore, open_store
 from autopilot.store.urls import database_path
+from tests.permissions import UNPRIVILEGED
 from tests.store_records import a_job, a_lease, an_entry
-
-NOBODY = 65534
 
 
 @contextmanager
@@ -209,7 +208,7 @@ def closed_to_writing(directory: Path) -> Iterator[None]:
         file.chmod(0o444)
     directory.chmod(0o555)
     if was_root:
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED)
     try:
         yield
     finally:
@@ -239,7 +238,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"a letter")
 
 
-async def test_the_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+async def test_the_files_are_private_under_any_umask(tmp_path: Path) -> None:
     umask = os.umask(0)
     try:
         store = await open_store(f"sqlite+aiosqlite:///{tmp_path}/state dir/a?b%20c#.db".replace("?", "%3F"))

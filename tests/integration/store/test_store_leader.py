@@ -147,7 +147,7 @@ async def test_a_leader_learns_by_itself_that_it_was_followed(
         await fence.lost.wait()
 
 
-async def test_a_leader_that_lost_its_connections_goes_on_if_nobody_took_its_place(
+async def test_a_leader_that_lost_its_connections_continues_if_it_was_not_replaced(
     postgres_server: PostgresServer, postgres_url: str
 ) -> None:
     async with daemons(postgres_url, 1) as (first,):

@@ -62,7 +62,7 @@ async def test_an_id_is_posted_once(posted: SqlStore) -> None:
 
 async def test_posted_by_lease_kind_and_day(posted: SqlStore) -> None:
     async with posted.snapshot() as work:
-        sums = await work.ledger.sum_by_day(["lease-1", "lease-3", "nobody"])
+        sums = await work.ledger.sum_by_day(["lease-1", "lease-3", "unknown"])
         assert await work.ledger.sum_by_day([]) == {}
     assert sums == {
         "lease-1": {
@@ -71,7 +71,7 @@ async def test_posted_by_lease_kind_and_day(posted: SqlStore) -> None:
             (CostKind.STORAGE_RUNNING, NOV_1): Decimal("0.25"),
         },
         "lease-3": {(CostKind.COMPUTE, DEC_1): Decimal(8), (CostKind.BANDWIDTH, DEC_1): Decimal("0.5")},
-        "nobody": {},
+        "unknown": {},
     }
 
 
@@ -158,7 +158,7 @@ async def test_the_views_answer_in_dollars_to_any_sqlite_client(posted: SqlStore
 
 
 async def test_an_entry_must_name_a_lease_and_what_it_corrects(posted: SqlStore) -> None:
-    for entry in (an_entry("x", "1", lease=a_lease("nobody")), an_entry("x", "1", corrects="nothing")):
+    for entry in (an_entry("x", "1", lease=a_lease("unknown")), an_entry("x", "1", corrects="nothing")):
         with pytest.raises(ConstraintViolated):
             async with posted.transaction() as work:
                 await work.ledger.post([entry])

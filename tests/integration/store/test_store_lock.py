@@ -100,7 +100,7 @@ async def test_a_link_is_no_second_ledger(tmp_path: Path) -> None:
         assert not (elsewhere / "linked.db.lock").exists()
 
 
-async def test_a_ledger_of_two_names_is_refused_whoever_runs(tmp_path: Path) -> None:
+async def test_a_ledger_of_two_names_is_refused_with_and_without_a_leader(tmp_path: Path) -> None:
     """What was committed last lies beside the name by which it was opened: under another one machines are forgotten."""
     ledger, second = tmp_path / "ledger.db", tmp_path / "second.db"
     with a_daemon(ledger):

@@ -85,7 +85,7 @@ async def test_a_nul_in_what_a_market_says_does_not_stop_the_ledger(store: SqlSt
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("postgresql://nobody_at_all@/{name}?host={host}", "role"),
+        ("postgresql://no_such_role@/{name}?host={host}", "role"),
         ("postgresql://postgres@/no_such_database?host={host}", "no_such_database"),
         ("postgresql://postgres@/{name}?host=/nonexistent", "connection"),
         ("postgresql://postgres:secret@127.0.0.1:1/{name}?connect_timeout=2", "connection"),
@@ -128,9 +128,7 @@ async def test_what_ails_the_server_is_told(store: SqlStore, state: str, says: s
         await write(store, "key")
 
 
-async def test_a_transaction_that_stands_still_gives_its_locks_back(
-    store: SqlStore, postgres_server: PostgresServer
-) -> None:
+async def test_an_idle_transaction_releases_its_locks(store: SqlStore, postgres_server: PostgresServer) -> None:
     async def stand_still() -> None:
         async with store.transaction() as work:
             await work.notes.set("key", "never")

@@ -289,7 +289,7 @@ async def test_an_answer_that_drips_is_cut_off(script: Script, short: VastaiProv
         await short.instances()
 
 
-async def test_nobody_listens() -> None:
+async def test_a_closed_port() -> None:
     clock = ScaledClock(datetime.now(UTC), 600)
     provider = plugin.connect({"base_url": "http://127.0.0.1:1", "api_key": KEY}, clock)
     with pytest.raises(MarketUnknown, match="no answer to GET"):

@@ -44,7 +44,7 @@ async def test_a_machine_that_its_user_stops_says_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["http_500", "empty", "html", "http_429"])
-async def test_without_the_inbox_the_list_stands(bench: Bench, kind: str) -> None:
+async def test_without_the_inbox_the_list_counts(bench: Bench, kind: str) -> None:
     await bench.control("POST", "fault", on="inbox", kind=kind, times=50)
     await outbid(bench)
     assert (await stopped(bench)).price_to_win is None

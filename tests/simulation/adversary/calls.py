@@ -84,7 +84,7 @@ def draw_job(rng: random.Random) -> JobFile:
                 '[secrets]\nTOKEN = "aws"',
                 '[secrets]\nTOKEN = "hf"',
                 '[registry]\nserver = "docker.io"\nuser = "u"\npassword = "aws"',
-                '[notify]\nnames = ["nobody"]',
+                '[notify]\nnames = ["unknown"]',
                 '[deadline]\nwithin = "99999999h"',
                 '[code]\npath = "."',
                 "[budget]",

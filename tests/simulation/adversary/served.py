@@ -72,7 +72,7 @@ class ServedDaemon(Daemon):
         store, blobs, clock, ids, wake = self.ledger, self._blobs, self.clock, self._ids, self._wake.set
         code = CodeService(store, blobs, SimulatedUnpacker(), clock, ids)
         jobs = JobService(engine, store, blobs, clock, ids, self._parse, change_spec, wake, code)
-        sessions = PageSessions(self._scratch / "page-logins.json", clock, _tell_nobody)
+        sessions = PageSessions(self._scratch / "page-logins.json", clock, _ignore)
         api = Api(
             jobs,
             engine,
@@ -106,7 +106,7 @@ async def _mark_call(request: web.Request, handler: Any) -> web.StreamResponse:
     return answer
 
 
-async def _tell_nobody(_: object) -> None:
+async def _ignore(_: object) -> None:
     pass
 
 

@@ -135,7 +135,7 @@ class _Attack:
                 await play.watch(60.0)
             for task in tasks:
                 task.result()
-            await self._nobody_comes_back(play)
+            await self._expect_no_session(play)
         finally:
             for task in tasks:
                 task.cancel()
@@ -194,7 +194,7 @@ class _Attack:
         if heard.status == 201 and isinstance(said.get("job"), dict):
             self._all_jobs.append(said["job"]["id"])
 
-    async def _nobody_comes_back(self, play: Play) -> None:
+    async def _expect_no_session(self, play: Play) -> None:
         """Calls and faults are over. What runs ends by itself, at or below its token's allowance."""
         world = play.world
         play.events.calm()

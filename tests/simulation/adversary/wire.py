@@ -28,7 +28,7 @@ class Heard:
 
     @property
     def json(self) -> dict[str, Any]:
-        """Empty where the answer is none in JSON."""
+        """Empty if the answer is none in JSON."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -85,7 +85,7 @@ class Line:
         *,
         hangs_up_after_s: float | None = None,
     ) -> Heard | None:
-        """The answer, or None where none comes: the daemon has died, or the caller has hung up."""
+        """The answer, or None if none comes: the daemon has died, or the caller has hung up."""
         loop, ended = self._loop, asyncio.Event()
         pipe = _Pipe(lambda: loop.after(0, ended.set))
         lines = [f"{method} {path} HTTP/1.1", "Host: daemon", "Connection: close", f"Content-Length: {len(body)}"]

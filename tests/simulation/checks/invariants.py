@@ -49,11 +49,11 @@ CHECKERS = {
     "S10": "with the daemon dead every running machine ends itself within its permit and two minutes",
     "S11": "what is to go and is still there is told so again within 25 minutes",
     "S12": "markets are not called faster than they allow, nor asked without end to rent for a job or to destroy",
-    "S13": "no task ends in an error that nobody expected",
+    "S13": "no task ends in an unexpected error",
     "S14": "a job has SUCCEEDED only when its command ended well on some machine, and no run fails twice",
     "S15": "no machine is kept for hours at one stage of getting ready, without ever beginning the command",
     "S16": "no bid is made on a machine within an hour of losing there at that height",
-    "S17": "no bid stands on a floor that echoes our own",
+    "S17": "no bid rests on a floor that echoes our own",
     "S18": "a machine that an empty account has stopped is not bid up before it was started, unless against somebody",
     "S19": "no job waits for hours beside a machine that it may have",
     "S20": "no permit of a wanted machine runs out while daemon, store and machine do their part",
@@ -71,9 +71,9 @@ CHECKERS = {
     "S32": "a task runs on its own files: nothing of the task that had its machine before is taken for its own",
     "S33": "what the tasks of a machine have cost adds up to what is posted for it",
     "S34": "a machine that failed a task at once, or two in a row, gets no more",
-    "S35": "a notice is obeyed for as long as it stands: what was there is saved in time, and nothing stops after it",
+    "S35": "a notice is obeyed while it is in force: what was there is saved in time, and nothing stops after it",
     "S36": "what a market keeps for a machine beside it is gone once the lease is, or is looked for and found",
-    "S37": "where nobody else bids, each price paid stays within one markup of its market's least",
+    "S37": "without other bidders, each price paid stays within one markup of its market's least",
     "S38": "the bid of a stopped machine is raised only where somebody else has bid more for it",
     "S39": "on a market without a certificate all jobs together stay within its allowance, on one machine at a time",
     "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",
@@ -284,7 +284,7 @@ class Invariants:
         self._firings.change_job(before, job, tables)
         self._arrays.change_job(before, job, tables)
         if job.status is JobStatus.SUCCEEDED and not self._arrays.is_finished(job):
-            self.add_violation("S14", f"job {job.id[-1]} is a success, but nobody has finished it")
+            self.add_violation("S14", f"job {job.id[-1]} is a success, but its work was never finished")
         reported = sum(1 for known, _ in self.ground.failed_runs if known == job.id)
         if not self.is_ledger_old and job.failures > reported:
             self.add_violation("S14", f"{job.failures} failures of job {job.id[-1]}, {reported} runs failed")
@@ -466,7 +466,7 @@ class Invariants:
                 passed_s = CHECKED_EVERY_S if ground.is_able(box.provider) else 0.0
                 unwanted[box.key] = self._unwanted_s.get(box.key, 0.0) + passed_s
                 if unwanted[box.key] > UNPLANNED_OVERLAP_S + QUARANTINE_S * self.is_ledger_old:
-                    self.add_violation("S2", f"{box.key} computes for nobody since {unwanted[box.key]:.0f} s")
+                    self.add_violation("S2", f"{box.key} computes for no job since {unwanted[box.key]:.0f} s")
                     unwanted[box.key] = 0.0
         self._unwanted_s = unwanted
         self._find_doubled(at_work)

@@ -71,7 +71,7 @@ def test_we_never_are(market: str) -> None:
     check(market, 60)
 
 
-def test_whoever_is_pays_for_it() -> None:
+def test_a_lone_bidder_that_bids_against_itself_is_found() -> None:
     """The same look finds a daemon that takes its own bids for others'."""
     two = tuple(
         (40.0 + number, Submit(f"01JOB00000000000000000000{number}", a_spec(timedelta(minutes=20), max_bid=D(4))))

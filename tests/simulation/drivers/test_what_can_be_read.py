@@ -77,7 +77,7 @@ def can_be_read(row: Row, changed: Json) -> bool:
 
 
 @pytest.mark.parametrize("market", ["vastai", "runpod", "a bid", "a machine"])
-@pytest.mark.parametrize("label", LABELS, ids=["ours", "others", "nobody's"])
+@pytest.mark.parametrize("label", LABELS, ids=["ours", "others", "unlabelled"])
 def test_the_ground_knows_which_rows_can_be_read(market: str, label: str) -> None:
     row = draw_rows(label)[market]
     rng = random.Random(f"{market}/{label}")

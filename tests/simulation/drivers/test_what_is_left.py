@@ -14,13 +14,13 @@ from tests.simulation.runs.run import Play, run
 FOUND = {
     "no_sweep": ("machine from nowhere", "L1"),
     "duplicate_overlooked": ("create makes two, one never starts", "S2"),
-    "permit_begins_anew": ("dead for an hour, its machine sleeps and wakes", "S10"),
+    "permit_restarts": ("dead for an hour, its machine sleeps and wakes", "S10"),
     "old_orders_renew": ("dead for an hour", "S10"),
 }
 
 
 @pytest.mark.parametrize("bug", FOUND)
-def test_what_nobody_ends_is_found(bug: str) -> None:
+def test_a_machine_left_running_is_found(bug: str) -> None:
     story, checker = FOUND[bug]
     assert checker in run(SEED, STORIES[story], bug=bug, stop_at_first=True).failed
 

@@ -122,8 +122,8 @@ def hourly_storage(price_per_gb_month: Decimal, gigabytes: int) -> Decimal:
 
 
 def _whole_nano(amount: Decimal) -> int:
-    """Raises ``ValueError`` for what is finer than a nano-dollar."""
+    """Raises ``ValueError`` for what is more precise than a nano-dollar."""
     nano = Fraction(amount) * 1_000_000_000
     if nano.denominator != 1:
-        raise ValueError(f"{amount} is finer than a nano-dollar")
+        raise ValueError(f"{amount} is more precise than a nano-dollar")
     return nano.numerator

@@ -74,7 +74,7 @@ CATALOGUE = (
     _event("E1", 3.0, 30, 1200, "an instance's state is shown wrongly"),
     _chance("E2", 0.10, "an instance never gets past loading"),
     _event("E3", 3.0, 60, 43_200, "a host vanishes and comes back with the old run going on"),
-    _chance("E4", 0.05, "a paused instance stays so, whatever is bid"),
+    _chance("E4", 0.05, "a paused instance stays paused at any bid"),
     _event("E5", 3.0, 30, 1800, "everybody is outbid at once, or again and again"),
     _event("E6", 2.0, 300, 7200, "prices tenfold, a floor that is none"),
     _chance("E7", 0.10, "the job's machine is broken: it fails, hangs, crawls or never gets ready"),

@@ -83,10 +83,10 @@ STORIES: dict[str, Scenario] = {
     "create on demand": _story(spot_policy=SpotPolicy.ON_DEMAND),
     "create takes effect, then a 500": _story(faults={"A1": (0,)}),
     "create takes effect, answer lost": _story(faults={"A2": (0,)}),
-    "create lands, nobody knows, it ends itself": _story(
+    "create lands unobserved, it ends itself": _story(
         (40.0, "dies as soon as it rents"), bursts=(_outage("C2", 0.0, 300.0, "runpod"),), length_s=6000.0
     ),
-    "create lands, nobody knows, and the budget is used up": _story(
+    "create lands unobserved, and the budget is used up": _story(
         (40.0, "dies as soon as it rents"),
         bursts=(_outage("C2", 0.0, 300.0, "runpod"),),
         minutes=300,
@@ -157,7 +157,7 @@ STORIES: dict[str, Scenario] = {
     "ledger full while it ends": _story(bursts=(_outage("G1", 600.0, 1200.0),), minutes=6),
     "the account runs dry, and is paid in": _story((500.0, "runs dry"), (900.0, "paid in"), minutes=10),
     "outbid by a rival whom no list shows": _story((500.0, "outbid unseen"), minutes=10, length_s=3600.0),
-    "stopped by hand, and nobody bids": replace(
+    "stopped by hand, without rival bids": replace(
         _story((500.0, "stopped by hand"), minutes=10, length_s=3600.0), markets=("vastai",)
     ),
     "one host of eight": _story(
@@ -187,7 +187,7 @@ STORIES: dict[str, Scenario] = {
         length_s=3600.0,
     ),
     "an array, killed over": _story((700.0, "kill"), minutes=5, array=ArraySpec(3, parallel=2), length_s=3600.0),
-    "an array, its first machine fails whatever runs there": _story(
+    "an array, its first machine fails every task": _story(
         (40.0, "first fails"), minutes=5, array=ArraySpec(4, parallel=1), max_attempts=1, length_s=12_000.0
     ),
     "an array, its budget used up": _story(
@@ -227,13 +227,13 @@ STORIES: dict[str, Scenario] = {
         ),
         length_s=6000.0,
     ),
-    "nobody else bids: three jobs, one machine at vast.ai": _alone(
+    "no other bidder: three jobs, one machine at vast.ai": _alone(
         "vastai", 3, "one host", faults={"E12": (0, 1, 2, 3)}
     ),
-    "nobody else bids: three jobs, two machines at RunPod": _alone("runpod", 3, "one host of two"),
-    "nobody else bids: three jobs, one machine at Mithril": _alone("mithril", 3, "one host"),
-    "nobody else bids: three jobs at Nebius": _alone("nebius", 3),
-    "nobody else bids: an array of four, two machines at Mithril": _alone(
+    "no other bidder: three jobs, two machines at RunPod": _alone("runpod", 3, "one host of two"),
+    "no other bidder: three jobs, one machine at Mithril": _alone("mithril", 3, "one host"),
+    "no other bidder: three jobs at Nebius": _alone("nebius", 3),
+    "no other bidder: an array of four, two machines at Mithril": _alone(
         "mithril", 1, "one host of two", array=ArraySpec(4)
     ),
     "ends unseen": _story((500.0, "ends unseen"), minutes=10, length_s=4200.0),

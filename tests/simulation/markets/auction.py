@@ -160,7 +160,7 @@ class AuctionMarket(SimulatedMarket):
     # --- notices
 
     def relocate(self, box: Box) -> bool:
-        """Move it to another host; False where there is nothing to move, or it is under notice already."""
+        """Move it to another host; False if there is nothing to move, or it is under notice already."""
         bid = self.bids[box.id]
         if box.state is not State.RUNNING or bid.notice or not bid.has_won:
             return False

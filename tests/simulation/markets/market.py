@@ -355,7 +355,7 @@ class SimulatedMarket:
         if box.is_late:
             return "landed_late"
         if self.ground.is_daemon_out and self.ground.now_s > self.alone_until_s(box):
-            return "nobody_could_act"
+            return "none_could_act"
         return ""
 
     def alone_until_s(self, box: Box) -> float:

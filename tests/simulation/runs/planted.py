@@ -229,7 +229,7 @@ def _destroy_gives_up() -> Patches:
     return [(calls.Calls, "destroy", twice)]
 
 
-@bug("nobody looks for instances that no lease holds")
+@bug("instances that no lease holds are not looked for")
 def _no_sweep() -> Patches:
     async def nothing(self: Any, *_: Any) -> list[Any]:
         return []
@@ -410,12 +410,12 @@ def _permit_ignored() -> Patches:
     return [(Machine, "decide", heedless)]
 
 
-@bug("a machine that wakes has its permit anew")
-def _permit_begins_anew() -> Patches:
+@bug("a machine that wakes gets a fresh permit")
+def _permit_restarts() -> Patches:
     return [(Machine, "_left_of_permit", lambda self, memory, now: float(memory["permit_ttl_s"]))]
 
 
-@bug("a permit is renewed by whatever orders come, new or old")
+@bug("a permit is renewed by any orders, new or old")
 def _old_orders_renew() -> Patches:
     received = Machine.take_orders
 
@@ -427,11 +427,11 @@ def _old_orders_renew() -> Patches:
 
     fetch = SimAgent._fetch_orders
 
-    def anew(self: Any) -> None:
+    def fetch_again(self: Any) -> None:
         self._read = None
         fetch(self)
 
-    return [(Machine, "take_orders", renewed), (SimAgent, "_fetch_orders", anew)]
+    return [(Machine, "take_orders", renewed), (SimAgent, "_fetch_orders", fetch_again)]
 
 
 @bug("both machines of one create go by its orders")
@@ -458,7 +458,7 @@ def _newest_deleted() -> Patches:
     return [(checkpoint_retention.CheckpointRetention, "_delete_surplus_of", delete)]
 
 
-@bug("a run begins anew although there is a checkpoint")
+@bug("a run starts over although there is a checkpoint")
 def _restore_forgotten() -> Patches:
     async def none(self: Any, job: Any) -> None:
         return None

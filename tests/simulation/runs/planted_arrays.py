@@ -67,6 +67,6 @@ def _lossy_split() -> Patches:
     return [(task_shares, "share_out", lossy)]
 
 
-@bug("a machine that fails whatever runs there gets one task after another")
+@bug("a machine that fails every task gets one after another")
 def _black_hole_fed() -> Patches:
     return [(evolve, "speaks_of_machine", lambda *_: False), (reuse, "RUNS_PER_MACHINE", 99)]

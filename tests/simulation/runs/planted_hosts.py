@@ -60,7 +60,7 @@ def _top_up_raised() -> Patches:
     return [(evolve_lease, "_pause", as_outbid)]
 
 
-@bug("a stop that nobody has explained is taken for an outbid")
+@bug("an unexplained stop is taken for an outbid")
 def _unknown_is_outbid() -> Patches:
     def a_step_more(spec: Any, lease: Any, params: Any, *_: Any, **__: Any) -> Any:
         return (lease.bid * Decimal("1.1")).quantize(MILLI)

@@ -32,7 +32,7 @@ def _begun_anyhow() -> Patches:
 
 @bug("a job goes on waiting although all that it waits for have ended")
 def _never_begun() -> Patches:
-    async def nobody(*_: Any) -> None:
+    async def judge_none(*_: Any) -> None:
         return None
 
-    return [(engine, "judge_waiting", nobody)]
+    return [(engine, "judge_waiting", judge_none)]

@@ -17,7 +17,7 @@ from tests.simulation.markets.market import LOADING_S, SimulatedMarket
 from tests.simulation.markets.vastai import Vastai, offer_row
 from tests.simulation.suites.start import FIRST_HOST, FIRST_MACHINE, ON_DEMAND_MACHINE, Start
 
-NOBODY_WINS = Decimal(1_000_000)
+OUT_OF_REACH = Decimal(1_000_000)
 """$/h."""
 ROOM = 8
 CREDIT = 100_000.0
@@ -30,13 +30,13 @@ class SuiteMarket(SimulatedMarket):
         on_demand = start.price(start.suite.config.on_demand_price)
         hosts = [
             Host(
-                str(FIRST_MACHINE + machine), str(FIRST_HOST + host), GPU, NOBODY_WINS, on_demand,
+                str(FIRST_MACHINE + machine), str(FIRST_HOST + host), GPU, OUT_OF_REACH, on_demand,
                 start.storage_price, Decimal(0),
             )
             for machine, host in enumerate(start.hosts)
         ]  # fmt: skip
         always = Host(
-            ON_DEMAND_MACHINE, ON_DEMAND_MACHINE, GPU, NOBODY_WINS, on_demand, start.storage_price, Decimal(0), ROOM
+            ON_DEMAND_MACHINE, ON_DEMAND_MACHINE, GPU, OUT_OF_REACH, on_demand, start.storage_price, Decimal(0), ROOM
         )
         super().__init__(ground, "vastai", [*hosts, always], rng, boot_agent)
         self._next_tick()
@@ -58,7 +58,7 @@ class SuiteMarket(SimulatedMarket):
         for machine, row in enumerate(floors):
             host, floor = self.hosts[str(FIRST_MACHINE + machine)], row[self.tick + 1]
             host.is_rival_told = not isinf(floor)
-            self.set_floor(host, NOBODY_WINS if isinf(floor) else self.start_of_suite.price(floor))
+            self.set_floor(host, OUT_OF_REACH if isinf(floor) else self.start_of_suite.price(floor))
         self.ground.loop.after(self.start_of_suite.suite.config.tick_s, self._next_tick)
 
     def boot(self, box: Box, takes_s: tuple[float, float]) -> None:

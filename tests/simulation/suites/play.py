@@ -30,7 +30,7 @@ class Held:
     """``none``, ``on demand``, or the number of the spot machine; two machines in a move are both named."""
     state: str
     bid: float
-    """Of the suite, $/h; 0 where nothing was bid."""
+    """Of the suite, $/h; 0 if nothing was bid."""
     spent: float
     """Dollars of the suite so far."""
 

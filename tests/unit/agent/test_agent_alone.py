@@ -236,7 +236,7 @@ async def test_a_last_manifest_that_is_refused_is_sent_again_to_its_own_slot(tmp
     await world.check_last_save()
 
 
-async def test_a_first_save_of_which_nobody_knew_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_first_save_of_unknown_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "SMALLEST_PART_BYTES", 16)
     world = Lonely(tmp_path, 15 * MINUTE, 60 * MINUTE, dies_at=2 * MINUTE)
     world.size = 16 * 200

@@ -28,12 +28,16 @@ while True:
 """
 
 
+def sh(command: str) -> list[str]:
+    return ["/bin/sh", "-c", command]
+
+
 def started(directory: Path) -> Child:
     (directory / "saver.py").write_text(SAVER)
     os.mkfifo(directory / "go")
     child = Child(TOKEN, lambda _: None)
     # As in a job file: no exec, so that a shell is in between.
-    child.start("run", f'"{sys.executable}" saver.py\necho done', str(directory), dict(os.environ), None)
+    child.start("run", sh(f'"{sys.executable}" saver.py\necho done'), str(directory), dict(os.environ), None)
     until((directory / "ready").exists)
     return child
 
@@ -59,9 +63,9 @@ def test_once_killed_it_has_ended(tmp_path: Path) -> None:
     assert not (tmp_path / "saved").exists()
 
 
-def test_a_shell_that_ends_by_itself_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_shell_that_ends_by_itself_does_not_wait(tmp_path: Path) -> None:
     child = Child(TOKEN, lambda _: None)
-    child.start("run", "sleep 1000 & exit 3", str(tmp_path), dict(os.environ), None)
+    child.start("run", sh("sleep 1000 & exit 3"), str(tmp_path), dict(os.environ), None)
     try:
         assert until(lambda: child.poll()) == 3
     finally:
@@ -71,13 +75,13 @@ def test_a_shell_that_ends_by_itself_waits_for_nobody(tmp_path: Path) -> None:
 def test_what_cannot_be_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a process in the midst of a driver's call: the machine may be given no other task then."""
     child = Child(TOKEN, lambda _: None)
-    child.start("run", "setsid sleep 1000 & exit 3", str(tmp_path), dict(os.environ), None)
+    child.start("run", sh("setsid sleep 1000 & exit 3"), str(tmp_path), dict(os.environ), None)
     until(lambda: child.poll() == 3)
     with monkeypatch.context() as patched:
         patched.setattr(child_module, "SWEEP_S", 0.05)
         patched.setattr(os, "kill", lambda pid, number: None)
         (left,) = child.sweep("run")
     assert child.left == [left]
-    child.start("run", "exit 4", str(tmp_path), dict(os.environ), None)
+    child.start("run", sh("exit 4"), str(tmp_path), dict(os.environ), None)
     until(lambda: child.poll() == 4)
     assert child.sweep("run") == [], "it was no part of a setup: the next end is its end, too"

@@ -100,7 +100,7 @@ def test_it_goes_on_where_it_was_cut_off(url: str, packed: Packed, workdir: Path
 
 
 @pytest.mark.parametrize("harm", ["hole", "gone", "moved"])
-def test_what_a_crash_has_harmed_meanwhile_is_fetched_anew(url: str, packed: Packed, workdir: Path, harm: str) -> None:
+def test_what_a_crash_has_damaged_is_fetched_again(url: str, packed: Packed, workdir: Path, harm: str) -> None:
     last = Store.objects.pop("/4")
     with pytest.raises(OSError, match="503"):
         fetch(url, packed, workdir)

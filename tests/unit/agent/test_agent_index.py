@@ -83,7 +83,7 @@ def test_what_no_disk_can_hold_is_no_index(rows: list[list[Any]], reason: str) -
     ],
     ids=["recursion", "brackets", "long-number", "no-version", "not-text", "null", "too-large"],
 )
-def test_whatever_is_wrong_is_one_error(data: bytes) -> None:
+def test_each_fault_is_one_error(data: bytes) -> None:
     with pytest.raises(Corrupt):
         parse_index(data, [])
 

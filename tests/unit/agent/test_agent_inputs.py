@@ -41,7 +41,7 @@ async def test_it_goes_on_where_it_was_cut_off(url: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kept", [DATA, DATA + b"of a longer one"], ids=["all of it", "more than there is now"])
-async def test_what_can_not_go_on_begins_anew(url: str, tmp_path: Path, kept: bytes) -> None:
+async def test_a_download_that_cannot_be_resumed_starts_over(url: str, tmp_path: Path, kept: bytes) -> None:
     """As after a kill between the last byte and the rename."""
     (tmp_path / "in.fetching").write_bytes(kept)
     with pytest.raises(urllib.error.HTTPError, match="416"):

@@ -295,7 +295,7 @@ def test_save_and_stop_is_saved_only_when_the_upload_is_done_and_run_goes_on_fro
     assert m.decide(13) == "restore"
 
 
-def test_promoted_anew_while_running_it_starts_over_from_the_newest_checkpoint() -> None:
+def test_promoted_again_while_running_it_starts_over_from_the_newest_checkpoint() -> None:
     m = running()
     m.take_orders(orders(seq=2, run_epoch=3), 10)
     assert m.decide(10) == "term"
@@ -364,7 +364,7 @@ def test_a_finished_job_is_not_run_again_in_its_epoch() -> None:
     assert m.decide(2) == "restore"
 
 
-def test_a_run_that_failed_soon_is_followed_by_a_restore_whatever_lies_there() -> None:
+def test_a_run_that_failed_soon_is_followed_by_a_restore_despite_local_files() -> None:
     for has_saved, ended_at, begins_by in ((False, 10, "restore"), (True, 10, "run"), (False, 400, "run")):
         m = machine()
         m.take_orders(orders(restore=3), 0)
@@ -530,7 +530,7 @@ def test_a_checkpoint_that_was_under_way_is_no_answer_to_a_notice() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["wait", "run", "save_and_stop", "leave"])), max_size=30)
 )
-def test_whatever_the_orders_the_job_runs_only_when_ordered_and_the_end_of_the_permit_is_bounded(
+def test_the_job_runs_only_when_ordered_and_the_end_of_the_permit_is_bounded(
     steps: list[tuple[int, Role]],
 ) -> None:
     """A world in which every command succeeds at once, and a permit that is never renewed after the last orders."""
@@ -717,7 +717,7 @@ def test_a_machine_that_wakes_after_its_permit_has_time_to_look_for_newer_orders
     assert late.permit_until == 6350 + 900
 
 
-def test_a_host_that_was_started_anew_gives_no_more_than_a_whole_permit() -> None:
+def test_a_restarted_host_gets_at_most_a_whole_permit() -> None:
     assert woken(slept_s=-1290).permit_until == 10 + 900
 
 

@@ -120,7 +120,7 @@ def test_seconds_count_while_all_three_are_known_and_still() -> None:
     ],
     ids=["output alone", "progress alone", "GPUs alone"],
 )
-def test_anything_new_begins_the_count_anew(said: Any, busy: bool) -> None:
+def test_any_change_resets_the_count(said: Any, busy: bool) -> None:
     still = Stillness(0)
     still.look(0, (0, (7, None)), False)
     still.look(1500, (0, (7, None)), False)

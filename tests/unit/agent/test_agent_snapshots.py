@@ -99,9 +99,7 @@ def test_a_link_may_lead_through_another_if_both_stay_inside() -> None:
         check_entries(index_of(*dirs, ("checkpoint/" + "x/" * 100_000 + "y", "file", "")))
 
 
-def test_what_is_seen_through_a_link_to_a_directory_is_saved_where_it_stands(
-    tmp_path: Path, snapshots: Snapshots
-) -> None:
+def test_files_behind_a_link_to_a_directory_are_saved_at_its_place(tmp_path: Path, snapshots: Snapshots) -> None:
     pattern = str(tmp_path / "out/**")
     (tmp_path / "out/step-100").mkdir(parents=True)
     (tmp_path / "out/step-100/weights").write_text("w")

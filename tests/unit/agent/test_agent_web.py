@@ -61,7 +61,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         (b"", None),
     ],
 )
-def test_an_answer_is_dated_by_whoever_gave_it(date: bytes, at: float | None) -> None:
+def test_an_answer_is_dated_by_its_server(date: bytes, at: float | None) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

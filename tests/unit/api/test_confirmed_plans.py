@@ -42,7 +42,7 @@ def test_a_refusal_leaves_the_plan() -> None:
         pass
 
 
-def test_a_commit_that_nobody_knows_of_uses_it_up() -> None:
+def test_a_commit_with_unknown_outcome_uses_it_up() -> None:
     book = PlanBook(CLOCK, UlidIds(CLOCK))
     plan_id = a_confirmed_plan(book)
     fail(book, plan_id, StoreUnavailable("the connection was lost at the commit"))

@@ -31,7 +31,7 @@ def test_only_a_job_that_has_no_machine_and_wants_one_or_is_parked_may(status: J
     if status in (JobStatus.PARKED, JobStatus.PENDING, JobStatus.RECOVERING):
         refuse_return(job)
         job = replace(job, leases=(a_lease(),))
-    with pytest.raises(UserError, match="cannot go on from the store"):
+    with pytest.raises(UserError, match="cannot resume from the store"):
         refuse_return(job)
 
 

@@ -11,7 +11,7 @@ from autopilot.api.access import ApiCaller, Unauthorised, recognise
 from autopilot.api.bearer import hash_token
 from autopilot.api.tokens import TokenService
 from autopilot.clock import ManualClock
-from autopilot.domain.delegation import NOBODY, Settled
+from autopilot.domain.delegation import NO_LIMITED_USERS, Settled
 from autopilot.domain.token import Scope, Token
 from autopilot_lab.memory_store.store import MemoryStore
 from tests.store_records import START
@@ -50,23 +50,23 @@ async def made(pair: Pair, daemon: str = "one") -> str:
 
 async def test_a_takeover_by_a_daemon_that_never_named_a_maker_ends_nothing_for_good(pair: Pair) -> None:
     secret = await made(pair)
-    await pair.lead("two", NOBODY)
-    assert not await pair.is_in_force(secret, NOBODY), "no user here bounds it"
+    await pair.lead("two", NO_LIMITED_USERS)
+    assert not await pair.is_in_force(secret, NO_LIMITED_USERS), "no user here bounds it"
     await pair.lead("one", WITH_ALICE)
     assert await pair.is_in_force(secret, WITH_ALICE)
 
 
-async def test_whoever_is_taken_out_of_a_daemon_s_own_settings_ends_for_good(pair: Pair) -> None:
+async def test_a_user_removed_from_a_daemon_s_own_settings_ends_for_good(pair: Pair) -> None:
     secret = await made(pair)
-    await pair.lead("two", NOBODY)
-    await pair.lead("one", NOBODY)
+    await pair.lead("two", NO_LIMITED_USERS)
+    await pair.lead("one", NO_LIMITED_USERS)
     await pair.lead("one", WITH_ALICE)
     assert not await pair.is_in_force(secret, WITH_ALICE)
 
 
 async def test_a_ledger_of_one_daemon_ends_them_at_the_next_start(pair: Pair) -> None:
     secret = await made(pair, "")
-    await pair.lead("", NOBODY)
+    await pair.lead("", NO_LIMITED_USERS)
     await pair.lead("", WITH_ALICE)
     assert not await pair.is_in_force(secret, WITH_ALICE)
 

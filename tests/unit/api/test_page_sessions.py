@@ -110,7 +110,7 @@ async def test_a_restart_keeps_them_and_no_secret_is_in_the_file(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"sha256": "a"}]', json.dumps([{"expires_at": "never"}])])
-async def test_a_file_that_is_none_lets_nobody_in(tmp_path: Path, clock: ManualClock, told: Told, text: str) -> None:
+async def test_an_unreadable_file_holds_no_sessions(tmp_path: Path, clock: ManualClock, told: Told, text: str) -> None:
     path = tmp_path / "logins.json"
     path.write_text(text)
     sessions = PageSessions(path, clock, told)
@@ -126,7 +126,7 @@ def is_good(sessions: PageSessions, secret: str) -> bool:
     return sessions.find(hash_token(secret)) is not None
 
 
-async def test_an_owner_has_so_many_links_and_they_end_nobodys_session(sessions: PageSessions, told: Told) -> None:
+async def test_an_owner_has_so_many_links_and_they_end_no_session(sessions: PageSessions, told: Told) -> None:
     """A token that may only read asked for 210 links, and everybody's page ended."""
     others, own = await let_in(sessions, 1000), await let_in(sessions, -1)
     waiting = await sessions.invite(1000, "")
@@ -144,7 +144,7 @@ async def test_an_owner_has_so_many_sessions_and_the_oldest_of_them_makes_room(s
     sessions.close()
 
 
-async def test_where_all_is_full_the_oldest_of_whoever_has_the_most_ends(sessions: PageSessions) -> None:
+async def test_at_the_limit_the_oldest_session_of_the_owner_with_the_most_ends(sessions: PageSessions) -> None:
     single = await let_in(sessions, 1000)
     many = [await let_in(sessions, -owner) for owner in range(1, 11) for _ in range(MOST_OF_AN_OWNER)]
     assert len(many) == MOST_SESSIONS

@@ -38,7 +38,7 @@ class Failing(LocalBlobStore):
         return None
 
 
-async def test_once_one_part_cannot_be_read_nobody_reads_the_others(tmp_path: Path) -> None:
+async def test_once_one_part_cannot_be_read_the_others_are_not_read(tmp_path: Path) -> None:
     """Else each new try would add to the reads of the tries before it."""
     store = Failing(tmp_path)
     files = [[f"checkpoint/{i}", "file", 0o644, 0, 1, ""] for i in range(3)]

@@ -76,7 +76,7 @@ def test_where_the_user_may_log_in() -> None:
         "root@203.0.113.7",
     ],
 )
-def test_a_login_that_could_be_an_option_of_ssh_lets_nobody_in_and_the_machine_is_heard(claim: object) -> None:
+def test_a_login_that_could_be_an_option_of_ssh_is_ignored_and_the_heartbeat_counts(claim: object) -> None:
     beat = parse_heartbeat(json.dumps(json.loads(HEARTBEAT.to_json()) | {"ssh": claim}).encode())
     assert beat is not None
     assert beat.ssh == SshLogin(fault="what the machine says of its address cannot be used")

@@ -236,7 +236,7 @@ def test_submit_sends_several_files_as_one_set(daemon: Daemon, capsys: Capture, 
     assert (asked["again"], asked["dry_run"]) == (False, False)
     assert str(files[1]) in out
     assert "submitted train (01KDZ3V8XQ7M2N4P6R8T0V1W2X); what it waits for: autopilot why train" in out
-    assert "one file is named twice" in printed(capsys, "submit", str(files[0]), str(files[0]), code=2)
+    assert "the same file is given twice" in printed(capsys, "submit", str(files[0]), str(files[0]), code=2)
 
 
 def a_schedule(**changes: object) -> dict[str, object]:
@@ -303,8 +303,8 @@ def test_submit_reads_standard_input(daemon: Daemon, capsys: Capture, monkeypatc
 def test_files_that_are_no_job_file(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
     assert "error: cannot read" in printed(capsys, "submit", str(tmp_path / "none.toml"), code=2)
     assert "error: unknown option: --yes" in printed(capsys, "submit", "--yes", code=2)
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    assert "not UTF-8" in printed(capsys, "submit", str(tmp_path / "binary"), code=2)
+    (tmp_path / "binary").write_bytes(b"\x80\x81")
+    assert "it is not text" in printed(capsys, "submit", str(tmp_path / "binary"), code=2)
     (tmp_path / "large").write_bytes(b"#" * 200_000)
     assert "larger than 100 kB" in printed(capsys, "submit", str(tmp_path / "large"), code=2)
     assert daemon.requests == []

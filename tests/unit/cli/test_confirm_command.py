@@ -43,7 +43,7 @@ def test_what_waits_is_listed_and_no_word_of_it_reaches_the_terminal_raw(
     assert "\x1b" not in out
 
 
-def test_nobody_confirms_without_being_asked(waiting: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+def test_confirm_needs_a_prompt_or_yes(waiting: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["confirm", "01JX"]) == Exit.USAGE
     assert "--yes" in capsys.readouterr().err
     assert [request[0] for request in waiting.requests] == ["GET /v1/plans"]

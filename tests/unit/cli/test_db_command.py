@@ -58,7 +58,7 @@ def test_backup_export_and_move(ledger: Path, tmp_path: Path, capsys: pytest.Cap
     assert run(["db", "move", "--to", str(tmp_path / "moved.db"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"]["notes"] == 1
     assert run(["db", "backup", str(tmp_path / "backup.db")]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_backup_export_and_move(ledger: Path, tmp_path: Path, capsys: pytest.Cap
         (["upgrade", "--to", "x"], "db upgrade takes no --to"),
         (["take-account"], "db take-account takes a --market"),
         (["check", "--market", "vastai"], "db check takes no --market"),
-        (["take-account", "--market", "vastai"], "the ledger knows no account of vastai"),
+        (["take-account", "--market", "vastai"], "the ledger has no account of vastai"),
         (["vacuum"], "vacuum"),
         (["move", "--to", "mysql://host/db"], "not a ledger URL: mysql://host/db"),
     ],

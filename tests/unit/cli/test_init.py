@@ -55,7 +55,7 @@ def test_the_daemon_reads_what_init_wrote(
     assert "secret-key" not in out + err
 
 
-def test_under_a_strict_umask_the_system_s_daemon_reads_the_limits_and_nobody_the_key(
+def test_under_a_strict_umask_the_system_s_daemon_reads_the_limits_and_only_root_the_key(
     home: Path, key_file: Path
 ) -> None:
     old_mask = os.umask(0o077)

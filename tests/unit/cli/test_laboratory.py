@@ -19,7 +19,7 @@ HINT = "hint: in the checkout that you installed from: pip install ./packages/la
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The product without the laboratory."""
-    monkeypatch.setitem(sys.modules, laboratory.PACKAGE, None)  # what stands for a package that is not installed
+    monkeypatch.setitem(sys.modules, laboratory.PACKAGE, None)  # marks a package as not installed
 
 
 @pytest.mark.usefixtures("alone")

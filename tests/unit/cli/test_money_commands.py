@@ -67,7 +67,7 @@ def test_spend_between_days(daemon: Daemon, capsys: Capture) -> None:
         (["--month", "2026-13"], "not a month"),
         (["--by", "moon"], "cannot group spend by 'moon'"),
         (["--since", "yesterday"], "not a day"),
-        (["--since", "99999999d"], "longer ago"),
+        (["--since", "99999999d"], "too long ago"),
         (["--since", "7d", "--zone", "Europe/Atlantis"], "no such time zone"),
         (["--month", "2026-01", "--since", "7d"], "exclude each other"),
         (["--json", "--csv"], "exclude each other"),

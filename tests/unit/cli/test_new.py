@@ -68,7 +68,7 @@ def test_the_file_is_written_once_and_is_a_job_file(
     out = capsys.readouterr().out
     assert "checkpoint: ckpt, which train.py names" in out
     assert run(["new"]) == 2
-    assert "job.toml is there already" in capsys.readouterr().err
+    assert "job.toml already exists" in capsys.readouterr().err
 
 
 def test_the_client_s_own_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

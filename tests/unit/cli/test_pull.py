@@ -73,7 +73,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     server.server_close()
 
 
-def test_addresses_that_have_expired_are_asked_for_anew(daemon: Daemon, store: Store, tmp_path: Path) -> None:
+def test_expired_addresses_are_requested_again(daemon: Daemon, store: Store, tmp_path: Path) -> None:
     old, new = store.answer("expired"), store.answer()
     old["parts"][0] = new["parts"][0]
     daemon.answers["GET /v1/jobs/train/outputs"] = 200, [old, new]
@@ -82,7 +82,7 @@ def test_addresses_that_have_expired_are_asked_for_anew(daemon: Daemon, store: S
     assert [path.name for path in (tmp_path / "results").iterdir()] == ["model"]
 
 
-def test_the_empty_directory_in_which_one_stands_will_do(
+def test_the_empty_current_directory_is_accepted(
     daemon: Daemon, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"

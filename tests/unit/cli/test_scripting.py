@@ -72,7 +72,7 @@ def test_the_first_that_did_not_succeed_decides(daemon: Daemon, capsys: Capture)
     assert run(["wait", "a", "b", "c"]) == 5
     assert run(["wait", "a", "c", "b"]) == 1
     assert run(["wait", "a", "a"]) == 0
-    assert run(["wait", "a", "nobody"]) == 2, "there is no such job"
+    assert run(["wait", "a", "unknown"]) == 2, "there is no such job"
 
 
 def test_wait_outlives_a_restart_of_the_daemon(

@@ -65,8 +65,8 @@ def test_a_dry_run_changes_nothing(asked: Daemon, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.startswith(f"checkpoint: {LEASE}.7")
 
 
-def test_nobody_is_asked_where_nobody_is(asked: Daemon) -> None:
-    with pytest.raises(CommandError, match="nobody is here to be asked"):
+def test_without_a_terminal_it_does_not_prompt(asked: Daemon) -> None:
+    with pytest.raises(CommandError, match="cannot ask for confirmation"):
         actions.resume("bert-qa", from_store=True)
 
 

@@ -84,7 +84,7 @@ def test_the_list_and_the_end(daemon: Daemon, capsys: pytest.CaptureFixture[str]
     assert run(["token", "revoke"]) == 2
 
 
-def test_a_token_in_the_environment_is_sent_and_told_to_nobody(
+def test_a_token_in_the_environment_is_sent_and_never_printed(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert make_login(find_daemon_address()) == {}

@@ -105,7 +105,7 @@ async def test_an_answer_is_read_in_one_way(
     assert message in problem.message
 
 
-async def test_nobody_there_is_said_in_one_way(tmp_path: Path) -> None:
+async def test_an_absent_daemon_is_reported_in_one_way(tmp_path: Path) -> None:
     at_socket = await ask_both(DaemonAddress(tmp_path / "none"))
     elsewhere = await ask_both(DaemonAddress(None, "http://127.0.0.1:9"))
     for problem in (at_socket, elsewhere):
@@ -134,7 +134,7 @@ async def test_both_speak_tls_and_send_their_token(tmp_path: Path) -> None:
     assert "is not trusted" in strange.message
 
 
-async def test_whoever_follows_output_waits_for_a_daemon_behind_its_listener() -> None:
+async def test_following_output_waits_for_a_daemon_behind_its_listener() -> None:
     asked = 0
 
     def come_back(_: web.Request) -> web.StreamResponse:

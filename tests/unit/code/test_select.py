@@ -95,8 +95,8 @@ def test_what_git_ignores_is_not_sent_even_if_that_is_all_there_is(tmp_path: Pat
     fill(tmp_path, "job/weights.bin")
     (tmp_path / ".gitignore").write_text("*.bin\n.gitignore\n")
     git(tmp_path, "init", "-q")
-    assert "nothing to send" in refusal(tmp_path).message
-    assert "nothing to send" in refusal(tmp_path / "job").message
+    assert "nothing to upload" in refusal(tmp_path).message
+    assert "nothing to upload" in refusal(tmp_path / "job").message
 
 
 def test_without_an_answer_of_git_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_links_that_lead_out_are_refused_unless_included(tmp_path: Path) -> None
     (job / "data").symlink_to("../elsewhere")
     (job / "passwd").symlink_to("/etc/passwd")
     problem = refusal(job)
-    assert problem.message.endswith("or nowhere: data, loop, passwd")
+    assert problem.message.endswith("or are broken: data, loop, passwd")
     assert sent(job, exclude=("data", "loop", "passwd")) == ["alias.py", "here", "lib/a.py", "train.py"]
     followed = select(job, Wanted(include=("data",), exclude=("loop", "passwd")))
     assert {"data/w.bin", "data/deep/x"} < set(names_of(followed))
@@ -218,7 +218,7 @@ def test_too_much_is_refused_with_the_largest_and_a_way_out(tmp_path: Path) -> N
             file.truncate(size)
     problem = refusal(tmp_path, most_bytes=1_000_000)
     lines = problem.message.splitlines()
-    assert lines[0].endswith("is 9.9 MB in 5 files, and 1 MB may be sent; the largest are")
+    assert lines[0].endswith("is 9.9 MB in 5 files; the limit is 1 MB. The largest:")
     assert [line.split()[-1] for line in lines[1:]] == [
         "data/",
         "w.pt",
@@ -227,7 +227,7 @@ def test_too_much_is_refused_with_the_largest_and_a_way_out(tmp_path: Path) -> N
         "small",
         "train.py",
     ]
-    assert problem.hint.startswith('leave them out: exclude = ["/data/", "/w.pt"] in [code]')
+    assert problem.hint.startswith('omit them: exclude = ["/data/", "/w.pt"] in [code]')
     assert sent(tmp_path, most_bytes=1_000_000, exclude=("/data/", "/w.pt")) == ["small", "train.py"]
 
 
@@ -241,11 +241,11 @@ def test_a_sparse_file_counts_as_what_would_be_sent_and_is_not_read(tmp_path: Pa
 @pytest.mark.parametrize("root", ["missing", "file"])
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path, root: str) -> None:
     fill(tmp_path, "file")
-    assert "is no directory" in refusal(tmp_path / root).message
+    assert "is not a directory" in refusal(tmp_path / root).message
 
 
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
-    assert "nothing to send" in refusal(tmp_path).message
+    assert "nothing to upload" in refusal(tmp_path).message
 
 
 def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:

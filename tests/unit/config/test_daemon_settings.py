@@ -86,7 +86,7 @@ def test_places_follow_the_service_manager_then_xdg_then_home(home: Path, monkey
         ("[limits]\n\nmax_hourlly = 3", ':3: unknown key "max_hourlly" in [limits] (did you mean "max_hourly"?)'),
         ("\n[limit]\n", ':2: unknown key "limit" (did you mean "limits"?)'),
         ("[limits]\nday = 5", ":2: limits.day: not an amount of money: 5"),
-        ('[limits]\nday = "-5"', ":2: limits.day: must be more than nothing"),
+        ('[limits]\nday = "-5"', ":2: limits.day: must be positive"),
         ('[limits]\nday = "1e40"', ":2: limits.day: "),
         ("[permit]\nttl = 15", ":2: permit.ttl: not a duration: 15"),
         ("[permit]\nttl = '0s'", ":2: permit.ttl: must be longer than nothing"),
@@ -96,7 +96,7 @@ def test_places_follow_the_service_manager_then_xdg_then_home(home: Path, monkey
         ("[log]\nformat = 'xml'", ":2: log.format: "),
         ("[blobs]\nlisten = '8080'", ":2: blobs.listen: not a host and port"),
         ("[providers.vastai]\nbase_url = 'vast'", ":2: providers.vastai.base_url: not an address"),
-        ("[providers.vastai]\napi_key = 'k'", ":2: an API key does not belong among the settings"),
+        ("[providers.vastai]\napi_key = 'k'", ":2: an API key is not allowed in the settings"),
         ("[limits\n", ":1: not valid TOML"),
         ("a = 1\nb = \n", ":2: not valid TOML"),
     ],
@@ -170,7 +170,7 @@ def test_keys_never_show_and_loose_key_files_are_refused(home: Path) -> None:
     key.chmod(0o600)
     for content in ("", "two keys"):
         key.write_text(content)
-        with pytest.raises(UserError, match="does not hold one API key"):
+        with pytest.raises(UserError, match="does not contain exactly one API key"):
             settings.key_for("vastai")
     key.unlink()
     with pytest.raises(UserError, match="cannot read the key file"):

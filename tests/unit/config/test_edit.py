@@ -16,7 +16,7 @@ from autopilot.config.settings import BlobsSettings
 PACKAGED = packaged_config().read_text()
 
 
-def test_the_explanations_stay_and_the_value_stands_at_its_place() -> None:
+def test_the_explanations_stay_and_the_value_is_at_its_place() -> None:
     text, kept = set_values(PACKAGED, {("limits", "day"): "$20", ("blobs", "url"): "s3://b/autopilot"})
     assert kept == []
     assert tomllib.loads(text) == tomllib.loads(PACKAGED) | {

@@ -39,6 +39,7 @@ python train.py
 setup = "pip install ."
 workdir = "/workspace/bert"
 trust = "secure"
+shell = "bash"
 run_as = "root"
 notify = ["team", "ops"]
 tags = { team = "vision", project = "bert qa" }
@@ -124,6 +125,7 @@ def test_every_key_is_read() -> None:
         setup="pip install .",
         workdir="/workspace/bert",
         trust=Trust.SECURE,
+        in_bash=True,
         as_root=True,
         code=CodeSpec("src", ("data/small.csv",), ("data/", "*.ckpt"), 1_500_000_000),
         registry=Registry("registry.example:5000", "me", "team"),
@@ -175,7 +177,7 @@ def test_the_full_file_sets_every_field_to_something_else_than_its_default() -> 
 
 
 def test_left_out_keys_take_the_defaults_of_the_domain() -> None:
-    assert parse(SMALLEST) == JobSpec("hello", "python:3.12-slim", "true", (GpuChoice("RTX 4090", 1),))
+    assert parse(SMALLEST) == JobSpec("hello", "python:3.12-slim", "true", (GpuChoice("RTX 4090", 1),), in_bash=True)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_an_array_follows_another_task_by_task() -> None:
     spec = parse(timed)
     assert spec.after == (After("first", On.SAME_TASK),)
     assert (spec.due_within, spec.deadline) == (None, NOW + timedelta(hours=6)), "there is no one end to count from"
-    with pytest.raises(UserError, match=r'job\.toml:1: on = "same task" is for arrays, and this job is none'):
+    with pytest.raises(UserError, match=r'job\.toml:1: on = "same task" is for arrays, and this job is not an array'):
         parse(follows + SMALLEST)
 
 
@@ -272,35 +274,35 @@ def with_line(section: str, line: str) -> str:
         (with_line("secrets", 'HF = "no name"'), "secrets.HF: must be a secret's name"),
         (with_line("secrets", 'AUTOPILOT_X = "x"'), "names that start with AUTOPILOT_ are reserved"),
         (with_line("secrets", "HF = 3"), "secrets.HF: must be a secret's name"),
-        (with_line("inputs", '"/etc/x" = "https://h/x"'), "not a file beneath the work directory"),
-        (with_line("inputs", '"a/../../x" = "https://h/x"'), "not a file beneath the work directory"),
-        (with_line("inputs", '"." = "https://h/x"'), "inputs..: not a file beneath the work directory"),
-        (with_line("inputs", '"~/x" = "https://h/x"'), "inputs.~/x: not a file beneath the work directory"),
-        (with_line("inputs", '"a/./x" = "https://h/x"'), "not a file beneath the work directory"),
-        (with_line("inputs", '"a//x" = "https://h/x"'), "not a file beneath the work directory"),
-        (with_line("inputs", '"a/" = "https://h/x"'), "not a file beneath the work directory"),
-        (with_line("inputs", '"" = "https://h/x"'), "not a file beneath the work directory"),
+        (with_line("inputs", '"/etc/x" = "https://h/x"'), "not a path inside the work directory"),
+        (with_line("inputs", '"a/../../x" = "https://h/x"'), "not a path inside the work directory"),
+        (with_line("inputs", '"." = "https://h/x"'), "inputs..: not a path inside the work directory"),
+        (with_line("inputs", '"~/x" = "https://h/x"'), "inputs.~/x: not a path inside the work directory"),
+        (with_line("inputs", '"a/./x" = "https://h/x"'), "not a path inside the work directory"),
+        (with_line("inputs", '"a//x" = "https://h/x"'), "not a path inside the work directory"),
+        (with_line("inputs", '"a/" = "https://h/x"'), "not a path inside the work directory"),
+        (with_line("inputs", '"" = "https://h/x"'), "not a path inside the work directory"),
         (
             with_line("inputs", '"data/x" = "https://h/x"\n"data" = "https://h/y"'),
-            "job.toml:9: inputs.data: is a file here, and the directory of another input",
+            "job.toml:9: inputs.data: is a file, but also the directory of another input",
         ),
         (with_line("inputs", '"x" = "ftp://h/x"'), "must be an http or https address"),
-        (with_line("inputs", '"x" = "job:prepare"'), "inputs.x: 'job:prepare' names nothing that a job leaves"),
-        (with_line("inputs", '"x" = "job:prepare/../y"'), "names nothing that a job leaves"),
-        (with_line("inputs", '"x" = "job:prepare/*.txt"'), "names nothing that a job leaves"),
+        (with_line("inputs", '"x" = "job:prepare"'), "inputs.x: 'job:prepare' is not an output of a job"),
+        (with_line("inputs", '"x" = "job:prepare/../y"'), "is not an output of a job"),
+        (with_line("inputs", '"x" = "job:prepare/*.txt"'), "is not an output of a job"),
         (with_line("inputs", '"x" = "job:/out"'), "inputs.x: "),
-        (with_line("inputs", '"x[1]" = "job:prepare/out"'), "lies at one path, not at a pattern"),
+        (with_line("inputs", '"x[1]" = "job:prepare/out"'), "is one path, not a pattern"),
         (
             'after = [{ job = "prepare", on = "any" }]\n' + with_line("inputs", '"x" = "job:prepare/out"'),
-            "inputs.x: prepare leaves something only when it succeeds",
+            "inputs.x: prepare has outputs only if it succeeds",
         ),
         (
             with_line("inputs", '"x" = "job:prepare/out"\n[schedule]\ncron = "0 2 * * *"'),
-            "inputs.x: the firings of a schedule cannot take what another job leaves",
+            "inputs.x: jobs of a schedule cannot use the outputs of another job",
         ),
         (with_line("inputs", '"x" = { url = "https://h/x", bytes = 1 }'), "has url and size"),
         (with_line("inputs", '"x" = { url = "https://h/x", size = 3 }'), "inputs.x.size: not a size"),
-        (with_line("inputs", '"x" = { url = "https://h/x", size = "2TB" }'), "do not hold inputs"),
+        (with_line("inputs", '"x" = { url = "https://h/x", size = "2TB" }'), "are too small for inputs"),
         (with_line("outputs", 'paths = "x"'), "outputs.paths: must be a list"),
         (with_line("outputs", 'paths = ["../x"]'), "outputs.paths: must be paths without '..'"),
         (with_line("outputs", 'paths = ["model", "/root/out"]'), "outputs.paths: must be paths beneath the work"),
@@ -322,7 +324,10 @@ def with_line(section: str, line: str) -> str:
         (with_line("file_mounts", '"/data" = "./data"'), "[code] sends files of yours along"),
         ('upload = "."\n' + SMALLEST, 'unknown key "upload" ([code] sends files of yours along'),
         ('workdir = "."\n' + SMALLEST, "([code] brings your directory there), not '.'"),
-        (with_line("inputs", '"x" = "./data/x"'), 'leaves, like "job:prepare/out" ([code] sends files of yours along'),
+        (
+            with_line("inputs", '"x" = "./data/x"'),
+            'output of another job, like "job:prepare/out" ([code] sends files of yours along',
+        ),
         (with_line("inputs", '"x" = { url = "data/x", size = "5MB" }'), "[code] sends files of yours along"),
         # missing
         ("", "name is missing"),
@@ -331,7 +336,7 @@ def with_line(section: str, line: str) -> str:
         # units and types
         (with_line("resources", 'disk = "500"'), "job.toml:6: resources.disk: not a size: '500'"),
         (with_line("resources", "disk = 500"), "resources.disk: not a size: 500"),
-        (with_line("resources", 'disk = "0GB"'), "resources.disk: must be more than nothing"),
+        (with_line("resources", 'disk = "0GB"'), "resources.disk: must be positive"),
         (with_line("resources", 'vram = "24GiB"'), "resources.vram: not a size"),
         (
             with_line("resources", "max_hourly = 2.5"),
@@ -339,10 +344,10 @@ def with_line(section: str, line: str) -> str:
         ),
         (with_line("budget", 'total = "ten"'), "budget.total: not an amount of money"),
         (with_line("budget", 'total = "-$1"'), "budget.total: "),
-        (with_line("budget", 'total = "0"'), "budget.total: must be more than nothing"),
+        (with_line("budget", 'total = "0"'), "budget.total: must be positive"),
         (with_line("budget", 'total = "nan"'), "budget.total: not a finite amount"),
         (with_line("budget", 'total = "1e40"'), "budget.total: "),
-        (with_line("budget", 'total = "0.00000000001"'), "budget.total: finer than a nano-dollar"),
+        (with_line("budget", 'total = "0.00000000001"'), "budget.total: more precise than a nano-dollar"),
         (with_line("work", "estimate = 12"), "job.toml:8: work.estimate: not a duration: 12"),
         (with_line("work", 'estimate = "12"'), "work.estimate: not a duration: '12'"),
         (with_line("work", 'estimate = "0h"'), "work.estimate: must be longer than nothing"),
@@ -357,7 +362,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("debug", 'exec = "no"'), "debug.exec: must be true or false"),
         (with_line("retry", "max_attempts = true"), "retry.max_attempts: must be a whole number"),
         (SMALLEST.replace("RTX 4090", "RTX 4090:x"), "resources.gpu: not a GPU and count: 'RTX 4090:x'"),
-        (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: must be a whole number of at least 1"),
+        (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: of RTX 4090 there must be 1 or more, not 0"),
         (SMALLEST.replace("RTX 4090", "RTX 4090 |"), "resources.gpu: not a GPU and count"),
         (SMALLEST.replace("hello", "he llo"), "job.toml:1: name: must be 1 to 60 letters"),
         (SMALLEST.replace("python:3.12-slim", "--privileged"), "job.toml:2: image: must be an image's name"),
@@ -419,12 +424,12 @@ def test_each_mistake_gets_one_clear_error(text: str, message: str) -> None:
 )
 def test_a_checkpoint_is_never_the_whole_work_directory(workdir: str, path: str) -> None:
     text = f'workdir = "{workdir}"\n{SMALLEST}[checkpoint]\npath = "{path}"\n'
-    where = f"job.toml:8: checkpoint.path: {path!r} takes in the whole work directory {workdir}"
+    where = f"job.toml:8: checkpoint.path: {path!r} contains the whole work directory {workdir}"
     assert refusal(text) == f'{where} (name a file or directory inside it, like "ckpt")'
 
 
 def test_nor_where_the_work_directory_is_the_standard_one() -> None:
-    assert "takes in the whole work directory /workspace" in refusal(with_line("checkpoint", 'path = "/workspace"'))
+    assert "contains the whole work directory /workspace" in refusal(with_line("checkpoint", 'path = "/workspace"'))
 
 
 @pytest.mark.parametrize("path", ["ckpt", "./ckpt", ".ckpt", "/workspace/ckpt", "/workspace2", "/models"])

@@ -66,7 +66,7 @@ def test_it_is_kept_for_its_user_alone_and_forgotten() -> None:
     assert (forget_login(), forget_login()) == (True, False)
 
 
-def test_a_variable_goes_before_the_login_and_the_login_before_a_socket_that_nobody_has_named(
+def test_a_variable_precedes_the_login_and_the_login_the_default_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert find_daemon_address().socket is not None

@@ -70,8 +70,8 @@ def test_what_is_refused(files: Path, text: str, phrase: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "phrase"),
     [
-        ("key", "whsec_abc", "not the key of a webhook"),
-        ("chat", "json://127.0.0.1/", "not a service"),
+        ("key", "whsec_abc", "not a webhook key"),
+        ("chat", "json://127.0.0.1/", "not a supported notice service"),
         ("chat", "ntfy://ntfy.example.org/topic", "ntfy"),
     ],
 )

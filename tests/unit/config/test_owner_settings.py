@@ -13,19 +13,20 @@ import pytest
 from autopilot.config.owners import MOST, OwnerSettings, read_owners
 from autopilot.domain.errors import UserError
 from autopilot.domain.token import Scope
+from tests.permissions import OTHER_USER
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAEMON = pwd.getpwnam("daemon").pw_uid
 
 
-def read(name: str = "nobody", **keys: Any) -> Any:
+def read(name: str = OTHER_USER, **keys: Any) -> Any:
     return read_owners({name: OwnerSettings(**keys)}, NOW, DAEMON)
 
 
 def test_a_user_s_limits() -> None:
-    uid = pwd.getpwnam("nobody").pw_uid
+    uid = pwd.getpwnam(OTHER_USER).pw_uid
     token = read(scope="operate", all=True, secrets=["hf"], allow="$20/month", ask_above="$5")[uid]
-    assert (token.owner, token.name, token.scope, token.sees_all) == (uid, "nobody", Scope.OPERATE, True)
+    assert (token.owner, token.name, token.scope, token.sees_all) == (uid, OTHER_USER, Scope.OPERATE, True)
     assert (token.allowance, token.is_monthly, token.ask_above) == (Decimal(20), True, Decimal(5))
     assert (token.secrets, token.is_of_user, token.is_in_force(NOW)) == (("hf",), True, True)
 
@@ -42,10 +43,10 @@ def test_without_an_allowance_the_account_s_limits_hold_alone() -> None:
         ("a\0b", {}, "has no user"),
         ("root", {}, "owners.root: root can do everything here"),
         ("daemon", {}, "owners.daemon: daemon can do everything here"),
-        ("nobody", {"allow": "$20/week"}, "owners.nobody: allow cannot be '$20/week'"),
-        ("nobody", {"allow": "-$1"}, "owners.nobody: "),
-        ("nobody", {"allow": "$0"}, "owners.nobody: allow must be more than nothing"),
-        ("nobody", {"ask_above": "much"}, "owners.nobody: "),
+        (OTHER_USER, {"allow": "$20/week"}, f"owners.{OTHER_USER}: allow cannot be '$20/week'"),
+        (OTHER_USER, {"allow": "-$1"}, f"owners.{OTHER_USER}: "),
+        (OTHER_USER, {"allow": "$0"}, f"owners.{OTHER_USER}: allow must be positive"),
+        (OTHER_USER, {"ask_above": "much"}, f"owners.{OTHER_USER}: "),
     ],
 )
 def test_what_is_refused(name: str, keys: dict[str, Any], words: str) -> None:

@@ -16,6 +16,7 @@ from autopilot.config.settings import LedgerSettings, Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.proxied import ProxiedUser, is_proxied_name
 from autopilot.domain.token import Bounds, Scope
+from tests.permissions import OTHER_USER
 
 ALICE: dict[str, Any] = {"users": {"alice": {}}}
 SOCKET = {"listen": "unix:/run/p/http.sock"}
@@ -67,7 +68,7 @@ def test_a_listener_has_an_address_or_the_path_of_a_socket(listen: str) -> None:
         *("Autopilot-Peer", "Autopilot-Proxy-User", "autopilot-proxy-secret", "Transfer-Encoding", "TE"),
     ],
 )
-def test_a_header_that_means_something_else_names_nobody(header: str) -> None:
+def test_a_header_with_another_meaning_names_no_user(header: str) -> None:
     with pytest.raises(ValueError, match="not the header of a proxy's user"):
         ProxySettings(user_header=header)
 
@@ -78,11 +79,11 @@ def test_headers_of_proxies_do(header: str) -> None:
 
 
 def test_who_is_let_in_and_for_what() -> None:
-    users = {"alice@example.org": {"scope": "admin"}, "bob": {"owner": "nobody", "all": True}}
+    users = {"alice@example.org": {"scope": "admin"}, "bob": {"owner": OTHER_USER, "all": True}}
     others = {"allow": "$20/month", "ask_above": "$5"}
     rules = read_proxy(ProxySettings.model_validate(SOCKET | {"users": users, "others": others}))
     assert rules.find("alice@example.org") == ProxiedUser(Bounds(Scope.ADMIN))
-    uid = pwd.getpwnam("nobody").pw_uid
+    uid = pwd.getpwnam(OTHER_USER).pw_uid
     assert rules.find("bob") == ProxiedUser(Bounds(Scope.SUBMIT, sees_all=True), uid)
     rest = Bounds(Scope.READ, allowance=Decimal(20), is_monthly=True, ask_above=Decimal(5))
     assert rules.find("Alice@example.org") == rules.find("carol") == ProxiedUser(rest), "names are as they are spelt"
@@ -117,13 +118,13 @@ def test_names_are_those_of_users_and_mail_addresses() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"users": {"a b": {}}}, "no proxy's user may be called that"),
+        ({"users": {"a b": {}}}, "not a valid name for a user of a proxy"),
         ({"users": {"alice": {"owner": "no-such-user"}}}, "this machine has no user 'no-such-user'"),
-        ({"users": {"alice": {"owner": "nobody", "allow": "$5"}}}, "its jobs are nobody's"),
+        ({"users": {"alice": {"owner": OTHER_USER, "allow": "$5"}}}, f"its jobs are {OTHER_USER}'s"),
         ({"users": {"alice": {"allow": "$5/week"}}}, "http.proxy.users.'alice': allow cannot be"),
         ({"others": {"scope": "admin"}}, "would be an admin"),
         ({"others": {"allow": "-$1"}}, "http.proxy.others: "),
-        ({"users": {f"u{number}": {} for number in range(MOST + 1)}}, f"{MOST} are the most"),
+        ({"users": {f"u{number}": {} for number in range(MOST + 1)}}, f"{MOST} is the limit"),
     ],
 )
 def test_who_cannot_be_let_in(given: dict[str, Any], words: str) -> None:

@@ -51,7 +51,7 @@ def test_what_is_left_out() -> None:
         (CRON + '[budget]\nall = "$60/day"\n', "", "must be like"),
         (CRON + '[budget]\ntotal = "$5"\nall = "$4"\n', "", "budget.all is less than budget.total"),
         (CRON + 'until = "2027-01-01"\ncount = 3\n', "", "both until and count"),
-        (CRON + 'until = "2025-01-01"\n', "", "nothing is ever due"),
+        (CRON + 'until = "2025-01-01"\n', "", "this time never comes"),
         (CRON + "count = 0\n", "", "at least 1"),
         (CRON + "count = 100001\n", "", "100,000 at most"),
         (CRON + 'zone = "Mars"\n', "", "not a time zone"),

@@ -39,7 +39,7 @@ _TABLE = re.compile(r"^#?(\[[\w.]+\])$", re.MULTILINE)
 
 
 def documented() -> dict[str, dict[str, Any]]:
-    """Section → key → its default as documented; None where the file shows no value."""
+    """Section → key → its default as documented; None if the file shows no value."""
     found: dict[str, dict[str, Any]] = {"": {}}
     section = found[""]
     for line in SHIPPED.splitlines():

@@ -40,12 +40,12 @@ def test_a_path_beside_the_job_file_becomes_the_text_of_the_key(public: Path, se
     assert len(filled.split("\n")) == len((JOB + section).split("\n"))  # an error names the line of the user's file
 
 
-def test_client_toml_stands_in_for_a_job_file_without_the_section(public: Path, tmp_path: Path) -> None:
+def test_client_toml_fills_in_for_a_job_file_without_the_section(public: Path, tmp_path: Path) -> None:
     assert key_in(with_key(JOB, "job.toml", tmp_path, public)) == KEY + " me@laptop"
     assert with_key(JOB, "job.toml", tmp_path, None) == JOB
 
 
-def test_a_key_that_stands_in_the_file_and_what_the_daemon_will_refuse_stay_as_they_are(public: Path) -> None:
+def test_a_key_in_the_file_and_invalid_input_stay_as_they_are(public: Path) -> None:
     for text in (f'{JOB}[ssh]\nkey = "{KEY}"\n', JOB + "[ssh]\nkey = 7\n", JOB + "[ssh]\n", "ssh = 7\n", "= not TOML"):
         assert with_key(text, "job.toml", public.parent, public) == text
 
@@ -53,7 +53,7 @@ def test_a_key_that_stands_in_the_file_and_what_the_daemon_will_refuse_stay_as_t
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", "is a private key, which is never sent"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", "is a private key, which autopilot never sends"),
         ("hello\n", "must be the text of a public key"),
         ("ssh-rsa " + "A" * 700 + "\n", "take an Ed25519 key"),
         (f"{KEY}\n{KEY}\n", "must be the text of a public key"),

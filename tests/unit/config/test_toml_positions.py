@@ -60,7 +60,7 @@ def test_the_nearest_word_is_offered_or_all() -> None:
     ],
 )
 def test_what_no_reader_can_take_in_is_a_user_s_error(text: str) -> None:
-    with pytest.raises(UserError, match=r"^f\.toml: nothing that can be read"):
+    with pytest.raises(UserError, match=r"^f\.toml: cannot be parsed"):
         read_toml(text, "f.toml")
 
 

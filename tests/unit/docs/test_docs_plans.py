@@ -18,7 +18,7 @@ PLANS = dict(re.findall(r"```text\n\$ autopilot plan config/jobs/([\w-]+)\.toml\
 
 
 @pytest.mark.parametrize("name", ["research", "finetune-70b", "batch-inference"])
-def test_a_plan_stands_for_each_job_and_fits_its_file(name: str) -> None:
+def test_there_is_a_plan_for_each_job_and_it_fits_its_file(name: str) -> None:
     spec = parse_job((ROOT / f"config/jobs/{name}.toml").read_text(), source=name, now=NOW)
     shown = PLANS[name]
     assert spec.budget is not None

@@ -135,7 +135,7 @@ def add_body_field(document: Json) -> None:
 
 
 @pytest.mark.parametrize("change", [add_call, add_answer_field, add_body_field])
-def test_what_is_added_breaks_nobody(change: Callable[[Json], None]) -> None:
+def test_additions_are_compatible(change: Callable[[Json], None]) -> None:
     changed = copy.deepcopy(openapi())
     change(changed)
     assert find_breaks(openapi(), changed) == []

@@ -64,7 +64,7 @@ def test_what_is_no_wider_may_be_made() -> None:
         ({"allowance": None}, {}, "an allowance of any amount", "one of $5.00"),
         ({"allowance": Decimal(1), "is_monthly": True}, {}, "an allowance of $1.00/month", "$5.00 for its whole life"),
         ({"ask_above": Decimal("1.01")}, {}, "to ask above $1.01", "to ask above $1.00"),
-        ({"ask_above": None}, {}, "nobody to ask", "to ask above $1.00"),
+        ({"ask_above": None}, {}, "no need to ask", "to ask above $1.00"),
     ],
 )
 def test_what_is_wider_is_named_with_what_the_maker_has(
@@ -138,9 +138,9 @@ def test_a_user_bounds_what_they_made_and_it_ends_with_their_entry() -> None:
     for token in (free, limited):
         bounded = Delegation([free, limited, old], settled).limit(token)
         assert (bounded.scope, bounded.ask_above) == (Scope.READ, Decimal("0.5"))
-    nobody = Delegation([free, limited, old])
-    assert [nobody.limit(token).is_in_force(START) for token in (free, limited, old)] == [True, False, True]
-    assert nobody.limit(old) == old, "of a ledger of before: a user of the socket made it"
+    without_settings = Delegation([free, limited, old])
+    assert [without_settings.limit(token).is_in_force(START) for token in (free, limited, old)] == [True, False, True]
+    assert without_settings.limit(old) == old, "of a ledger of before: a user of the socket made it"
     mapped = a_user(name=PROXIED + "bob", scope=Scope.SUBMIT)
     made = a_token(4, made_by=UID, made_under=made_under(mapped))
     assert Delegation([made], Settled((), (mapped,))).limit(made).scope is Scope.SUBMIT

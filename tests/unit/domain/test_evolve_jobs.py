@@ -57,6 +57,13 @@ def test_a_failing_command_is_tried_again_elsewhere_and_at_last_fails_the_job() 
     assert (job.reason, job.finished_at) == (Reason.COMMAND_FAILED, at(60))
 
 
+def test_a_command_that_no_shell_can_read_has_one_attempt() -> None:
+    lease = a_lease()
+    unreadable = e.RunExited(lease.id, 1, 2, at(60), is_of_command=False, is_syntax=True)
+    job = play(a_job(lease, spec=a_spec(max_attempts=3)), unreadable)
+    assert (job.status, job.reason, job.failures) == (JobStatus.FAILED, Reason.COMMAND_FAILED, 1)
+
+
 def test_another_run_on_the_same_machine_has_an_epoch_of_its_own_and_counts_from_the_checkpoint() -> None:
     lease = a_lease(can_run_again=True)
     job = play(

@@ -46,7 +46,7 @@ def test_one_model_has_many_spellings(written: str) -> None:
         ("Foo  9", ("Foo 9",)),
     ],
 )
-def test_a_name_stands_for_all_models_that_fit_it(written: str, models: tuple[str, ...]) -> None:
+def test_a_name_means_all_models_that_fit_it(written: str, models: tuple[str, ...]) -> None:
     assert gpu_names.expand(written) == models
 
 

@@ -103,7 +103,7 @@ def test_a_host_that_does_not_answer_bills_nothing() -> None:
     }
 
 
-def test_a_machine_that_nobody_saw_for_long_is_taken_to_have_run_until_the_bill_tells() -> None:
+def test_a_machine_unobserved_for_long_is_assumed_to_have_run_until_the_bill_is_in() -> None:
     lease = a_paused_lease()
     hidden = timedelta(hours=2)
     watched = lived(lease, *(seen(lease, STOPPED, START + n * MINUTE) for n in range(1, 121)))

@@ -104,7 +104,7 @@ def test_a_day_has_as_many_hours_as_its_zone_gives_it(day: date, hours: int) -> 
     amounts=st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=6),
     kinds=st.lists(st.sampled_from(CostKind), min_size=6, max_size=6),
 )
-def test_whatever_the_zone_not_a_nano_dollar_is_lost_or_gained(
+def test_not_a_nano_dollar_is_lost_or_gained_in_any_zone(
     zone: tzinfo,
     starts: list[datetime],
     lengths: list[timedelta],

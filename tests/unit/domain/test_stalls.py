@@ -47,7 +47,7 @@ def test_a_stall_is_said_once_and_so_is_its_end() -> None:
     assert said == [("run.stalled", {"since": at(80 * MINUTE).isoformat()})], "the next one is another"
 
 
-def test_what_nobody_knows_neither_begins_a_stall_nor_ends_one() -> None:
+def test_an_unknown_state_neither_starts_a_stall_nor_ends_one() -> None:
     job, said = logged(a_job(LEASE), beat(40, None), beat(80, None))
     assert (said, job.reason) == ([], Reason.WORKING)
     job, said = logged(job, beat(81, 31), beat(82, None), heartbeat(LEASE, at(83 * MINUTE)), beat(84, 33))
@@ -70,7 +70,7 @@ def test_an_agent_of_the_version_before_sends_no_readings() -> None:
         beat(50, 1, boot=2, seq=1),
     ],
 )
-def test_a_run_that_ends_or_begins_anew_has_not_gone_on(event: e.Event) -> None:
+def test_a_run_that_ends_or_restarts_has_made_no_progress(event: e.Event) -> None:
     job, said = logged(a_job(LEASE), beat(45, 40), event)
     assert [name for name, _ in said] == ["run.stalled"]
     assert lease_of(job).agent.stalled_since is None

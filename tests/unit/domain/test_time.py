@@ -84,7 +84,7 @@ def test_intervals_are_cut_at_utc_midnight(start: datetime, end: datetime, days:
     assert sum((until - begun for _, begun, until in parts), timedelta(0)) == max(end - start, timedelta(0))
 
 
-def test_days_are_utc_whatever_the_zone_of_the_instant() -> None:
+def test_days_are_utc_in_any_zone_of_the_instant() -> None:
     oslo = timezone(timedelta(hours=1))
     start = datetime(2026, 11, 21, 0, 30, tzinfo=oslo)
     assert utc_day(start) == date(2026, 11, 20)

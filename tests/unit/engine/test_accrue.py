@@ -37,7 +37,7 @@ def watched_until(lease: Lease, until: datetime) -> Lease:
     return replace(lease, observed=replace(lease.observed, seen_at=until))
 
 
-def test_what_nobody_watched_is_not_posted() -> None:
+def test_unwatched_time_is_not_posted() -> None:
     lease = watched_until(running(), at(100))
     entries, unposted = accruals(lease, {}, at(5000))
     assert (total(entries), unposted) == ({(COMPUTE, TODAY): D("0.01")}, D("0.0001"))

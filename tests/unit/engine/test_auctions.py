@@ -101,7 +101,7 @@ async def test_jobs_that_no_auction_is_reckoned_for(store: MemoryStore, job: Job
     assert await shape(Auctions(store, P), job) is None
 
 
-async def test_what_was_learnt_is_learnt_anew_and_serves_meanwhile(store: MemoryStore) -> None:
+async def test_learnt_values_are_refreshed_and_serve_meanwhile(store: MemoryStore) -> None:
     await recorded(store, timedelta(days=2))
     auctions, job = Auctions(store, P), a_job_due(30)
     before = await shape(auctions, job)

@@ -91,7 +91,7 @@ async def test_counts_are_kept_now_and_then_and_never_twice() -> None:
     assert await bench.kept() == (more,)
 
 
-async def test_a_restart_goes_on_counting_and_says_nothing_anew() -> None:
+async def test_a_restart_continues_the_count_and_reports_nothing_twice() -> None:
     bench = Bench()
     await bench.keep(replace(READ, count=7))
     again = Bench(bench.store)

@@ -138,7 +138,7 @@ def test_work_that_a_loss_throws_away_is_recorded() -> None:
     assert (lost.lease_id, lost.fields) == (LEASE.id, (("seconds", 660),))
 
 
-def test_the_last_word_of_a_machine_that_stands_still_is_no_news() -> None:
+def test_the_last_heartbeat_of_a_stopped_machine_is_no_news() -> None:
     stale = heartbeat(LEASE, at(0))
     job = a_job(a_paused_lease(agent_seq=stale.seq, agent_state=""))
     assert logged(job, stale, stale) == []

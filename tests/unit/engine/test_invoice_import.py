@@ -112,7 +112,7 @@ async def test_where_nothing_is_held_for_a_create_nothing_is_given_back() -> Non
         assert await uow.ledger.list_entries("lease-1") == ()
 
 
-async def test_a_bill_of_a_create_that_nobody_saw_is_held_back_up_to_the_most_that_it_can_be() -> None:
+async def test_the_highest_possible_bill_of_an_unobserved_create_is_reserved() -> None:
     lease = change_lease(over(), unobserved=D("0.5"))
     store = await a_ledger(lease, "0.001")
     assert (await look(store, "0.2", HOUR, lease)).billing.settled_at is None

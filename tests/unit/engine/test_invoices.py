@@ -317,7 +317,7 @@ def test_the_minute_before_a_machine_stopped_need_not_be_in_a_period_of_the_bill
     assert Book({(COMPUTE, TODAY): "0.60"}, lease).look(until(530)).waits_for is BillWait.PERIODS_MISSING
 
 
-def test_time_in_which_nobody_saw_the_machine_is_on_the_bill_or_it_is_not() -> None:
+def test_unobserved_time_is_on_the_bill_or_it_is_not() -> None:
     """Half an hour in sight, then the daemon was dead for an hour, and found the machine stopped since long."""
     seen = Span(InstanceStatus.RUNNING, D("0.36"), D("0.004"), START, at(1800))
     dead = replace(seen, started_at=at(1800), ended_at=at(5400), is_observed=False)
@@ -335,7 +335,7 @@ def test_time_in_which_nobody_saw_the_machine_is_on_the_bill_or_it_is_not() -> N
     assert watched.spent() == D("0.548")
 
 
-def test_a_day_of_which_nobody_saw_anything_needs_no_line() -> None:
+def test_a_day_without_observations_needs_no_line() -> None:
     """$0.051 were billed; our clock had a machine computing through the night that had been stopped."""
     midnight = START.replace(hour=0) + timedelta(days=1)
     seen = Span(InstanceStatus.RUNNING, D("0.10"), D(0), START, START + timedelta(minutes=30))

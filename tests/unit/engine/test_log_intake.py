@@ -88,9 +88,7 @@ async def test_a_chunk_larger_than_was_signed_for_is_deleted(blobs: LocalBlobSto
     assert (await read_log_note(blobs, "j", "a")).cut_bytes == LOG_CHUNK_BYTES + 1
 
 
-async def test_a_daemon_that_starts_anew_goes_on_counting(
-    blobs: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_restarted_daemon_continues_the_count(blobs: LocalBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "LOG_BYTES_PER_LEASE", 100_000)
     await print_chunks(blobs, 1, range(90))
     await take_in(LogIntake(blobs), 1, 90)
@@ -99,7 +97,7 @@ async def test_a_daemon_that_starts_anew_goes_on_counting(
     assert await kept_bytes(blobs) <= 100_000
 
 
-async def test_a_note_that_cannot_be_read_is_made_anew(blobs: LocalBlobStore) -> None:
+async def test_an_unreadable_note_is_written_again(blobs: LocalBlobStore) -> None:
     for data in (b"{", b"[]", b'{"first": 5, "next": [1, 2]}', b'{"first": [1, 0], "next": [1, 0], "more": 1}'):
         await blobs.put("jobs/j/verified/a.log.json", data)
         assert (await read_log_note(blobs, "j", "a")).chunks == 0

@@ -57,7 +57,7 @@ def test_a_machine_at_a_higher_bid_proves_nothing(lost: LostBids) -> None:
     assert on_offer(lost) != ()
 
 
-def test_floors_are_raised_once_and_anew_when_something_has_changed(lost: LostBids) -> None:
+def test_floors_are_raised_once_and_again_after_a_change(lost: LostBids) -> None:
     offers = (OFFER,)
     first = lost.raise_floors(offers, LATER, UNIT)
     assert first.offers[0].floor == BID + UNIT

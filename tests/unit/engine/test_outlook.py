@@ -71,7 +71,7 @@ async def test_one_table_serves_jobs_that_ask_for_about_the_same(outlooks: Outlo
     outlooks.of(job_due(), ON, START)
     await outlooks.close()
     other = outlooks.of(job_due(19.5, id="job-2"), ON, at(1))
-    assert other.shape is not None, "it is there already"
+    assert other.shape is not None, "it already exists"
     assert other.shape is outlooks.of(job_due(), ON, at(2)).shape
 
 

@@ -71,7 +71,7 @@ def lists(*begun: float, confirmed: tuple[float, ...] = ()) -> tuple[Lease, list
 @pytest.mark.parametrize(
     ("begun", "confirmed", "gone"),
     [
-        pytest.param((100,), (100,), False, id="absent once is not gone, whatever a single read says"),
+        pytest.param((100,), (100,), False, id="absent once is not gone, even if a single read says so"),
         pytest.param((100, 119), (100, 119), False, id="two lists close together are one"),
         pytest.param((100, 105, 110, 115), (100, 105, 110, 115), False, id="nor do many make two"),
         pytest.param((100, 120), (), False, id="two lists without a single read"),
@@ -153,7 +153,7 @@ def test_a_machine_on_other_terms_than_ordered_is_given_back() -> None:
     assert names(told(leaving, a_reading(wrong, begun_at=at(60)), now=61)) == ["LeaseObserved"]
 
 
-def test_an_adopted_machine_that_nobody_would_ask_for_is_given_back() -> None:
+def test_an_adopted_machine_that_differs_from_its_order_is_released() -> None:
     found = told(INTENT, a_reading(an_instance(INTENT, is_as_asked=False), begun_at=at(60)), now=61)
     assert names(found) == ["LeaseAcquired", "LeaseObserved", "ReleaseRequested"]
     # One that was looked at when it was made is not given back for what a list leaves out.
@@ -265,7 +265,7 @@ def test_what_no_live_lease_holds_is_unaccounted(leases: list[Lease], holder: in
     assert list(find_unaccounted([instance], {instance.label: leases} if leases else {})) == expected
 
 
-def test_what_bears_another_label_is_another_s_whatever_its_id() -> None:
+def test_another_label_means_another_owner_under_any_id() -> None:
     sent = a_lease(state=LeaseState.DESTROY_SENT, instance_id="77", destroy_sent_at=at(0))
     anothers = replace(an_instance(sent), label="somebody-elses")
     assert told(sent, a_reading(anothers, begun_at=at(60)), now=61) == []

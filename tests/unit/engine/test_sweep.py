@@ -86,7 +86,7 @@ def test_quarantine_ends_by_time() -> None:
     assert not sweep.is_quarantined(last)
 
 
-def test_quarantine_ends_when_it_clears_up_and_starts_anew() -> None:
+def test_quarantine_ends_when_it_clears_up_and_can_start_again() -> None:
     sweep = Sweep()
     sweep.look(3, MANY, START)
     sweep.look(9, MANY, at(60))

@@ -18,7 +18,7 @@ from tests.builders import a_lease, at, capabilities
 
 ABLE = capabilities()
 BEAT = Heartbeat(boot=1, seq=9, run_epoch=1, orders_seq_seen=4, state=AgentState.RUNNING)
-NOBODY_KNOWS = EndBound()
+UNBOUNDED = EndBound()
 LATER = at(7200)
 
 
@@ -63,27 +63,27 @@ def test_a_virtual_machine_takes_longer_and_what_is_only_off_keeps_its_disk() ->
         pytest.param(watched(observed={"seen_at": at(1100)}), BEAT, id="it was seen to run after that"),
     ],
 )
-def test_of_any_other_nobody_knows(lease: Lease, beat: Heartbeat | None) -> None:
-    assert bound(lease, beat) == NOBODY_KNOWS
+def test_any_other_lease_is_unbounded(lease: Lease, beat: Heartbeat | None) -> None:
+    assert bound(lease, beat) == UNBOUNDED
 
 
 def test_nor_where_it_cannot_end_its_bill_or_was_watched_all_the_time() -> None:
-    assert bound(watched(), dead_man=DeadMan.NONE) == NOBODY_KNOWS
-    assert bound(watched(), now=at(190)) == NOBODY_KNOWS
+    assert bound(watched(), dead_man=DeadMan.NONE) == UNBOUNDED
+    assert bound(watched(), now=at(190)) == UNBOUNDED
 
 
-def test_one_that_was_stopped_stays_so_where_nobody_but_we_starts_it() -> None:
+def test_a_stopped_machine_that_does_not_resume_by_itself_stays_stopped() -> None:
     stopped = watched(observed={"status": InstanceStatus.STOPPED})
     assert bound(stopped, resumes_by_itself=False) == EndBound(stopped=at(100))
     asked = replace(stopped, bidding=replace(stopped.bidding, changed_at=at(101)))
-    assert bound(asked, resumes_by_itself=False) == NOBODY_KNOWS
+    assert bound(asked, resumes_by_itself=False) == UNBOUNDED
 
 
 def is_over(lease: Lease, beat: Heartbeat | None = BEAT, now: datetime = LATER, **able: Any) -> bool:
     return end_bound(lease, replace(ABLE, **able), 900, beat, now).permit_over
 
 
-def test_a_permit_is_over_where_nobody_saw_the_machine_run_beyond_it() -> None:
+def test_a_permit_is_over_if_the_machine_was_not_seen_running_beyond_it() -> None:
     """From 60 s, for 900 s."""
     assert is_over(watched())
     assert is_over(watched(), None), "its mailbox need not be read"

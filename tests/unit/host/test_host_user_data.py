@@ -125,5 +125,5 @@ def test_a_machine_that_stays_knows_it_at_every_boot(tmp_path: Path, monkeypatch
     os.close(first.lock)
     again = Host(places, 1.0)
     assert again.boot == 2
-    again.power_off("nobody renews its permit")  # where it may, it does not come back
+    again.power_off("its permit has expired")  # where it may, it does not come back
     os.close(again.lock)

@@ -110,7 +110,7 @@ async def test_a_request_under_way_is_closed_by_none_of_them() -> None:
         assert await answer
 
 
-async def test_an_answer_that_nobody_reads_is_given_up() -> None:
+async def test_an_answer_that_is_not_read_is_dropped() -> None:
     async with serving(ConnectionLimits(stalled_s=0.2), size=32 << 20) as served:
         _, writer = await served.connect()
         writer.write(REQUEST)
@@ -132,7 +132,7 @@ async def test_the_longest_idle_makes_room_and_a_request_under_way_does_not() ->
         assert await answer
 
 
-async def test_where_all_are_busy_nobody_more_is_let_in() -> None:
+async def test_no_further_connection_is_admitted_when_all_are_busy() -> None:
     async with serving(ConnectionLimits(connections=2)) as served:
         served.may_answer.clear()
         answers = [asyncio.create_task(answered(await served.connect())) for _ in range(2)]

@@ -118,7 +118,7 @@ async def test_a_call_is_passed_on_as_it_is_with_the_headers_that_count_and_no_o
             assert answer.headers["Cache-Control"] == "no-store"
 
 
-async def test_whoever_hangs_up_hangs_up_on_the_daemon() -> None:
+async def test_a_client_s_hangup_is_passed_to_the_daemon() -> None:
     async with a_world() as world:
         world.inner.may_answer.clear()
         call = asyncio.create_task(world.ask("POST", "/v1/jobs", json={}))
@@ -237,7 +237,7 @@ async def test_few_large_bodies_are_held_at_once_and_small_ones_are_not_counted(
         assert (await world.ask("POST", "/v1/jobs", data=large))[0] == 200
 
 
-def test_what_is_told_of_tokens_counts_at_once_and_a_broken_file_lets_nobody_in(tmp_path: Path) -> None:
+def test_changes_of_tokens_count_at_once_and_a_broken_file_admits_no_token(tmp_path: Path) -> None:
     place = MailboxPlace(tmp_path)
     known = KnownTokens(place.tokens_path)
     assert not known.has("a")

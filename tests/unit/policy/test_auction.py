@@ -115,7 +115,7 @@ def test_the_guard_forces_on_demand_when_time_runs_out(shape: AuctionShape) -> N
     assert priced(shape, 43, 40, look_s=STEP_S / 4).is_forced
 
 
-def test_forced_means_on_demand_whatever_it_costs(shape: AuctionShape) -> None:
+def test_forced_means_on_demand_at_any_price(shape: AuctionShape) -> None:
     quoted = priced(shape, 42, 40)
     assert choice(quoted, Position(42 * STEP_S, 40 * STEP_S), Margins(), STEP_S) is quoted.on_demand
 

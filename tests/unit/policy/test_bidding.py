@@ -73,7 +73,7 @@ def test_a_raise_is_a_fifth_over_what_wins_and_within_the_ceiling(rate: str, reb
 
 @pytest.mark.parametrize("pays_bid", [True, False])
 @pytest.mark.parametrize("to_win", [None, "0.200", "0.300"])
-def test_nothing_is_bid_against_nobody(pays_bid: bool, to_win: str | None) -> None:
+def test_nothing_is_bid_without_a_rival(pays_bid: bool, to_win: str | None) -> None:
     lease = a_lease(bid=D("0.300"), on_demand_price=D(20), price_to_win=dollars(to_win))
     for budget in (None, D(9)):
         assert raised_bid(a_spec(budget=budget), lease, P, pays_bid=pays_bid) is None

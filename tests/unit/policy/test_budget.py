@@ -63,7 +63,7 @@ def test_each_lease_commits_until_it_is_over() -> None:
     assert budget.left(replace(job, spec=a_spec(budget=D(10))), P) == 10 - budget.sum_committed(job, P)
 
 
-def test_a_create_that_may_have_run_while_nobody_looked_commits_until_its_bill_is_in() -> None:
+def test_a_create_that_may_have_run_unobserved_commits_until_its_bill_is_in() -> None:
     traffic = {"download_price": D("0.01"), "download_gb": D(3)}
     intent = change_lease(an_intent("a"), unobserved=D("0.3"), **traffic)
     assert budget.commitment(intent, P) == D("0.15") + D("0.3")

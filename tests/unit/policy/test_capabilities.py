@@ -116,7 +116,7 @@ async def test_each_flag_of_a_market_changes_what_is_decided(flag: str) -> None:
 
 
 async def resume_s(able: Capabilities) -> float | None:
-    """Seconds to resume by the tables for an auction; None where there are none."""
+    """Seconds to resume by the tables for an auction; None if there are none."""
     store = MemoryStore()
     await recorded(store, 2 * 24 * HOUR)
     made = await shape_of(Auctions(store, P), a_job_due(), seen_by(able, MARKET))
@@ -148,7 +148,7 @@ def test_nothing_waits_for_a_machine_that_the_market_does_not_bring_back() -> No
 
 
 @pytest.mark.parametrize("flag", ["pauses_when_outbid", "keeps_disk_when_stopped"])
-def test_where_losses_are_set_up_anew_they_are_received_anew(flag: str) -> None:
+def test_where_a_loss_repeats_the_setup_it_repeats_the_download(flag: str) -> None:
     free, dear = an_offer("free"), an_offer("dear", download_price=D("0.01"))
 
     def extra(able: Capabilities) -> Decimal:

@@ -65,7 +65,7 @@ def test_where_the_bid_is_paid_it_is_just_above_the_floor_and_else_the_most_that
     assert taken(UNIFORM, max_bid=D("0.400")) == D("0.400")
 
 
-def test_nobody_would_pay_an_hour_for_which_the_budget_has_nothing() -> None:
+def test_no_hour_is_paid_that_the_budget_cannot_cover() -> None:
     offer, held_h = an_offer(floor=D("0.200"), on_demand_price=D(1)), 1 + (60 + 300 + 60 + 300) / 3600
     storage = offer.storage_rate(a_spec().disk_gb)
     most = reservation(a_spec(), offer, P, D(3), 4.0)

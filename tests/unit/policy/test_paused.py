@@ -135,7 +135,7 @@ def test_a_machine_that_a_known_bid_holds_was_not_displaced() -> None:
     assert acts(stopped(job, 190, "0.300"), a_market(ELSEWHERE), 281) == (Release("lease-1", Reason.DISPLACED),)
 
 
-def test_rungs_start_anew_once_it_has_run() -> None:
+def test_rungs_start_over_once_it_has_run() -> None:
     job = raised(a_job(a_paused_lease()), 0)
     job = play(job, seen(job.leases[0], InstanceStatus.RUNNING, at(30)))
     assert acts(stopped(job, 60, "0.350"), now=61) == (ChangeBid("lease-1", D("0.385"), Reason.OUTBID),)
@@ -207,7 +207,7 @@ def test_once_the_user_has_paid_in_the_machine_is_started_at_its_old_bid() -> No
         (D("0.290"), (an_offer("elsewhere", floor=D("0.010")),), Release("lease-1", Reason.DISPLACED)),
     ],
 )
-def test_a_machine_that_nobody_wakes_is_started_once_its_bid_would_win(
+def test_a_machine_that_does_not_resume_by_itself_is_started_once_its_bid_would_win(
     to_win: Decimal, others: tuple[Offer, ...], expected: Action
 ) -> None:
     job = a_job(a_paused_lease(bid=D("0.300")))

@@ -103,7 +103,7 @@ def test_no_pace_is_learned_while_the_market_shows_nothing() -> None:
     assert job.paces[0][1] == pytest.approx(Decimal("0.5"), abs=Decimal("0.1"))
 
 
-def test_after_a_silence_that_was_not_counted_progress_is_measured_anew() -> None:
+def test_after_an_uncounted_silence_progress_is_measured_again() -> None:
     lease = a_lease(agent_state="running", last_seen_at=START)
     job = a_job(lease, spec=a_spec(work_estimate=10 * HOUR))
     for minute in range(1, 11):

@@ -135,7 +135,7 @@ def test_a_name_of_a_field_is_kept(name: str) -> None:
     assert field_name(name) == name
 
 
-def test_a_sample_is_short_whatever_came() -> None:
+def test_a_sample_of_any_value_is_short() -> None:
     deep: Any = "x"
     for _ in range(500):
         deep = {"a": [deep] * 3, **{f"key{'k' * i}": "v" * 10_000 for i in range(20)}}

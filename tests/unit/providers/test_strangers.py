@@ -24,7 +24,7 @@ def test_a_row_that_says_no_name_may_be_ours(row: dict[str, object], says: bool,
     assert is_strangers(row, "name") is is_theirs
 
 
-def test_where_null_stands_for_no_name_it_is_none_of_ours() -> None:
+def test_where_null_means_no_name_it_is_none_of_ours() -> None:
     assert is_strangers({"label": None}, "label", may_be_null=True)
     assert not is_strangers({}, "label", may_be_null=True)
 

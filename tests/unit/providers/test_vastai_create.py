@@ -64,7 +64,7 @@ def test_what_the_market_would_refuse_is_not_sent(change: dict[str, Any]) -> Non
         create.body(dataclasses.replace(REQUEST, **change), Decimal("0.1"), SETTINGS)
 
 
-def test_a_public_port_stands_among_the_variables() -> None:
+def test_a_public_port_is_among_the_variables() -> None:
     request = dataclasses.replace(REQUEST, public_port=70_022)
     assert create.body(request, Decimal("0.1"), SETTINGS)["env"] == {"A": "b", "-p 70022:70022": "1"}
 

@@ -15,7 +15,7 @@ from autopilot.providers.mithril.own_bids import Own
 from autopilot.providers.mithril.wire import BidRow, InstanceRow, PriceRow, TypeRow
 
 D = Decimal
-NOBODY = Own()
+NO_OWN_BIDS = Own()
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 KIND = TypeRow("it_1", "h100-80gb.sxm.8x", 8, D(80), D(12000))
 
@@ -57,12 +57,12 @@ def a_machine(status: str = "RUNNING", instance_id: str = "inst_1", created_at: 
 def test_the_floor_is_what_wins_and_not_what_is_paid(
     changes: dict[str, Decimal | int | None], floor: str | None
 ) -> None:
-    found = mapping.room(prices(**changes), NOBODY)
+    found = mapping.room(prices(**changes), NO_OWN_BIDS)
     assert found.floor == (None if floor is None else D(floor))
 
 
 def test_an_offer_tells_the_floor_from_the_price() -> None:
-    offer = mapping.offer(KIND, "us-x", prices(), "H100 SXM", NOBODY)
+    offer = mapping.offer(KIND, "us-x", prices(), "H100 SXM", NO_OWN_BIDS)
     assert offer is not None
     assert (offer.floor, offer.clearing_price, offer.on_demand_price) == (D("26.01"), D("25.00"), None)
     assert mapping.pool_of_offer(offer.offer_id) == ("us-x", "it_1")
@@ -111,7 +111,7 @@ P, R, S = InstanceStatus.PROVISIONING, InstanceStatus.RUNNING, InstanceStatus.ST
 def test_what_a_bid_and_its_machine_come_to(
     bid: BidRow, machine: InstanceRow | None, expected: InstanceStatus, is_meant_to_run: bool
 ) -> None:
-    made = mapping.instance(bid, machine, KIND, prices(), NOBODY, is_waiting=True)
+    made = mapping.instance(bid, machine, KIND, prices(), NO_OWN_BIDS, is_waiting=True)
     assert made.status is expected
     assert made.intended_running is is_meant_to_run
     assert made.start_failed is (machine is not None and machine.status == "ERROR")
@@ -128,11 +128,11 @@ def test_what_a_bid_and_its_machine_come_to(
     ],
 )
 def test_who_stopped_a_machine(bid: BidRow, machine: InstanceRow, who: Stopper | None) -> None:
-    assert mapping.instance(bid, machine, KIND, prices(), NOBODY, is_waiting=False).stopped_by is who
+    assert mapping.instance(bid, machine, KIND, prices(), NO_OWN_BIDS, is_waiting=False).stopped_by is who
 
 
 def test_a_new_bid_that_waits_for_too_long_counts_as_outbid() -> None:
-    made = mapping.instance(a_bid("Open", ()), None, KIND, prices(), NOBODY, is_waiting=False)
+    made = mapping.instance(a_bid("Open", ()), None, KIND, prices(), NO_OWN_BIDS, is_waiting=False)
     assert made.status is S
     assert made.price_to_win == D("26.01")
     assert made.bills == 0
@@ -154,13 +154,13 @@ def test_of_several_machines_the_newest_counts_and_replaced_ones_never() -> None
 
 
 def test_a_machine_costs_the_price_and_never_more_than_its_limit() -> None:
-    shown = mapping.instance(a_bid(), a_machine(), KIND, prices(), NOBODY, is_waiting=False)
+    shown = mapping.instance(a_bid(), a_machine(), KIND, prices(), NO_OWN_BIDS, is_waiting=False)
     assert (shown.bid, shown.computes_at, shown.bills) == (D("30.00"), D("25.00"), D("25.00"))
-    dear = mapping.instance(a_bid(), a_machine(), KIND, prices(spot=D("99.00")), NOBODY, is_waiting=False)
+    dear = mapping.instance(a_bid(), a_machine(), KIND, prices(spot=D("99.00")), NO_OWN_BIDS, is_waiting=False)
     assert dear.computes_at == D("30.00")
-    unknown = mapping.instance(a_bid(), a_machine(), KIND, None, NOBODY, is_waiting=False)
+    unknown = mapping.instance(a_bid(), a_machine(), KIND, None, NO_OWN_BIDS, is_waiting=False)
     assert unknown.computes_at == D("30.00")
-    several = mapping.instance(a_bid(quantity=3), a_machine(), KIND, prices(), NOBODY, is_waiting=False)
+    several = mapping.instance(a_bid(quantity=3), a_machine(), KIND, prices(), NO_OWN_BIDS, is_waiting=False)
     assert (several.bid, several.computes_at, several.num_gpus) == (D("90.00"), D("75.00"), 24)
 
 
@@ -224,7 +224,7 @@ def test_a_machine_that_cannot_be_read_is_not_left_out(change: dict[str, object]
         (a_bid("Terminated"), a_machine("ASLEEP")),
     ],
 )
-def test_what_is_in_a_word_that_nobody_knows_counts_as_running(bid: BidRow, machine: InstanceRow | None) -> None:
+def test_an_unknown_status_counts_as_running(bid: BidRow, machine: InstanceRow | None) -> None:
     assert not mapping.is_over(bid, machine)
     made = mapping.instance(bid, machine, KIND, prices(), Own(), is_waiting=True)
     assert made.status is R

@@ -13,7 +13,7 @@ from autopilot.providers.mithril.own_bids import SHOWN_FOR_S, Own, OwnBids
 from autopilot.providers.mithril.wire import BidRow, PriceRow
 
 D = Decimal
-NOBODY = Own()
+NO_OWN_BIDS = Own()
 FREE = PriceRow(spot=D(1), minimum=D(1), lowest_allocated=None, wins_now=None, available=2)
 FULL = PriceRow(spot=D(1), minimum=D(1), lowest_allocated=D(3), wins_now=None, available=0)
 
@@ -32,21 +32,21 @@ def own_bids(*bids: BidRow) -> tuple[OwnBids, ManualClock]:
 @pytest.mark.parametrize(
     ("row", "own", "expected"),
     [
-        (FREE, NOBODY, Room(D("1.01"), 2)),
+        (FREE, NO_OWN_BIDS, Room(D("1.01"), 2)),
         (FREE, Own(frozenset({D(3)}), 1), Room(D("1.01"), 1)),
         (FREE, Own(frozenset({D(3)}), 2), Room(None)),
-        (replace(FREE, spot=D(3)), NOBODY, Room(D("3.01"), 2)),
+        (replace(FREE, spot=D(3)), NO_OWN_BIDS, Room(D("3.01"), 2)),
         # What all pay is the limit of a bid of ours that lost.
         (replace(FREE, spot=D(3)), Own(frozenset({D(3)}), 1), Room(D("1.01"), 1)),
         (replace(FREE, wins_now=D("3.01")), Own(frozenset({D(3)})), Room(D("1.01"), 2)),
-        (FULL, NOBODY, Room(D("3.01"), 1)),
+        (FULL, NO_OWN_BIDS, Room(D("3.01"), 1)),
         (FULL, Own(frozenset({D(5)})), Room(D("3.01"), 1)),
         # The lowest that has a machine is ours, as the market says it in either way.
         (FULL, Own(frozenset({D(3)})), Room(None)),
         (replace(FULL, wins_now=D("3.01")), Own(frozenset({D(3)})), Room(None)),
         # One of ours waits there already.
         (FULL, Own(frozenset({D(2)}), 1), Room(None)),
-        (replace(FULL, lowest_allocated=None), NOBODY, Room(None)),
+        (replace(FULL, lowest_allocated=None), NO_OWN_BIDS, Room(None)),
     ],
 )
 def test_the_floor_is_what_others_make_it_for_as_many_bids_as_can_win(row: PriceRow, own: Own, expected: Room) -> None:
@@ -56,13 +56,13 @@ def test_the_floor_is_what_others_make_it_for_as_many_bids_as_can_win(row: Price
 def test_only_ours_count_and_only_in_their_pool() -> None:
     bids, _ = own_bids(a_bid(1), a_bid(2, name="a colleague's"), a_bid(3, status="Paused"))
     assert bids.of("us-a", "it_x") == Own(frozenset({D(3)}), 1)
-    assert bids.of("us-b", "it_x") == NOBODY
+    assert bids.of("us-b", "it_x") == NO_OWN_BIDS
 
 
-def test_a_bid_of_which_nobody_knows_the_region_is_reckoned_with_in_each() -> None:
+def test_a_bid_without_a_region_counts_in_each() -> None:
     bids, _ = own_bids(replace(a_bid(1), region=""))
     assert bids.of("us-a", "it_x") == bids.of("us-b", "it_x") == Own(frozenset({D(3)}), 1)
-    assert bids.of("us-a", "it_y") == NOBODY
+    assert bids.of("us-a", "it_y") == NO_OWN_BIDS
 
 
 def test_a_bid_that_has_just_won_takes_room_until_prices_show_it() -> None:

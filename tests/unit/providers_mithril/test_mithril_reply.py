@@ -59,7 +59,7 @@ def test_a_list_of_errors_is_told_in_words() -> None:
     assert understand(answer(422, PRICE)).summary == "HTTP 422 body.limit_price: must be higher"
 
 
-def test_after_a_gateway_s_answer_nobody_knows() -> None:
+def test_after_a_gateway_s_answer_the_outcome_is_unknown() -> None:
     torn = understand(answer(504, text="<html>"))
     assert isinstance(outcomes.judge_change(torn), Unknown)
     assert isinstance(outcomes.judge_destroy(torn), Unknown)

@@ -56,7 +56,7 @@ def test_a_machine_that_would_be_started_again_is_not_as_asked(policy: InstanceR
     assert shown.is_as_asked is (policy == InstanceRecoveryPolicy.FAIL)
 
 
-def test_a_machine_in_a_state_that_nobody_knows_is_booked_as_if_it_ran() -> None:
+def test_a_machine_in_an_unknown_state_is_booked_as_if_it_ran() -> None:
     """No bill would mend the books, and limits would hold back too little."""
     raw = vm().SerializeToString() + b"\x1a\x02\x08\x63"  # field 3, the status: state 99
     row = wire.vm_row(Instance.FromString(raw))

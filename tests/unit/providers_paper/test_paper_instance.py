@@ -92,7 +92,7 @@ def test_a_new_bid_bills_from_its_own_instant() -> None:
     assert len(raised.spans) == 3
 
 
-def test_a_stop_of_ours_holds_whatever_the_price_until_we_start_it() -> None:
+def test_a_stop_of_ours_holds_at_any_price_until_we_start_it() -> None:
     halted = created().halt(at(300), LOAD)
     assert priced(halted, 400, bid="0.90").status is STOPPED
     assert halted.restart(at(500), LOAD).status is PROVISIONING

@@ -70,7 +70,7 @@ def test_the_disk_is_divided(disk_gb: str, expected: tuple[int, int]) -> None:
         ({"label": "x" * 61}, "a label has"),
         ({"env": {f"V{n}": "" for n in range(49)}}, "environment variables"),
         ({"disk_gb": Decimal(1001)}, "1000 GB"),
-        ({"bid": Decimal(0)}, "more than nothing"),
+        ({"bid": Decimal(0)}, "positive"),
     ],
 )
 def test_what_the_market_would_turn_down(change: dict[str, Any], fault: str) -> None:

@@ -135,7 +135,7 @@ def test_a_pod_without_a_runtime_from_before_we_looked() -> None:
     assert status(silent, runtimes, 65) is InstanceStatus.OFFLINE
 
 
-def test_a_new_start_boots_anew_and_what_is_gone_is_forgotten() -> None:
+def test_a_restart_boots_again_and_a_removed_pod_is_forgotten() -> None:
     runtimes = Runtimes()
     up = wire.pod_row(pod("pod_running_sweep_fields"))
     assert status(up, runtimes, 1) is InstanceStatus.RUNNING
@@ -190,7 +190,7 @@ def test_a_pod_of_which_too_little_is_known_is_not_skipped(missing: dict[str, An
 
 
 @pytest.mark.parametrize("runtime", [None, {"uptimeInSeconds": 7}])
-def test_a_pod_in_a_state_that_nobody_knows_counts_as_running(runtime: dict[str, int] | None) -> None:
+def test_a_pod_in_an_unknown_state_counts_as_running(runtime: dict[str, int] | None) -> None:
     told = wire.pod_row(pod("pod_running") | {"desiredStatus": "FROZEN", "runtime": runtime})
     by_rest = wire.rest_pod_row(body("rest_v2/pod_running") | {"status": "FROZEN"})
     for row in (told, by_rest):

@@ -81,7 +81,7 @@ def test_every_text_for_no_capacity(message: str) -> None:
 
 def test_a_code_is_read_before_the_text() -> None:
     assert graphql_error("pod not found", code="SUPPLY_CONSTRAINT").fault is Fault.NO_CAPACITY
-    assert graphql_error("whatever", code="INSUFFICIENT_BALANCE").fault is Fault.NO_CREDIT
+    assert graphql_error("any text", code="INSUFFICIENT_BALANCE").fault is Fault.NO_CREDIT
 
 
 @pytest.mark.parametrize(

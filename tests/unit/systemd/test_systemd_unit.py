@@ -127,7 +127,7 @@ def test_only_the_listener_may_open_a_port_and_its_descriptors_are_enough(servic
 
 @needs_systemd
 @pytest.mark.parametrize("kept", [UNIT, LISTENER], ids=lambda path: path.stem)
-def test_systemd_understands_it(kept: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_it(kept: Path, tmp_path: Path) -> None:
     """The program is not installed here, so that a stand-in is named; nothing else may be complained about."""
     unit = tmp_path / kept.name
     unit.write_text(kept.read_text().replace("/opt/autopilot/bin/autopilot", shutil.which("true") or "/bin/true"))

@@ -69,7 +69,7 @@ def test_a_secret_appears_nowhere(capsys: pytest.CaptureFixture[str], format: Li
         assert form not in written
 
 
-def test_fields_with_telling_names_are_hidden_whatever_they_hold(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields_with_secret_names_are_always_redacted(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("json", "info")
     structlog.get_logger().info("row.read", row={key: "hush" for key in SECRET_KEYS}, Authorization="hush", kept=1)
     logging.getLogger("foreign").info("row", extra={"onstart": "hush"})

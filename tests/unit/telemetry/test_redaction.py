@@ -45,7 +45,7 @@ def test_a_secret_is_found_in_every_form_and_place(secret: str, before: str, aft
         "see https://host/x?token=abcdef0123456789.",
     ],
 )
-def test_tokens_are_found_by_what_stands_before_them(text: str) -> None:
+def test_tokens_are_found_by_their_prefix(text: str) -> None:
     shown = scrubber([])(text)
     assert "abcdef0123456789" not in shown
     assert "dXNlcjpwYXNzd29yZA" not in shown

@@ -8,7 +8,7 @@ from tools.references import CLI, HEAD, with_arguments
 NAMES = [command.name for command in COMMANDS]
 
 
-def test_a_stale_table_is_written_anew() -> None:
+def test_a_stale_table_is_rewritten() -> None:
     page = CLI.read_text()
     stale = page.replace(HEAD, HEAD + "| `--gone` |  | An argument of an older version. |\n")
     assert stale != page

@@ -316,10 +316,10 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
     spec = replace(
         array.spec, array=ArraySpec(5, parallel=2, max_failures=3), budget=D(4), deadline=NOW + timedelta(hours=9)
     )
-    stands = ((0, JobStatus.SUCCEEDED), (1, JobStatus.FAILED), (2, JobStatus.RUNNING))
+    statuses = ((0, JobStatus.SUCCEEDED), (1, JobStatus.FAILED), (2, JobStatus.RUNNING))
     async with store.transaction() as work:
         await work.jobs.save(replace(array, spec=spec))
-        for task, status in stands:
+        for task, status in statuses:
             job_id = f"task-{task}"
             is_at_work = status is JobStatus.RUNNING
             running = Span(InstanceStatus.RUNNING, D("0.3"), D("0.003"), NOW - timedelta(hours=1))

@@ -157,7 +157,7 @@ async def test_an_owner_has_so_many_streams(live: LiveFragments) -> None:
         await reader.aclose()
 
 
-async def test_nobody_who_reads_means_nobody_asks(live: LiveFragments) -> None:
+async def test_without_readers_the_daemon_is_not_asked(live: LiveFragments) -> None:
     daemon = Daemon()
     async with aclosing(follow(live, daemon)) as reader:
         await anext(reader)

@@ -79,7 +79,7 @@ def test_markup_of_any_kind_is_text(name: str) -> None:
 
 
 def test_a_mark_has_one_meaning() -> None:
-    """A cross is a preempted machine: in the legend, and drawn beside its bar. Whatever else goes wrong has words."""
+    """A cross is a preempted machine: in the legend, and drawn beside its bar. All other failures have words."""
     templates = [(path.name, path.read_text()) for path in (WEB / "templates").iterdir()]
     programs = [(path.name, path.read_text()) for path in WEB.glob("*.py")]
     found = {mark: [name for name, text in (*templates, *programs) for _ in range(text.count(mark))] for mark in "✕✓▼"}

@@ -20,14 +20,14 @@ from tests.unit.web.web_ledger import JOB, LIMITS, NOW, a_reader
 PAGES = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?d=01DECISION1&period=6h", "/jobs/research", "/jobs/job-parked", "/money"]
 PAGES += ["/decisions", "/decisions?kind=veto", "/decisions?before=01DECISION2", "/machines/lease-a", "/machines/h45dn"]
 PAGES += ["/?name=RES&status=running&sort=spent", "/?page=2", "/?name=nothing"]
-PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label", "/jobs/nobody", "/nowhere"]
+PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label", "/jobs/unknown", "/nowhere"]
 
 
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_page_is_whole_and_has_no_script(browser: Browser, path: str) -> None:
     async with browser.get(path) as answer:
         page = PageReader(text := await answer.text())
-        assert answer.status == (404 if path in ("/jobs/nobody", "/nowhere") else 200)
+        assert answer.status == (404 if path in ("/jobs/unknown", "/nowhere") else 200)
         assert answer.headers["Content-Security-Policy"] == POLICY
         assert answer.headers["Cache-Control"] == "no-store"
     assert not {tag for tag, _ in page.elements} & {"script", "iframe", "object", "style"}
@@ -97,7 +97,7 @@ async def test_nothing_can_be_sent(browser: Browser, method: str) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("/jobs/nobody", 404, "no job 'nobody'"),
+        ("/jobs/unknown", 404, "no job 'unknown'"),
         (f"/jobs/{JOB}?d=none", 400, "no decision 'none'"),
         (f"/jobs/{JOB}?period=9y", 400, "no period '9y'"),
         ("/money?month=November", 400, "not a month: 'November'"),

@@ -71,7 +71,7 @@ async def test_a_zone_is_chosen_once(browser: Browser) -> None:
 @pytest.mark.parametrize(
     "back", ["//elsewhere.example/", "/\\elsewhere.example", "https://elsewhere.example/", "", "/\r\nX: y"]
 )
-async def test_nobody_is_led_elsewhere_and_a_zone_that_there_is_not_is_utc(browser: Browser, back: str) -> None:
+async def test_no_redirect_leaves_the_page_and_an_unknown_zone_is_utc(browser: Browser, back: str) -> None:
     async with browser.post("/zone", data={"zone": "../../etc/passwd", "back": back}, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, f"{browser.base}/")
         assert answer.headers["Set-Cookie"].startswith("autopilot-zone=UTC;")

@@ -168,7 +168,7 @@ def test_a_move_and_an_end_are_a_line_each() -> None:
     ) == [("07:00", "the command ended with exit code 0; released")]
 
 
-def test_a_refusal_stands_beside_what_was_asked_for() -> None:
+def test_a_refusal_is_shown_with_its_request() -> None:
     pool = {"provider": "runpod", "machine_id": "RTX 4090/COMMUNITY/-", "gpu": "RTX 4090", "bid": "0.2"}
     (line,) = story_of(
         ("06:00:00", "lease.intended", pool | {"capacity_type": "spot"}),

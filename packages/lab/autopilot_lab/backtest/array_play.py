@@ -154,13 +154,13 @@ class _Array:
 
     def _choose(self, market: Market, now: datetime, free: Sequence[_Task] = ()) -> Chosen:
         done, at_work = self._outcome.done, len(self._tasks)
-        stands = TaskCounts(at_work, running=at_work, succeeded=done, work=done * timedelta(seconds=self._run.work_s))
+        counts = TaskCounts(at_work, running=at_work, succeeded=done, work=done * timedelta(seconds=self._run.work_s))
         leases = [lease for task in self._tasks for lease in task.mapping.job.leases]
         prices = [task.mapping.job.leases[0].burn_upper for task in free]
-        chosen = width_now(self._array, stands, leases, market, now, self._learnt.params, free=prices)
+        chosen = width_now(self._array, counts, leases, market, now, self._learnt.params, free=prices)
         if self._parallel is None:
             return chosen
-        # As many as the market has machines, or not: whoever says a number gets that number.
+        # As many as the market has machines, or not: a number that is set is used as it is.
         return chosen._replace(width=replace(chosen.width, tasks=min(self._parallel, at_work + self._unbegun)))
 
     def _begin(self, chosen: Chosen, tick: int, now: datetime, left_by: _Task | None = None) -> None:

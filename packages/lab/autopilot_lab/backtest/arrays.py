@@ -36,7 +36,7 @@ class WidthScore:
     arrays: int
     mean_cost: float
     over_costed: float | None
-    """The costs over those of the costed width; None where more arrays were late: they left work undone."""
+    """The costs over those of the costed width; None if more arrays were late: they left work undone."""
     late: int
     done: float
     """The share of all tasks that were done by the deadline."""

@@ -94,7 +94,7 @@ def play_availability(
 
 
 class _Run:
-    """Where one run stands between two ticks: what runs, what it has done and paid. Times in seconds, $/h."""
+    """State of one run between two ticks: what runs, what it has done and paid. Times in seconds, $/h."""
 
     __slots__ = ("_enough_s", "_outcome", "_rates", "_restart_s", "_tick_s", "done_s", "pending_s", "running", "spent")
 

@@ -40,7 +40,7 @@ class BidView:
     machine: int | None
     """The spot machine that is held, running or paused."""
     bid: float
-    """The last bid on it; 0 where none is held."""
+    """The last bid on it; 0 if none is held."""
     is_set_up: bool
     """Whether the held machine needs but a resume to run."""
     pending_s: float
@@ -49,7 +49,7 @@ class BidView:
     """The newest floor of each machine, $/h; infinite where none is shown."""
     spent: float
     progress: float | None
-    """Share of the work that is done, as the job reports it; None where it reports none."""
+    """Share of the work that is done, as the job reports it; None if it reports none."""
     taken: frozenset[int]
     """Machines that others have whom we know of: they cannot be had."""
 
@@ -194,7 +194,7 @@ class BidPlay:
 
 
 class BidRunState:
-    """Where one run stands between two ticks: what it holds, what it has done and paid. Times in seconds, $/h."""
+    """State of one run between two ticks: what it holds, what it has done and paid. Times in seconds, $/h."""
 
     __slots__ = (
         "_bills_at_bid",

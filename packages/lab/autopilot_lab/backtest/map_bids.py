@@ -211,7 +211,7 @@ class BidMapping:
             checkpoint_s=config.checkpoint_s,
             reserve_s=reserve_ticks * config.tick_s,
             shows_running=view.shows_running,
-            # Where the floors of machines that run are known, nobody rents them on demand.
+            # If the floors of running machines are known, none of these machines is rented on demand.
             lost_per_h=0.0 if view.shows_running else params.auction.preemptions_per_h,
         )
         auction_tables(shape)

@@ -61,7 +61,7 @@ class Score:
     migrations: int | None
     ms_per_decision: float | None
     interval: tuple[float, float] | None
-    """95 % of ``over_optimal``, by resampling stretches of market; None where all runs start in one."""
+    """95 % of ``over_optimal``, by resampling stretches of market; None if all runs start in one."""
     groups: tuple[Group, ...]
     budget: BudgetScore | None = None
 

@@ -9,7 +9,7 @@ from autopilot_lab.backtest.suite import Suite
 
 
 def select_runs(suite: Suite, which: str | None) -> list[int]:
-    """The numbers of the runs that ``every-N`` (within each deadline and setting) or a count stands for; None: all."""
+    """The numbers of the runs that ``every-N`` (within each deadline and setting) or a count selects; None: all."""
     every = range(len(suite.runs))
     if which is None:
         return list(every)

@@ -101,7 +101,7 @@ class Session:
         self._ids = _Ids()
 
     def take_over(self, other: Session) -> None:
-        """Have the machine on which the job of ``other`` has ended, as it stands."""
+        """Take the machine on which the job of ``other`` has ended, in its present state."""
         left = other.job
         self.job = replace(self.job, leases=left.leases, status=left.status, reason=left.reason, launches=left.launches)
 

@@ -14,7 +14,7 @@ HOUR_S = 3600.0
 
 Pays = Literal["bid", "clearing", "cap"]
 PAYS_BID = "pays_bid"
-"""A parameter of a policy: it bids as if bids were paid, whatever the market takes."""
+"""A parameter of a policy: it bids as if bids were paid, even if the market charges less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Task:
     checkpoint_s: float
     """Whole minutes: the optimum counts in them."""
     gpus: tuple[GpuChoice, ...] = ()
-    """The first that was recorded is played; none: whatever was recorded last."""
+    """The first that was recorded is played; none: the one that was recorded last."""
     disk_gb: Decimal = Decimal(20)
     verified_only: bool = False
     budget: Decimal | None = None

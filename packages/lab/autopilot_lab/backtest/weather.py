@@ -79,7 +79,7 @@ def _levels(weather: Weather, rng: random.Random, ticks: int) -> list[float]:
 
 
 def _storms(weather: Weather, rng: random.Random, ticks: int) -> list[float]:
-    """How high the storm stands at each tick, as a log ratio; 0 in fair weather."""
+    """Height of the storm at each tick, as a log ratio; 0 in fair weather."""
     heights = [0.0] * ticks
     at = _next(rng, weather.storm_every_h)
     while at < ticks:

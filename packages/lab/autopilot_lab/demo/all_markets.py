@@ -62,7 +62,7 @@ def _reprice_nebius(stage: Stage, price: Decimal) -> None:
 
 
 def _saved_within_notice(end: DemoEnd) -> DemoCheck:
-    """Whoever was warned has saved after the warning, so that less was lost than the notice was long."""
+    """A job that got a notice saved after it, so that it lost less work than the notice was long."""
     what = "no work was lost beyond the notice"
     moments = {each["kind"]: datetime.fromisoformat(each["at"]) for each in end.stage.emu("mithril/events")["events"]}
     warning = next((event for event in end.body["events"] if event["name"] == "lease.notice"), None)

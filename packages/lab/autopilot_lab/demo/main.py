@@ -45,7 +45,7 @@ FINAL = ("succeeded", "failed", "cancelled")
 def run(
     story: Story, *, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_picture: Path | None = None
 ) -> int:
-    """Play that story; 0 only if every check holds. Raises ``UserError`` where an extra that it needs is missing.
+    """Play that story; 0 only if every check holds. Raises ``UserError`` if an extra that it needs is missing.
 
     ``picture``: also write the end as an SVG file. ``job_picture``: and the job, as its page draws it.
     """
@@ -195,7 +195,7 @@ def _draw(picture: Path, ending: RenderableType) -> None:
     canvas = Console(record=True, width=110, file=StringIO(), highlight=False, markup=False, emoji=False)
     canvas.print(ending)
     svg = canvas.export_svg(title="autopilot demo")
-    # rich names web fonts; the picture must open offline and tell nobody that it was opened.
+    # rich names web fonts; the picture must open offline, and must request nothing when it is opened.
     picture.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL))
 
 

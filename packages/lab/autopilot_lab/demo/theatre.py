@@ -152,7 +152,7 @@ class Theatre:
 
     @property
     def pids(self) -> list[int]:
-        """The daemon's, then the market's: whoever ends them by hand does it in this order."""
+        """The daemon's, then the market's: the order in which to end them by hand."""
         return [process.pid for process in (self._daemon, self._market) if process is not None]
 
     def stop(self) -> None:

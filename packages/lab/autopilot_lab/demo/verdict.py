@@ -83,7 +83,7 @@ class Reference:
 
 
 def checks(theatre: Theatre, job: Json, reference: Reference) -> list[DemoCheck]:
-    """What must hold of any job, whatever befell it: all of them, whatever the first ones say."""
+    """What must hold of any job. All checks are made, also if the first ones fail."""
     return [
         DemoCheck("the job succeeded", job["status"] == "succeeded", f"{job['reason']}, step {job['step']:,}"),
         _model(theatre, job, reference),

@@ -1,4 +1,4 @@
-"""The demo on a terminal: live while it runs, plain lines where nobody watches."""
+"""The demo on a terminal: live while it runs, plain lines if there is no terminal."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _UNCHANGED: Any = object()
 
 
 class Rows(Generic[K, V]):
-    """One table as one unit of work sees it. ``changes`` by key; None stands for a row that is not there."""
+    """One table as one unit of work sees it. ``changes`` by key; None marks a row that is not there."""
 
     __slots__ = ("_committed", "changes")
 
@@ -50,7 +50,7 @@ class Rows(Generic[K, V]):
                 yield changed
 
     def keep_as_it_is(self, keys: Iterator[K]) -> None:
-        """Go on seeing these rows as they are now, whatever is committed over them."""
+        """Keep showing these rows as they are now, regardless of later commits."""
         for key in keys:
             self.changes.setdefault(key, self._committed.get(key))
 

@@ -26,7 +26,7 @@ _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _IMAGES = Path(__file__).with_name("images")
 _IMAGE_NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)?autopilot/([a-z0-9][a-z0-9_-]*)(?::[\w.-]+)?", re.ASCII)
 BOX_ADDRESS = "127.0.0.1"
-"""Under which the ports of a box can be reached, whatever its market shows to others."""
+"""Address of the ports of a box, also if its market shows another one."""
 _DIRECTORIES = ("workspace", "root", "tmp")
 
 
@@ -216,7 +216,7 @@ class Boxes:
 
 
 def image_directory(image: str) -> Path | None:
-    """Where the files of ``autopilot/<name>:<tag>`` are, whatever its registry; ``None``: an empty image."""
+    """Where the files of ``autopilot/<name>:<tag>`` are, in any registry; ``None``: an empty image."""
     match = _IMAGE_NAME.fullmatch(image)
     if match is None:
         return None

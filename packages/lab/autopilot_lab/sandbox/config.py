@@ -81,7 +81,7 @@ class SandboxConfig:
     mithril_list_lag_s: float = 0.0
     """How late the list of machines learns of a new one."""
     mithril_ended_by_others: int | None = 0
-    """Bids of colleagues that have ended and stay listed, beside the few strangers; None: nobody else is there."""
+    """Bids of colleagues that have ended and stay listed, beside the few strangers; None: there are no others."""
 
     nebius_port: int | None = None
     """Where Nebius's services listen, 0: any free port. None: this market is not there, and its SDK is not needed."""

@@ -11,7 +11,7 @@
 | POST on_demand_arrival | machine_id (or instance_id), num_gpus (default: all), duration_s | id, holding |
 | POST stop | instance_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
-| POST full | machine_id, full (default: true): whether it takes nobody new and is listed all the same | |
+| POST full | machine_id, full (default: true): whether it takes no new tenant and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
 | POST keys | keys: those of the account from now on; the others are revoked | |

@@ -36,7 +36,7 @@ class Login:
 
 
 def refusal(private: tuple[PrivateImage, ...], image: str, login: Login | None) -> str | None:
-    """Why the image cannot be pulled so; None when it can. A login that is nobody's is refused for any image."""
+    """Why the image cannot be pulled so; None when it can. An unknown login is refused for any image."""
     held = next((each for each in private if each.is_of(image)), None)
     if held is None:
         return None if login is None else _deny(login.server or server_of(image))

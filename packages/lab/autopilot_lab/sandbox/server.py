@@ -99,12 +99,12 @@ class Sandbox:
 
     @property
     def nebius(self) -> NebiusMarket:
-        """Raises ``RuntimeError`` where it is not asked for."""
+        """Raises ``RuntimeError`` if it is not asked for."""
         return self._the_nebius.market
 
     @property
     def nebius_address(self) -> str:
-        """As ``base_url`` of that market's settings. Raises ``RuntimeError`` where it is not asked for."""
+        """As ``base_url`` of that market's settings. Raises ``RuntimeError`` if it is not asked for."""
         return self._the_nebius.address
 
     @property

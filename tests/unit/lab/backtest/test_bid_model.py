@@ -82,7 +82,7 @@ def test_the_next_floor_decides_and_a_pause_throws_back_to_the_checkpoint() -> N
     assert outcome.lost == pytest.approx(0.5 + 0.25 + 0.5)
 
 
-def test_a_planned_move_saves_first_and_sets_up_anew() -> None:
+def test_a_planned_move_saves_first_and_repeats_the_setup() -> None:
     suite = suite_from(bid_body({"a": [1.0] * 30, "b": [0.5] * 30}))
     outcome, seen = scripted(suite, [A1, A1, B1])
     assert hours(seen, "work_left_s")[:5] == [3, 3, 2.5, 2.5, 2]

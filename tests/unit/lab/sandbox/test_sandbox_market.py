@@ -296,7 +296,7 @@ def test_a_container_that_ends_keeps_its_gpu_and_its_bill(trader: Any) -> None:
     assert trader.kinds().count("container.exited") == 1
 
 
-def test_reboot_loads_anew_without_losing_the_gpu(trader: Any) -> None:
+def test_reboot_loads_again_without_losing_the_gpu(trader: Any) -> None:
     instance = trader.rent("0.20")
     trader.wait(100)
     trader.market.reboot(instance.id)
@@ -347,7 +347,7 @@ def test_a_list_may_echo_a_bid_after_its_machine_was_given_back(trader: Any) -> 
     assert shown_floor(trader) == Decimal("0.10")
 
 
-def test_a_full_host_is_listed_and_takes_nobody(trader: Any) -> None:
+def test_a_full_host_is_listed_and_takes_no_tenant(trader: Any) -> None:
     machine = trader.market.machines[trader.machine_id]
     machine.is_full = True
     assert shown_floor(trader) == Decimal("0.10")

@@ -39,7 +39,7 @@ def test_the_highest_limits_win_and_pay_the_highest_that_lost(
     assert cleared.free == free
 
 
-def test_nobody_pays_more_than_his_limit_for_somebody_who_asked_for_too_many() -> None:
+def test_no_bidder_pays_above_its_limit_because_of_one_that_asked_for_too_many() -> None:
     many, few = Order("many", D("9.00"), 3, 0), Order("few", D("2.00"), 1, 1)
     cleared = clear([many, few], 2, MINIMUM)
     assert cleared.winners == {"few"}

@@ -90,7 +90,7 @@ def test_our_own_higher_bid_displaces_a_rival(tenant: Tenant) -> None:
     assert "stranger.outbid" in tenant.kinds()
 
 
-def test_a_rising_floor_evicts_nobody_but_keeps_newcomers_out(tenant: Tenant) -> None:
+def test_a_rising_floor_evicts_no_tenant_but_keeps_newcomers_out(tenant: Tenant) -> None:
     pod = tenant.rent("0.20")
     tenant.market.set_floor(tenant.machine.spec.machine_id, D("0.50"))
     tenant.wait(3600)

@@ -94,7 +94,7 @@ class Machine:
     """Lowest bid that the host takes, $/h per GPU."""
     state: HostState = HostState.ONLINE
     is_full: bool = False
-    """It takes nobody new, and is listed all the same."""
+    """It takes no new tenant, and is listed all the same."""
     offer_ids: dict[Chunk, int] = field(default_factory=dict)
     strangers: dict[str, Stranger] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """One round of the auction: who wins, and what all of them pay. Pure.
 
-Limits decide who wins, the highest that lost what is paid: nobody pays more than bids that lose make it.
+Limits decide who wins, and the highest losing limit sets the price.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Cleared:
-    """``price``: $/h of one machine. ``lowest``: the lowest limit that won, None where nobody did."""
+    """``price``: $/h of one machine. ``lowest``: the lowest limit that won; None: there is no winner."""
 
     winners: frozenset[str]
     price: Decimal

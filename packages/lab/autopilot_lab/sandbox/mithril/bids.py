@@ -76,14 +76,14 @@ class Bid:
     epoch: int = 0
     """Raised by every transition of the machine, so that an action scheduled before it does nothing."""
     shown_as: str = ""
-    """A word that stands in the place of its status; empty: none does."""
+    """A word shown in place of its status; empty: the status is shown."""
     is_defective: bool = False
     """Its machines do not come up."""
     meter: Meter = field(default_factory=Meter)
 
     @property
     def machine(self) -> Machine | None:
-        """The one that it has now, whatever its state."""
+        """The one that it has now, in any state."""
         over = (MachineStatus.REPLACED, MachineStatus.TERMINATED)
         return next((each for each in reversed(self.machines) if each.status not in over), None)
 

@@ -61,7 +61,7 @@ class MithrilMarket:
         self.ssh_key = SSH_KEY
         """The only one of the project; its owner may replace it."""
         self.ended_by_others: int | None = 0
-        """How many bids of colleagues have ended, beside the few strangers; None: nobody else is in the project."""
+        """How many bids of colleagues have ended, beside the few strangers; None: the project has no other users."""
         self._by_key: dict[str, str] = {}
         self._rng = random.Random(f"ids:{seed}")  # noqa: S311 - reproducible, no secret
         self._arrivals = 0

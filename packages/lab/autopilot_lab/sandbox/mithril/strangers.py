@@ -1,4 +1,4 @@
-"""What else stands in a project's lists: bids of colleagues and of other programs, and machines of reservations.
+"""What else is in a project's lists: bids of colleagues and of other programs, and machines of reservations.
 
 None of it takes part in an auction. Some of it is in forms that no reader of our own bids expects.
 """

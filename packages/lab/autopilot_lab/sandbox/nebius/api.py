@@ -56,7 +56,7 @@ class Call:
     fault: InjectedFault | None
     page_rows: int
     access_token: str
-    """For whoever exchanges a service account's word."""
+    """Issued in exchange for a service account's signed token."""
 
     def shows_until(self) -> datetime:
         """A list does not show what was made later."""

@@ -46,7 +46,7 @@ _GARBLED = b"\xff\xff\xff\xff"
 
 
 def refusal_of(fault: InjectedFault) -> NebiusRefused | None:
-    """What a lost call is answered with; None where it is not answered at all."""
+    """What a lost call is answered with; None if it is not answered at all."""
     made = _REFUSALS.get(fault.kind)
     return None if made is None else made()
 

@@ -88,7 +88,7 @@ class NebiusMarket:
         self._plan_step()
 
     def set_price(self, pool: NebiusPool, price: Decimal) -> None:
-        """At once, as at a step: whoever's cap is below it loses the machine."""
+        """At once, as at a step: machines whose cap is below it are preempted."""
         if price != pool.price:
             self.record("price.moved", region=pool.spec.region, platform=pool.spec.platform.name, price=price)
         pool.price = pool.next_price = price

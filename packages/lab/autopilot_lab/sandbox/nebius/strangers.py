@@ -1,4 +1,4 @@
-"""What else stands in a project's lists: machines, policies and disks of colleagues, some of them of other kinds."""
+"""What else is in a project's lists: machines, policies and disks of colleagues, some of them of other kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nebius.api.nebius.compute.v1 import (
 )
 
 _STATE_99 = b"\x1a\x02\x08\x63"
-"""Field 3, the status: a state that nobody knows."""
+"""Field 3, the status: an undocumented state."""
 _POLICY = "pricingpolicy-e00colleague"
 
 

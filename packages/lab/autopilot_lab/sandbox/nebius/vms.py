@@ -60,7 +60,7 @@ class CapPolicy:
 
 @dataclass(frozen=True)
 class VmOrder:
-    """What a create asks for. ``policy_id`` empty: it takes whatever the price is."""
+    """What a create asks for. ``policy_id`` empty: it takes any price."""
 
     project: str
     name: str

@@ -144,7 +144,7 @@ class Exchange:
         return price_to_win(machine, self.tenants(machine), pod.order.gpu_count)
 
     def make_room(self, machine: Machine, gpu_count: int, bid: Decimal | None) -> bool:
-        """Push out whoever has to go; whether the GPUs are free now."""
+        """Preempt the pods that have to go; whether the GPUs are free now."""
         evicted = evictions(machine, self.tenants(machine), gpu_count, bid)
         if evicted is None:
             return False
@@ -226,7 +226,7 @@ class Exchange:
         return False
 
     def set_floor(self, machine_id: str, price: Decimal | None) -> None:
-        """``price`` is $/h per GPU; ``None``: no spot any more. Whoever is there stays."""
+        """``price`` is $/h per GPU; ``None``: no spot any more. Running pods stay."""
         self.machines[machine_id].floor = price
         self.record("floor.moved", machine_id=machine_id, price=price)
 

@@ -224,7 +224,7 @@ class Lifecycle:
         pod.meter.halt_all(self._now())
 
     def _after_grace(self, pod: Pod, clear: Callable[[Pod], None]) -> None:
-        """SIGTERM now, ``clear`` (which kills) when the grace is over, whatever else happens to the pod meanwhile."""
+        """SIGTERM now, ``clear`` (which kills) when the grace is over, also if the pod changes meanwhile."""
         if "sigterm-five-seconds" in self._broken:
             clear(pod)
             return

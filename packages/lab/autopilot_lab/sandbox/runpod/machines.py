@@ -31,7 +31,7 @@ class MachineSpec:
     gpu_count: int
     cloud: Cloud
     data_center_id: str | None
-    """Where a Secure machine stands; Community machines have a country only."""
+    """Location of a Secure machine; Community machines have a country only."""
     country: str
     floor: Decimal | None
     on_demand: Decimal

@@ -47,7 +47,7 @@ class Container(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a pod stands still or is gone."""
+    """Why a pod is stopped or gone."""
 
     OUTBID = "outbid"
     DISPLACED = "displaced"
@@ -172,7 +172,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class NetworkVolume:
-    """Storage of a data centre that outlives pods. It costs from the start of the market on, whatever happens."""
+    """Storage of a data centre that outlives pods. It is billed from the start of the market on, without exception."""
 
     id: str
     name: str

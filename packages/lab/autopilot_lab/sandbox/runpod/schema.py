@@ -1,4 +1,4 @@
-"""The GraphQL schema as it stands in each mode, and documents judged by it."""
+"""The GraphQL schema of each mode, and the validation of documents against it."""
 
 from __future__ import annotations
 

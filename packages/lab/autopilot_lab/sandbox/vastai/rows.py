@@ -19,7 +19,7 @@ PORTS_LAG = timedelta(seconds=3)
 """The port map shows up this long after the container runs."""
 
 LEAST_SAME_PORT = 70_000
-"""A port from here on stands for one that is the same inside and outside."""
+"""A port from here on asks for one that is the same inside and outside."""
 
 
 def offer_row(ask: Ask, *, is_bid: bool, storage_gb: Decimal, tenant_holds: bool, now: datetime) -> Json:

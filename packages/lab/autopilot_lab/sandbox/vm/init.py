@@ -65,7 +65,7 @@ class Init:
         for name in ("run", "tmp", "opt", "etc/docker", "etc/systemd/system", "var/lib/cloud", "var/lib/docker"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         (self.short / "bin").mkdir()
-        (self.short / "env.json").write_text(json.dumps(self.env))  # for whoever logs in
+        (self.short / "env.json").write_text(json.dumps(self.env))  # for users who log in
         for name in _SHIMS:
             self.link(name)
         if self.has_docker():

@@ -51,7 +51,7 @@ def load(path: str) -> State:
 
 
 def save(path: str, state: State) -> None:
-    """Aside, then renamed into place: whoever looks finds the old checkpoint or the whole new one."""
+    """Write aside, then rename into place: a reader finds the old checkpoint or the complete new one."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path + ".tmp", "w") as file:
         json.dump(state, file)
