@@ -40,7 +40,9 @@ P = Params()
 ALLOWANCE = D(5)
 
 
-def a_market_with(left: str | Decimal, *offers: Offer, is_taken: bool = False, lack: Lack = Lack.MISSING) -> Market:
+def a_market_with(
+    left: str | int | Decimal, *offers: Offer, is_taken: bool = False, lack: Lack = Lack.MISSING
+) -> Market:
     """vast.ai without a certificate, and RunPod with one."""
     market = a_market(*(offers or (an_offer(),)))
     view = market.providers["vastai"]
@@ -64,7 +66,7 @@ def proposed(job: Job, market: Market) -> tuple[Action, ...]:
 
 
 def conditions(job: Job, market: Market) -> list[str | None]:
-    return [unfit and unfit.condition for _, unfit in judge(job, market, START, P)]
+    return [None if unfit is None else unfit.condition for _, unfit in judge(job, market, START, P)]
 
 
 def test_an_offer_needs_its_reserve_and_some_work_within_what_is_left() -> None:
