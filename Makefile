@@ -4,11 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-CORES   := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))')
+CORES   := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell expr $(CORES) + 1)
 
-.PHONY: help demo quick test tests lint check pythons sim mutants calibrate bids bench docs pictures page-pictures release previous lock clean
+.PHONY: help demo quick test tests lint check pythons sim mutants calibrate bids bench docs pictures page-pictures wheels release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -78,6 +78,12 @@ pictures: $(READY)    ## play the demo; draw its end and its job into docs/image
 page-pictures: $(READY)    ## regenerate the reference pictures of the pages, and those of the docs (needs chromium)
 	AUTOPILOT_KEEP_PICTURES=1 $(BIN)/pytest -q -m slow tests/browser/test_browser_pictures.py
 	$(BIN)/python -m tools.page_pictures
+
+EXTRAS     ?= all
+LAB_EXTRAS ?=
+
+wheels:    ## build both wheels into dist/, with all that they need: EXTRAS=vast,s3 for a part of it
+	tools/wheels.sh $(PYTHON) "$(EXTRAS)" "$(LAB_EXTRAS)"
 
 release: $(READY)    ## build both wheels and the sdist; install them away from the sources and run the demo
 	tools/release.sh $(VENV)

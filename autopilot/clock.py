@@ -11,6 +11,8 @@ import itertools
 import time
 from datetime import UTC, datetime, timedelta
 
+from autopilot.system import CLOCK_WITH_SLEEP
+
 
 class SystemClock:
     """The wall clock as it was at the start, carried on by the time since boot (sleep included).
@@ -28,7 +30,7 @@ class SystemClock:
         return self._started_at + timedelta(seconds=self.monotonic() - self._boot_s)
 
     def monotonic(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.clock_gettime(CLOCK_WITH_SLEEP)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(seconds, 0))

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Build both wheels and the sdist. Where no sources are, install them: the product alone, whose daemon then serves its
-# commands, and both, which then run the demo. Usage: tools/release.sh VENV
+# commands, and both, which then run the demo: once with the locked packages, and once as a newcomer does it, from the folder
+# of wheels by one line, without a network. Usage: tools/release.sh VENV
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=$(cd "$1/bin" && pwd)
 cd "$root"
 
-rm -rf dist
-"$bin/hatchling" build
-(cd packages/lab && "$bin/hatchling" build -t wheel -d "$root/dist")
+tools/wheels.sh "$bin/python"
+"$bin/hatchling" build -t sdist
 product=$(ls "$root"/dist/gpu_autopilot-*.whl)
 laboratory=$(ls "$root"/dist/gpu_autopilot_lab-*.whl)
 
@@ -79,4 +79,13 @@ stop
 unset "${!AUTOPILOT_@}" XDG_CONFIG_HOME
 
 "$clean/both/bin/autopilot" demo --plain
-ls -l "$root"/dist
+
+# A namespace without a network: what asks an index fails.
+"$bin/python" -m venv "$clean/bare"
+unshare --map-root-user --net env -i HOME="$clean" PATH=/usr/sbin:/usr/bin:/sbin:/bin PIP_CONFIG_FILE=/dev/null bash -ec "
+    ip link set lo up
+    time $clean/bare/bin/pip install --quiet --disable-pip-version-check --no-index --find-links '$root/dist' \
+        'gpu-autopilot[vast,runpod]' gpu-autopilot-lab
+    time $clean/bare/bin/autopilot demo --plain
+"
+ls -l "$root"/dist/gpu_autopilot*

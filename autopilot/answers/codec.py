@@ -13,7 +13,9 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from autopilot.answers.scalars import Scalar
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
@@ -66,7 +68,7 @@ def _reader(kind: Any) -> Read:
     if origin is dict:
         key, value = map(_reader, args)
         return lambda body: {key(name): value(each) for name, each in _be(dict, body).items()}
-    if origin is UnionType and NoneType in args:
+    if origin in (UnionType, Union) and NoneType in args:  # ``Union``: of a type that was annotated
         (there,) = (_reader(each) for each in args if each is not NoneType)
         return lambda body: None if body is None else there(body)
     raise TypeError(f"answers have no members of type {kind}")
@@ -117,4 +119,5 @@ _SCALARS: Mapping[Any, Read] = {
     Decimal: _parse(_exact),
     datetime: _parse(datetime.fromisoformat),
     date: _parse(date.fromisoformat),
+    Scalar: lambda body: None if body is None else _be(bool, body, str, int, float),
 }

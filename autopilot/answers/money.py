@@ -63,11 +63,14 @@ class SpendOfMonth(Spend):
 
 @dataclass(frozen=True, kw_only=True)
 class Counted(Described):
-    """What limits count of a job or a machine: in the ledger, accrued since, and held back."""
+    """What limits count of a job or a machine."""
 
     posted: Money
+    """In the ledger."""
     accrued: Money
+    """Since the last posting, by our own clock."""
     held: Money
+    """What limits count in addition to the two."""
 
 
 @dataclass(frozen=True, kw_only=True)

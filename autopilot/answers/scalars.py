@@ -22,6 +22,8 @@ Number = Annotated[Decimal, _Unitless()]
 Instant = datetime
 """ISO 8601 in UTC."""
 Seconds = float
+Scalar = str | int | float | bool | None
+"""Of what is told by names that change from one to the next: events, notes of decisions."""
 
 
 class Described:

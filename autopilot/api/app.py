@@ -12,8 +12,7 @@ from functools import partial
 import structlog
 from aiohttp import web
 
-from autopilot import __version__
-from autopilot.answers import render
+from autopilot import __version__, render
 from autopilot.answers.codec import to_json
 from autopilot.answers.models.account import DriftQuery
 from autopilot.answers.models.jobs import (

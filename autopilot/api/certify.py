@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.api.confirmations import PlanBook
 from autopilot.certify.claim import HOW, CertifyFacts, MarketClaim
 from autopilot.certify.job import spec_for

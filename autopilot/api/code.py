@@ -10,7 +10,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.models import jobs as models
 from autopilot.api.uploads import Upload
 from autopilot.domain.code import MOST_BYTES, CodeCopy, JobCode

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.api.access import ApiCaller, NotAllowed
 from autopilot.api.once import CallerGone
 from autopilot.domain.delegation import may_confirm

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from autopilot.answers.models.account import DriftQuery
-from autopilot.answers.render import Json, plain
 from autopilot.ports.store import Store
+from autopilot.render import Json, plain
 
 
 async def drift(store: Store, query: DriftQuery) -> Json:

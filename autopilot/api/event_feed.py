@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from autopilot.answers import render
-from autopilot.answers.models.jobs import Event, EventsQuery
+from autopilot import render
+from autopilot.answers.jobs import Event
+from autopilot.answers.models.jobs import EventsQuery
 from autopilot.api.access import ApiCaller, Unauthorised
 from autopilot.api.callers import StillAllowed, caller_of
 from autopilot.api.followers import Followers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.models.jobs import ResumeBody
 from autopilot.books.finding import find_job, refuse_array
 from autopilot.domain.errors import UserError

@@ -9,8 +9,8 @@ from datetime import datetime
 
 import structlog
 
-from autopilot.answers import render
-from autopilot.answers.models import jobs as models
+from autopilot import render
+from autopilot.answers import jobs as answers
 from autopilot.answers.models.jobs import ListQuery
 from autopilot.answers.money import ItemizedReceipt
 from autopilot.api.access import check_total
@@ -115,7 +115,7 @@ class JobService:
                 jobs = tuple(job for job in shown if _is_on_page(job, owner, last, since))
             page = jobs[: asked.limit]
             return {
-                "jobs": select_fields((self.render(job, moment) for job in page), asked.fields, models.Job),
+                "jobs": select_fields((self.render(job, moment) for job in page), asked.fields, answers.Job),
                 "next": page[-1].id if len(jobs) > len(page) else None,
             }
 
@@ -131,7 +131,7 @@ class JobService:
         found = await uow.jobs.list_tasks(array.id, first=after[-1] + 1, limit=asked.limit + 1)
         page, moment = found[: asked.limit], await self._read_moment(uow)
         return {
-            "jobs": select_fields((self.render(job, moment) for job in page), asked.fields, models.Job),
+            "jobs": select_fields((self.render(job, moment) for job in page), asked.fields, answers.Job),
             "next": str(page[-1].task) if len(found) > len(page) else None,
         }
 

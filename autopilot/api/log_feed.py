@@ -7,7 +7,7 @@ import contextlib
 
 from aiohttp import web
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.models.jobs import LogsQuery
 from autopilot.api.callers import StillAllowed, caller_of, job_ref
 from autopilot.api.followers import Followers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.api.masking import MOST_CHUNKS_BACK, ReadSecrets, mask_for
 from autopilot.books.finding import find_job, refuse_array
 from autopilot.domain.job import Job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.api.certify import certificate
 from autopilot.api.key_hint import replace_keys
 from autopilot.engine.engine import Engine

@@ -62,9 +62,10 @@ class _Schemas(GenerateJsonSchema):
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> Json:
         """With what is said of it and of inherited members: pydantic takes no more than what its own lines say."""
         made, kind = super().dataclass_schema(schema), schema["cls"]
-        for base in filter(is_dataclass, kind.__mro__[1:]):
+        for base in filter(is_dataclass, reversed(kind.__mro__[1:])):
             for name, member in TypeAdapter(base).json_schema(schema_generator=_Schemas)["properties"].items():
-                made["properties"][name] = {**member, **made["properties"][name]}
+                if "description" in member and name not in inspect.get_annotations(kind):
+                    made["properties"][name]["description"] = member["description"]
         said = inspect.cleandoc(vars(kind)["__doc__"] or "")
         return made if said.startswith(f"{kind.__name__}(") else made | {"description": said}
 

@@ -9,9 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autopilot.answers import jobs as answers
+from autopilot.answers.instances import Instances
 from autopilot.answers.models import account, jobs, money, plans, schedules
 from autopilot.answers.models.base import Asked, Query
 from autopilot.answers.money import Budget, ItemizedReceipt, Reconciliation, Spend
+from autopilot.answers.prices import Prices
+from autopilot.answers.schedules import ScheduleAnswer, Scheduled, Schedules
+from autopilot.answers.status import Offers, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,70 +44,70 @@ def _one(answer: type[Any], status: int = 200) -> dict[int, type[Any]]:
 OPERATIONS: dict[str, Operation] = {
     "GET /metrics": Operation("Figures for Prometheus", {}, media_type="text/plain"),
     "GET /v1/openapi.json": Operation("This document", {}),
-    "GET /v1/status": Operation("The daemon and its markets", _one(plans.Status)),
+    "GET /v1/status": Operation("The daemon and its markets", _one(Status)),
     "POST /v1/jobs": Operation(
         "Submit a job file, or plan it with dry_run",
-        {200: jobs.Submitted, 201: jobs.Submitted},
+        {200: answers.Submitted, 201: answers.Submitted},
         body=jobs.SubmitBody,
         acts_once=True,
     ),
     "POST /v1/sets": Operation(
         "Submit several job files at once, or plan them with dry_run",
-        {200: jobs.SubmittedSet, 201: jobs.SubmittedSet},
+        {200: answers.SubmittedSet, 201: answers.SubmittedSet},
         body=jobs.SubmitSetBody,
         acts_once=True,
     ),
     "POST /v1/schedules": Operation(
         "Submit a job file repeatedly, or plan it with dry_run",
-        {200: schedules.Scheduled, 201: schedules.Scheduled},
+        {200: Scheduled, 201: Scheduled},
         body=schedules.ScheduleBody,
         acts_once=True,
     ),
-    "GET /v1/schedules": Operation("List schedules", _one(schedules.Schedules), query=schedules.SchedulesQuery),
-    "POST /v1/schedules/{schedule}/pause": Operation("Pause a schedule", _one(schedules.ScheduleAnswer)),
-    "POST /v1/schedules/{schedule}/resume": Operation("Resume a paused schedule", _one(schedules.ScheduleAnswer)),
-    "POST /v1/schedules/{schedule}/end": Operation("End a schedule", _one(schedules.ScheduleAnswer)),
+    "GET /v1/schedules": Operation("List schedules", _one(Schedules), query=schedules.SchedulesQuery),
+    "POST /v1/schedules/{schedule}/pause": Operation("Pause a schedule", _one(ScheduleAnswer)),
+    "POST /v1/schedules/{schedule}/resume": Operation("Resume a paused schedule", _one(ScheduleAnswer)),
+    "POST /v1/schedules/{schedule}/end": Operation("End a schedule", _one(ScheduleAnswer)),
     "GET /v1/jobs": Operation("List jobs", _one(jobs.Jobs), query=jobs.ListQuery),
-    "GET /v1/jobs/{ref}": Operation("A job with its machines, bids and events", _one(jobs.JobLife)),
-    "GET /v1/jobs/{ref}/logs": Operation("A job's output", _one(jobs.Logs), query=jobs.LogsQuery, streams=True),
+    "GET /v1/jobs/{ref}": Operation("A job with its machines, bids and events", _one(answers.JobLife)),
+    "GET /v1/jobs/{ref}/logs": Operation("A job's output", _one(answers.Logs), query=jobs.LogsQuery, streams=True),
     "GET /v1/jobs/{ref}/outputs": Operation("The outputs of a job", _one(jobs.Outputs)),
     "GET /v1/jobs/{ref}/code": Operation("The code of a job", _one(jobs.CodeOfJob)),
-    "GET /v1/jobs/{ref}/why": Operation("Why a job is in its current state", _one(jobs.Why), query=jobs.WhyQuery),
+    "GET /v1/jobs/{ref}/why": Operation("Why a job is in its current state", _one(answers.Why), query=jobs.WhyQuery),
     "PATCH /v1/jobs/{ref}": Operation(
-        "Change the limits of a job", _one(jobs.Changed), body=jobs.ChangeBody, acts_once=True
+        "Change the limits of a job", _one(answers.Changed), body=jobs.ChangeBody, acts_once=True
     ),
-    "POST /v1/jobs/{ref}/stop": Operation("Save a job and park it", _one(jobs.JobAnswer)),
-    "POST /v1/jobs/{ref}/cancel": Operation("Cancel a job", {200: jobs.Cancelled, 202: jobs.Cancelled}),
+    "POST /v1/jobs/{ref}/stop": Operation("Save a job and park it", _one(answers.JobAnswer)),
+    "POST /v1/jobs/{ref}/cancel": Operation("Cancel a job", {200: answers.Cancelled, 202: answers.Cancelled}),
     "POST /v1/jobs/{ref}/resume": Operation(
-        "Resume a parked job", _one(jobs.Resumed), body=jobs.ResumeBody, may_be_bare=True, acts_once=True
+        "Resume a parked job", _one(answers.Resumed), body=jobs.ResumeBody, may_be_bare=True, acts_once=True
     ),
     "POST /v1/jobs/{ref}/retry": Operation(
         "Restart tasks of an array that have ended",
-        _one(jobs.Retried),
+        _one(answers.Retried),
         body=jobs.RetryBody,
         may_be_bare=True,
         acts_once=True,
     ),
-    "POST /v1/jobs/{ref}/release": Operation("Release the held machine", _one(jobs.JobAnswer)),
+    "POST /v1/jobs/{ref}/release": Operation("Release the held machine", _one(answers.JobAnswer)),
     "POST /v1/jobs/{ref}/exec": Operation("Run a command next to the job", _one(jobs.ExecAnswer), body=jobs.ExecBody),
     "GET /v1/jobs/{ref}/ssh": Operation("The SSH login of a job's machine", _one(jobs.SshAnswer)),
     "GET /v1/code/{sha256}": Operation("Whether a copy of code exists", _one(jobs.CodeThere)),
     "PUT /v1/code/{sha256}": Operation("Upload the index of a copy of code", _one(jobs.CodeBegun), is_upload=True),
     "PUT /v1/code/{sha256}/parts/{number}": Operation("Upload a part of it", _one(jobs.Nothing), is_upload=True),
     "GET /v1/events": Operation("Events, as they come", _one(jobs.Events), query=jobs.EventsQuery, streams=True),
-    "POST /v1/offers": Operation("List offers", _one(plans.Offers), body=plans.OffersBody),
+    "POST /v1/offers": Operation("List offers", _one(Offers), body=plans.OffersBody),
     "GET /v1/jobs/{ref}/receipt": Operation("The cost of a job, line by line", _one(ItemizedReceipt)),
     "GET /v1/spend": Operation("Spend", _one(Spend), query=money.SpendQuery),
     "GET /v1/budget": Operation("Limits, and what counts against them", _one(Budget)),
     "GET /v1/reconcile": Operation(
         "The ledger compared with the markets' bills", _one(Reconciliation), query=money.MonthQuery
     ),
-    "GET /v1/instances/{ref}": Operation("The history of one machine", _one(money.Instances)),
-    "GET /v1/prices": Operation("Prices of a GPU", _one(money.Prices), query=money.PricesQuery),
+    "GET /v1/instances/{ref}": Operation("The history of one machine", _one(Instances)),
+    "GET /v1/prices": Operation("Prices of a GPU", _one(Prices), query=money.PricesQuery),
     "GET /v1/drift": Operation("Changes in the answers of markets", _one(account.Drifts), query=account.DriftQuery),
     "GET /v1/markets/{market}/certification": Operation("The progress of a certification", _one(account.Certification)),
     "POST /v1/markets/{market}/certification": Operation(
-        "Certify a market", _one(jobs.JobAnswer, 201), body=account.CertifyBody
+        "Certify a market", _one(answers.JobAnswer, 201), body=account.CertifyBody
     ),
     "POST /v1/markets/{market}/accept": Operation(
         "Accept a claim that does not hold", _one(account.Accepted), body=account.AcceptBody

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from autopilot import __version__
-from autopilot.answers import render
+from autopilot import __version__, render
 from autopilot.api.callers import caller_of, is_from_elsewhere
 from autopilot.api.page_sessions import PageSessions
 from autopilot.domain.errors import UserError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import socket
-import struct
 from typing import TypeVar
 
 from aiohttp import web
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from autopilot.answers.models.base import Asked, Query
 from autopilot.domain.errors import UserError
+from autopilot.system import read_peer_uid
 
 MAX_BODY_BYTES = 1_500_000
 """Limit for every body that is read whole: the largest is a job file with the table of an array."""
@@ -42,9 +42,7 @@ def peer_uid(request: web.Request) -> int | None:
     peer = request.transport.get_extra_info("socket") if request.transport else None
     if peer is None or peer.family != socket.AF_UNIX:
         return None
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid: int = struct.unpack("3i", credentials)[1]
-    return uid
+    return read_peer_uid(peer)
 
 
 def is_large(request: web.Request) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.models.schedules import ScheduleBody
 from autopilot.api.access import ApiCaller, NotAllowed
 from autopilot.api.code import take

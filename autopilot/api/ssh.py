@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.api.entry import machine_of
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job

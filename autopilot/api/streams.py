@@ -6,7 +6,7 @@ import json
 
 from aiohttp import web
 
-from autopilot.answers import render
+from autopilot import render
 
 STREAM = "text/event-stream"
 KEEP_ALIVE_S = 15.0

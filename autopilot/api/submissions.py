@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.api.access import check_total
 from autopilot.api.certify import certificate_notes
 from autopilot.api.code import CodeService, SentCode, take

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.api.once import Once
 from autopilot.books.finding import find_job, tasks_of
 from autopilot.domain import events as e

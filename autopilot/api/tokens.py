@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.models.account import TokenBody
 from autopilot.api.access import ApiCaller, NotAllowed, token_unknown
 from autopilot.api.bearer import hash_token

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from autopilot.blobs.admission import Admission
 from autopilot.blobs.place import MailboxPlace, share
+from autopilot.mailbox.keys import is_bulk
 from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, check_key
 
 URL_PREFIX = "/blobs/"
@@ -66,10 +67,18 @@ class LocalBlobStore:
     """Objects are files beneath ``root``; signed URLs start with ``base_url`` (assign it once a listener is bound)."""
 
     def __init__(
-        self, root: Path, signing_key: bytes, base_url: str, *, unix_time: Callable[[], float] = time.time
+        self,
+        root: Path,
+        signing_key: bytes,
+        base_url: str,
+        *,
+        bulk_url: str | None = None,
+        unix_time: Callable[[], float] = time.time,
     ) -> None:
+        """``bulk_url``: where addresses of parts start, which may be large; None: where the others do."""
         self.root = root
         self.base_url = base_url
+        self._bulk_url = bulk_url
         self._signing = hmac.new(signing_key, digestmod="sha256")
         """Copied for each address: each machine gets a hundred, and a one-shot digest gives up the interpreter."""
         self._unix_time = unix_time
@@ -181,7 +190,8 @@ class LocalBlobStore:
         signature = self._signature(method, check_key(key), expires, max_bytes)
         # Nothing in it needs quoting, and each machine's orders hold a hundred of these.
         query = f"expires={expires}&max_bytes={max_bytes}&signature={signature}"
-        return f"{self.base_url.rstrip('/')}{URL_PREFIX}{key}?{query}"
+        base = self._bulk_url if self._bulk_url is not None and is_bulk(key) else self.base_url
+        return f"{base.rstrip('/')}{URL_PREFIX}{key}?{query}"
 
     def _signature(self, method: str, key: str, expires: int, max_bytes: int) -> str:
         message = "\n".join((method, key, str(expires), str(max_bytes)))

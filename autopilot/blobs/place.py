@@ -20,6 +20,8 @@ from autopilot.domain.errors import UserError
 
 MAILBOX, API, PAGE, PROXY = "mailbox", "api", "page", "proxy"
 """What the listener has ports for."""
+CONTROL_PORT, BULK_PORT = 28_470, 28_471
+"""Of a dialled machine's own loopback, which no other machine shares: there it finds the mailbox."""
 STARTED = "started"
 """What a listener that is a child of the daemon prints before it opens its ports."""
 IDENTITY = "/identity/{question}"
@@ -73,6 +75,11 @@ class MailboxPlace:
     def proxy_secret_path(self) -> Path:
         """The hash of what a reverse proxy sends along, as ``tokens_path`` for tokens."""
         return self.root / "proxy-secret.json"
+
+    @property
+    def tunnels(self) -> Path:
+        """The part that is for the process that dials machines: see ``tunnels.place``."""
+        return self.root / "tunnels"
 
     @property
     def receiving(self) -> Path:

@@ -10,9 +10,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from autopilot.answers import render
+from autopilot import render
+from autopilot.answers.codec import from_json
+from autopilot.answers.instances import Instances
+from autopilot.answers.jobs import Logs
 from autopilot.answers.models.money import PricesQuery
 from autopilot.answers.money import MonthOfMoney
+from autopilot.answers.pages import Decisions, DrawnLife, MachinesOfJob, Now
+from autopilot.answers.plans import RankedOffer
+from autopilot.answers.prices import Prices
 from autopilot.books.finding import find_job
 from autopilot.books.job_life import read_drawn, read_life, read_newest_decisions, read_spans
 from autopilot.books.page_views import read_money, read_now
@@ -32,8 +38,6 @@ DECISIONS_SHOWN = 200
 
 @dataclass(frozen=True)
 class LedgerView:
-    """Amounts are decimal strings, instants ISO 8601, as everywhere in the API."""
-
     uow: UnitOfWork
     now: datetime
     newest_at: datetime | None
@@ -45,52 +49,52 @@ class LedgerView:
     def sees_all(self) -> bool:
         return True
 
-    async def read_now(self) -> render.Json:
+    async def read_now(self) -> Now:
         """As ``GET /v1/page/now`` answers. What a market answers, and when, is the daemon's knowledge."""
         body = await read_now(self.uow, await self._read_moment(), self._job, self.limits, {})
-        return body | {"markets": []}
+        return from_json(Now, body | {"markets": []})
 
     async def read_money(self, by: str, month: str) -> MonthOfMoney:
         """As ``GET /v1/page/money`` answers. Raises ``UserError``."""
         return await read_money(self.uow, await self._read_moment(), self.limits, by, month)
 
-    async def read_job(self, reference: str) -> render.Json:
+    async def read_job(self, reference: str) -> DrawnLife:
         """As ``GET /v1/jobs/{ref}/life`` answers. Raises ``UserError``."""
         job = await find_job(self.uow, reference)
         moment = await self._read_moment(job)
-        return {
-            "job": self._job(job, moment),
-            **await read_life(self.uow, job, moment),
-            **await read_drawn(self.uow, job, DECISIONS_SHOWN),
-        }
+        life = await read_life(self.uow, job, moment) | await read_drawn(self.uow, job, DECISIONS_SHOWN)
+        return from_json(DrawnLife, {"job": self._job(job, moment)} | life)
 
-    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, render.Json]:
+    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, MachinesOfJob]:
         """By job: what a strip of its last hours is drawn of."""
-        return await read_spans(self.uow, job_ids)
+        return await self._read_spans(job_ids)
 
-    async def read_newest_machines(self) -> dict[str, render.Json]:
+    async def read_newest_machines(self) -> dict[str, MachinesOfJob]:
         """The same of the newest jobs."""
-        return await read_spans(self.uow, await self.uow.jobs.list_newest_ids(limit=MACHINES_OF))
+        return await self._read_spans(await self.uow.jobs.list_newest_ids(limit=MACHINES_OF))
 
-    async def list_offers(self, gpu: str) -> list[render.Json]:
+    async def _read_spans(self, job_ids: Sequence[str]) -> dict[str, MachinesOfJob]:
+        return from_json(dict[str, MachinesOfJob], await read_spans(self.uow, job_ids))
+
+    async def list_offers(self, gpu: str) -> list[RankedOffer]:
         """What a market answers is the daemon's knowledge."""
         return []
 
-    async def read_log(self, reference: str) -> render.Json:
+    async def read_log(self, reference: str) -> Logs:
         """Output lies beside the ledger."""
-        return {"chunks": [], "earlier": False, "finished": True}
+        return Logs(chunks=[], earlier=False, finished=True)
 
-    async def instance(self, reference: str) -> render.Json:
+    async def instance(self, reference: str) -> Instances:
         """Raises ``JobNotFound``."""
-        return await instance(self.uow, reference, self.now, self.params)
+        return from_json(Instances, await instance(self.uow, reference, self.now, self.params))
 
-    async def list_decisions(self, before: str, kind: str) -> render.Json:
+    async def list_decisions(self, before: str, kind: str) -> Decisions:
         """Decisions of all jobs, as ``GET /v1/decisions`` answers."""
-        return await read_newest_decisions(self.uow, None, before, kind)
+        return from_json(Decisions, await read_newest_decisions(self.uow, None, before, kind))
 
-    async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> render.Json:
+    async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Prices:
         query = PricesQuery(gpu=gpu, since=since.isoformat(), until=until.isoformat(), steps=steps)
-        return await prices(self.uow, query, self.now, [gpu])
+        return from_json(Prices, await prices(self.uow, query, self.now, [gpu]))
 
     async def _read_moment(self, *others: Job) -> Moment:
         return await read_moment(self.uow, self.now, self.params, others)

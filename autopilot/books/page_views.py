@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.codec import to_json
 from autopilot.answers.money import MonthOfMoney
 from autopilot.books.budget import burning, read_account

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.models.money import PricesQuery
 from autopilot.books.periods import instant
 from autopilot.domain import gpu_names

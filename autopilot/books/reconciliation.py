@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.answers.money import Amounts, ReconciledLease, Reconciliation, ReconciliationOfDearest
 from autopilot.books.bills import waits_for
 from autopilot.books.finding import JobNotFound

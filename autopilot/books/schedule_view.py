@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.domain.cadence import list_due
 from autopilot.domain.schedule import Schedule, ScheduleStatus
 from autopilot.ports.store import UnitOfWork

@@ -55,6 +55,10 @@ class Run:
     market: Market
     now: datetime
     params: Params
+    is_dialled: bool = False
+    """The daemon dials its machines."""
+    forwards: bool | None = None
+    """Whether the SSH server of the held machine forwards; None: that is not known."""
 
     @property
     def main(self) -> Lease | None:

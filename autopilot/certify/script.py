@@ -49,6 +49,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 
+FORWARDING = "ssh-forwards"
 LONGEST = timedelta(hours=3)
 """After this a certification ends in any case."""
 SHOWN_WITHIN = timedelta(minutes=3)
@@ -220,10 +221,10 @@ def _work(run: Run, mark: StepMark | None) -> Move:
     main = run.main
     if main is not None and main.agent.boot > 0:
         own_id = (run.find("own-id", ClaimVerdict.HELD),) if "own-id" not in run.findings else ()
-        if run.job.step >= PER_RUN:
-            return Move(findings=(*own_id, _judge_port(run)), is_over=True)
         since = main.observed.running_since
         is_late = since is not None and run.now - since >= SPEAKS_WITHIN
+        if run.job.step >= PER_RUN and (is_late or not run.is_dialled or run.forwards is not None):
+            return Move(findings=(*own_id, _judge_port(run), *_judge_forwarding(run)), is_over=True)
         return Move(findings=own_id, is_over=is_late)
     last = run.last
     if main is None:
@@ -232,6 +233,9 @@ def _work(run: Run, mark: StepMark | None) -> Move:
         broken = (run.find("own-id", ClaimVerdict.BROKEN),) if ended_itself and last and last.has_run else ()
         return Move(findings=broken, is_over=True)
     since = main.observed.running_since
+    if run.forwards is False:
+        # Nothing that it says reaches the mailbox.
+        return Move((Release(main.id, Reason.AGENT_SILENT),), findings=_judge_forwarding(run), is_over=True)
     if since is not None and run.now - since >= SPEAKS_WITHIN:
         # It cannot reach the mailbox, or takes itself for another machine: either way nothing runs here.
         silent = run.find("own-id", ClaimVerdict.BROKEN, ("silent_s", round((run.now - since).total_seconds())))
@@ -244,6 +248,14 @@ def _judge_port(run: Run) -> ClaimFinding:
     told = run.job.step // PER_PORT % (PER_RUN // PER_PORT)
     verdicts = (ClaimVerdict.NOT_SEEN, ClaimVerdict.BROKEN, ClaimVerdict.HELD)
     return run.find("one-port-in-and-out", verdicts[min(told, 2)])
+
+
+def _judge_forwarding(run: Run) -> tuple[ClaimFinding, ...]:
+    """Nothing of a market that claims no such thing."""
+    if FORWARDING not in {claim.id for claim in run.claims}:
+        return ()
+    verdicts = {None: ClaimVerdict.NOT_SEEN, True: ClaimVerdict.HELD, False: ClaimVerdict.BROKEN}
+    return (run.find(FORWARDING, verdicts[run.forwards]),)
 
 
 def _run_for_the_bill(run: Run, mark: StepMark | None) -> Move:

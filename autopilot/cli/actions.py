@@ -8,10 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.answers.jobs import Cancelled, Job, JobAnswer, Retried
 from autopilot.cli import outcomes, plan, store_return
+from autopilot.cli.answers import read
 from autopilot.cli.exit_codes import exit_code_of
 from autopilot.cli.exits import Exit
-from autopilot.client.answer import Json
 from autopilot.client.errors import DaemonError
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
@@ -125,9 +126,9 @@ def retry(task: str, /, *tasks: str, failed: Annotated[bool, Flag] = False) -> i
     """
     client = JsonClient()
     for each in (task, *tasks):
-        answer = client.act_once("POST", job_path(each, "retry"), {"failed": failed})
-        count = len(answer["tasks"])
-        name = text.plain(answer["job"]["name"])
+        answer = read(Retried, client.act_once("POST", job_path(each, "retry"), {"failed": failed}))
+        count = len(answer.tasks)
+        name = text.plain(answer.job.name)
         print(f"{name}: {count} task{'s' * (count != 1)} restarting")
     return Exit.OK
 
@@ -142,8 +143,8 @@ def release(job: str, /) -> int:
     job
         The job's id or name.
     """
-    body = JsonClient().post(job_path(job, "release"))["job"]
-    print(f"the machine of {text.plain(body['name'])} ({text.plain(body['id'])}) is being released")
+    body = read(JobAnswer, JsonClient().post(job_path(job, "release"))).job
+    print(f"the machine of {text.plain(body.name)} ({text.plain(body.id)}) is being released")
     return Exit.OK
 
 
@@ -176,18 +177,18 @@ def change(
     body = client.act_once("PATCH", job_path(job), wish | asked)
     if body["plan"] is not None:
         plan.show(client, body)
-    changed = body["job"]
-    cost = f"budget {text.money(changed['budget'])}" if changed.get("budget") else "no budget"
-    print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) is changed: {cost}, {_due(client, changed)}")
-    if changed["status"] == "parked" and changed["reason"] == "budget_exhausted":
+    changed = read(Job, body["job"])
+    cost = f"budget {text.money(changed.budget)}" if changed.budget is not None else "no budget"
+    print(f"{text.plain(changed.name)} ({text.plain(changed.id)}) is changed: {cost}, {_due(client, changed)}")
+    if changed.status == "parked" and changed.reason == "budget_exhausted":
         print("It is parked. It resumes by itself once its budget covers the full reserve for a new machine.")
     return Exit.OK
 
 
-def _due(client: JsonClient, job: Json) -> str:
-    if job.get("due_within_s") is not None:
-        return f"due {text.span(job['due_within_s'])} after the jobs it waits for end"
-    return f"due {text.when(job['deadline'], client.market_now())}" if job.get("deadline") else "no deadline"
+def _due(client: JsonClient, job: Job) -> str:
+    if job.due_within_s is not None:
+        return f"due {text.span(job.due_within_s)} after the jobs it waits for end"
+    return f"due {text.when(job.deadline, client.market_now())}" if job.deadline else "no deadline"
 
 
 def _read_change(change: str) -> tuple[str, str]:
@@ -199,16 +200,16 @@ def _read_change(change: str) -> tuple[str, str]:
 
 
 def _all_open(yes: bool) -> tuple[str, ...]:
-    found = JsonClient().get("/v1/jobs")["jobs"]
+    found = read(list[Job], JsonClient().get("/v1/jobs")["jobs"])
     if not found:
         print("no open jobs")
     elif not yes:
-        names = ", ".join(text.plain(job["name"]) for job in found)
+        names = ", ".join(text.plain(job.name) for job in found)
         if not sys.stdin.isatty():
             raise UserError(f"cancel --all would end {len(found)} jobs: {names}", hint="add --yes")
         if input(f"cancel {len(found)} jobs ({names})? [y/N] ").strip().lower() not in ("y", "yes"):
             return ()
-    return tuple(job["id"] for job in found)
+    return tuple(job.id for job in found)
 
 
 def _act_on(jobs: Sequence[str], verb: str) -> int:
@@ -229,14 +230,14 @@ def _act(job: str, verb: str, wish: dict[str, str] | None = None) -> int:
     client = JsonClient()
     where = job_path(job, verb)
     answer = client.act_once("POST", where, wish) if verb == "resume" else client.post(where, wish)
-    body = answer["job"]
-    name = f"{text.plain(body['name'])} ({text.plain(body['id'])})"
-    if "unrecorded" in answer:
+    done = read(Cancelled, answer)
+    name = f"{text.plain(done.job.name)} ({text.plain(done.job.id)})"
+    if done.unrecorded is not None:
         print(
-            f"{text.plain(answer['unrecorded'])}\n"
+            f"{text.plain(done.unrecorded)}\n"
             f"{name} is cancelled anyway: its machines are being destroyed, and the ledger is updated as soon as it"
             " can be written. If the daemon stops before that, cancel the job again."
         )
     else:
-        print(f"{name} is {text.plain(body['status'])}")
+        print(f"{name} is {text.plain(done.job.status)}")
     return Exit.OK

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopilot.cli.exits import CommandError, Exit
 from autopilot.client.answer import Json
 from autopilot.client.errors import DaemonError
 from autopilot.client.json_client import JsonClient
@@ -45,19 +44,13 @@ def _upload(client: JsonClient, packed: Packed) -> None:
         return
     if packed.contents.size > SAID_FROM_BYTES:
         print(f"sending {packed.contents.size / 10**6:,.0f} MB of code", file=sys.stderr, flush=True)
+    from autopilot.client.sent_part import SentPart
+
     missing = client.put(code_path(packed.sha256), packed.data, len(packed.data))["missing"]
     for number in missing:
-        size, sha256 = packed.contents.parts[number - 1]
-        part = packed.open_part(number - 1)
+        part = SentPart(packed, number)
         try:
-            client.put(code_path(packed.sha256, "parts", str(number)), part, size)
+            client.put(code_path(packed.sha256, "parts", str(number)), part, part.size)
         except DaemonError:
-            if part.size == size and part.sha256.hexdigest() != sha256:
-                raise _change_error() from None
+            part.refuse_change()
             raise
-        except (OSError, ValueError):
-            raise _change_error() from None
-
-
-def _change_error() -> CommandError:
-    return CommandError(Exit.FAILED, "a file of the code changed while it was sent", hint="submit again")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.client.errors import ApiError, NoAccess, Unreachable, UnreadableAnswer
-from autopilot.domain.errors import UserError
+from autopilot.client.errors import ApiError, CodeChanged, NoAccess, Unreachable, UnreadableAnswer
+from autopilot.domain.errors import OtherDaemonError, UserError
 
 _OF_REASON = {"same_job_open": Exit.USAGE, "confirm_first": Exit.REFUSED}
 """They go before the status."""
@@ -29,11 +29,13 @@ def exit_code_of(error: UserError) -> Exit:
     match error:
         case CommandError():
             return error.exit_code
+        case OtherDaemonError():
+            return Exit.OTHER_DAEMON
         case NoAccess():
             return Exit.REFUSED
         case Unreachable():
             return Exit.UNREACHABLE
-        case UnreadableAnswer():
+        case UnreadableAnswer() | CodeChanged():
             return Exit.FAILED
         case ApiError():
             return _OF_REASON.get(error.reason) or _OF_STATUS.get(error.status, Exit.FAILED)

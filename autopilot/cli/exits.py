@@ -19,6 +19,8 @@ class Exit(IntEnum):
     """A budget, a limit or missing permission forbids it; a job that was waited for is parked."""
     CANCELLED = 5
     """A job that was waited for was cancelled."""
+    OTHER_DAEMON = 6
+    """Another daemon holds the ledger or the socket."""
 
 
 class CommandError(UserError):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import money_views, outcomes, plan, schedules, trouble, views
+from autopilot.answers.jobs import Job, JobLife, Logs, Why
+from autopilot.answers.status import Status
+from autopilot.cli import trouble, views
 from autopilot.cli import watch as watching
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile
 from autopilot.cli.output import FOR_PEOPLE, Output, console
-from autopilot.cli.picture import write_picture
 from autopilot.client.answer import Json
 from autopilot.client.errors import ApiError, DaemonError
 from autopilot.client.json_client import JsonClient
@@ -57,30 +60,35 @@ def submit(
     plan_id
         The plan that a person has confirmed, if the token requires it.
     wait
-        Wait until the jobs are finished or parked; the exit code is their outcome, as with autopilot wait.
+        Start a daemon if yours does not run; wait until the jobs are over or parked, and exit with their outcome.
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
-    client = JsonClient()
+    from autopilot.cli import outcomes, plan, schedules, starting
+
+    client = starting.connect() if wait else JsonClient()
     body = plan.ask(client, [file, *files], min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
-    jobs = [made["job"] for made in plan.answers_of(body) if made.get("job")]
     if not output.is_for_people:
         output.print(body)
-    elif "schedule" in body:
+    jobs = plan.jobs_of(body)
+    if output.is_for_people:
         plan.show(client, body)
-        print("", *schedules.tell(body), sep="\n")
-        if wait:
+        lines = schedules.tell(body) if "schedule" in body else _tell_submitted(jobs)
+        print("", *lines, sep="\n")
+        if wait and "schedule" in body:
             print("there is no job to wait for yet: the first is made when it is due")
-    else:
-        plan.show(client, body)
-        print("" if jobs else "\nnothing was submitted (dry run)")
-        for job in jobs:
-            name = text.plain(job["name"])
-            waits = job["reason"] == "waiting_for_jobs"
-            follow = f"autopilot show {name}" if job.get("tasks") else f"autopilot logs {name} -f"
-            then = f"what it waits for: autopilot why {name}" if waits else f"follow it: {follow}"
-            print(f"submitted {name} ({text.plain(job['id'])}); {then}")
-    return outcomes.wait_for(client, [job["id"] for job in jobs]) if wait and jobs else plan.exit_of(body)
+    return outcomes.wait_for(client, [job.id for job in jobs]) if wait and jobs else plan.exit_of(body)
+
+
+def _tell_submitted(jobs: Sequence[Job]) -> list[str]:
+    told = []
+    for job in jobs:
+        name = text.plain(job.name)
+        waits = job.reason == "waiting_for_jobs"
+        follow = f"autopilot show {name}" if job.tasks else f"autopilot logs {name} -f"
+        then = f"what it waits for: autopilot why {name}" if waits else f"follow it: {follow}"
+        told.append(f"submitted {name} ({text.plain(job.id)}); {then}")
+    return told or ["nothing was submitted (dry run)"]
 
 
 def ps(
@@ -131,8 +139,8 @@ def ps(
     elif not output.is_for_people:
         output.print(body, "jobs")
     else:
-        out, status = console(), client.status()
-        out.print(views.job_list(body["jobs"], text.now_of(status), all=all or array is not None))
+        out, status = console(), read(Status, client.status())
+        out.print(views.job_list(read(list[Job], body["jobs"]), status.now, all=all or array is not None))
         for line in trouble.tell(status):
             out.print(line, markup=False, highlight=False)
     return Exit.OK
@@ -173,6 +181,8 @@ def show(
     """
     client = JsonClient()
     if svg is not None:
+        from autopilot.cli.picture import write_picture
+
         write_picture(client, job, svg)
         print(f"drew {svg}")
         return Exit.OK
@@ -185,22 +195,22 @@ def show(
     if not output.is_for_people:
         output.print(body, "events")
         return Exit.OK
-    out = console()
-    for part in (*_show_failure(client, body["job"]), *views.job_detail(body, client.market_now(), with_fields=events)):
+    out, life = console(), read(JobLife, body)
+    for part in (*_show_failure(client, life.job), *views.job_detail(life, client.market_now(), with_fields=events)):
         out.print(part)
     return Exit.OK
 
 
-def _show_failure(client: JsonClient, job: Json) -> list[RenderableType]:
+def _show_failure(client: JsonClient, job: Job) -> list[RenderableType]:
     """What is looked for first, before all else: the cause, the way on, and the last lines of output."""
     told = views.failure(job)
-    if not told or job.get("tasks"):
+    if not told or job.tasks:
         return [*told, ""] if told else []
     try:
-        chunks = client.get(job_path(job["id"], "logs"), tail=1)["chunks"]
+        output = read(Logs, client.get(job_path(job.id, "logs"), tail=1))
     except DaemonError as problem:
         return [*told, f"\nIts output cannot be read: {text.plain(problem.message)}\n"]
-    return [*told, *views.last_output(chunks)]
+    return [*told, *views.last_output(output.chunks)]
 
 
 def _show_instance(client: JsonClient, ref: str, events: bool, output: Output) -> int:
@@ -217,9 +227,12 @@ def _show_instance(client: JsonClient, ref: str, events: bool, output: Output) -
     if not output.is_for_people:
         output.print(body, "instances")
         return Exit.OK
+    from autopilot.answers.instances import Instances
+    from autopilot.cli import money_views
+
     out = console()
     now = client.market_now()
-    for number, life in enumerate(body["instances"]):
+    for number, life in enumerate(read(Instances, body).instances):
         if number:
             out.print("")
         for part in money_views.instance(life, now, with_fields=events):
@@ -244,12 +257,13 @@ def why(job: str, /, *, limit: int = 20, output: Output = FOR_PEOPLE) -> int:
     if not output.is_for_people:
         output.print(body, "decisions")
         return Exit.OK
-    out = console()
-    for line in [*views.job_status(body["job"]), *views.decision_lines(body["decisions"])]:
+    out, told = console(), read(Why, body)
+    for line in [*views.job_status(told.job), *views.decision_lines(told.decisions)]:
         out.print(line)
-    waiting = body["job"]["waiting"] or {}
-    if any(note["topic"] == OPTION for each in (*body["decisions"], waiting) for note in each.get("notes") or ()):
+    noted = [note for each in told.decisions for note in each.notes]
+    noted += told.job.waiting.notes if told.job.waiting else []
+    if any(note.topic == OPTION for note in noted):
         out.print(EXPECTED_COST)
-    if not body["decisions"] and not body["job"]["waiting"]:
+    if not told.decisions and not told.job.waiting:
         out.print("  nothing was decided yet; the daemon decides every few seconds")
     return Exit.OK

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autopilot.cli import laboratory
 from autopilot.cli.exits import Exit
+from autopilot.cli.help_text import HelpFormatter
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ GROUPS = {
         Command("release", "autopilot.cli.actions:release", "Release the machine kept after a job failed"),
         Command("exec", "autopilot.cli.exec:exec", "Run a command on a job's machine, next to the job"),
         Command("ssh", "autopilot.cli.ssh:ssh", "Open a shell on a job's machine"),
+        Command("ssh-config", "autopilot.cli.ssh_config:ssh_config", "Set an editor's SSH up for a job's machine"),
     ),
     "Money": (
         Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments, spend rate and runway"),
@@ -62,6 +64,7 @@ GROUPS = {
         Command("init", "autopilot.cli.setup:init", "Set up settings, API keys, limits and storage"),
         Command("serve", "autopilot.cli.service:serve", "Run the daemon"),
         Command("listen", "autopilot.cli.service:listen", "Serve storage and the API over TCP, in a separate process"),
+        Command("dial", "autopilot.cli.service:dial", "Dial rented machines by SSH, in a separate process"),
         Command("web", "autopilot.cli.web:web", "Open the page: jobs, machines and money"),
         Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),
         Command("db", "autopilot.cli.db:db", "Check, upgrade, back up, export or move the ledger"),
@@ -142,7 +145,7 @@ def app() -> App:
         help=OVERVIEW,
         version_flags=[],
         help_format="plaintext",
-        help_formatter="plain",
+        help_formatter=HelpFormatter(),
         result_action="return_value",
         exit_on_error=False,
         print_error=False,

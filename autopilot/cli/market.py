@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from autopilot.answers.status import Offers
 from autopilot.cli import views
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
@@ -30,19 +32,20 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Ou
         toml, source = read_job_file(file)
         query = {"toml": toml, "source": source}
     body = JsonClient().post("/v1/offers", query)
+    found = read(Offers, body)
     if not output.is_for_people:
         output.print(body, "offers")
     else:
         out = console()
-        out.print(views.offer_list(body["offers"]) if body["offers"] else "no offers")
-        for note in body.get("notes") or []:
+        out.print(views.offer_list(found.offers) if found.offers else "no offers")
+        for note in found.notes:
             out.print(text.plain(note))
-        for market in body["markets"]:
-            if not market["known"]:
-                out.print(f"{text.plain(market['name'])} is unknown: {text.plain(market['reason'])}")
-            elif market.get("spot_note"):
-                kind = "spot" if market["spot"] else "no spot"
-                out.print(f"{text.plain(market['name'])}: {kind}, {text.plain(market['spot_note'])}")
-    if body["markets"] and not any(market["known"] for market in body["markets"]):
+        for market in found.markets:
+            if not market.known:
+                out.print(f"{text.plain(market.name)} is unknown: {text.plain(market.reason)}")
+            elif market.spot_note:
+                kind = "spot" if market.spot else "no spot"
+                out.print(f"{text.plain(market.name)}: {kind}, {text.plain(market.spot_note)}")
+    if found.markets and not any(market.known for market in found.markets):
         raise CommandError(Exit.UNREACHABLE, "no market could be read", hint="run autopilot doctor")
     return Exit.OK

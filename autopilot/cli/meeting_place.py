@@ -15,9 +15,6 @@ LISTEN = "127.0.0.1:8787"
 
 Values = dict[tuple[str, str], str | bool]
 """(section, key) → what to set."""
-_CARD = """
-If a card tops up the {title} account automatically, its credit is no last safeguard: a hostile host or a bug could then
-spend what the card pays. Its billing page shows whether one does; what its API reports is not verified."""
 
 
 UNCERTIFIED = "$5"
@@ -37,10 +34,13 @@ def ask() -> tuple[Values, str | None]:
     answer = input(f"Maximum spend there without it, 0 for none [{UNCERTIFIED}]: ").strip() or UNCERTIFIED
     if usd(answer):
         values["limits", "uncertified"] = f"${usd(answer)}"
-    print("\nRented machines and your daemon share storage: a bucket, or an https address of yours:")
+    print(
+        "\nRented machines and your daemon share storage: a bucket, an https address of yours, or this machine by SSH:"
+    )
     for number, each in enumerate(SERVICES, start=1):
         print(f"  {number}  {each.title}")
     print(f"  {len(SERVICES) + 1}  an https address that leads to this machine")
+    print(f"  {len(SERVICES) + 2}  this machine, which dials vast.ai's by SSH: checkpoints cross your line")
     answer = input("Which one [Enter: later]: ").strip()
     if not answer:
         print("later: autopilot init --bucket … or --public-url …")
@@ -49,21 +49,14 @@ def ask() -> tuple[Values, str | None]:
         values["blobs", "public_url"] = input("Its address, like https://mailbox.example.org: ").strip()
         values["blobs", "listen"] = input(f"Where the listener waits for it [{LISTEN}]: ").strip() or LISTEN
         return values, None
+    if answer == str(len(SERVICES) + 2):
+        mbps = input("Mbit/s that your line sends [20]: ").strip()
+        return (values | {("blobs", "home_mbps"): mbps} if mbps else values), None
     service = next((each for n, each in enumerate(SERVICES, start=1) if answer in (str(n), each.name)), None)
     if service is None:
         raise UserError(f"{answer!r} is none of them", hint="autopilot init --force asks again")
     more, key = _ask_bucket(service)
     return values | more, key
-
-
-def ask_card(market: str, title: str) -> Values:
-    """Whether a card pays in by itself; nothing if that is not known."""
-    print(_CARD.format(title=title))
-    answer = input("Does a card top it up? [y, n, Enter: not known]: ").strip().lower()
-    if answer in ("y", "yes", "n", "no"):
-        return {(f"providers.{market}", "tops_up"): answer.startswith("y")}
-    print(f"later: tops_up in [providers.{market}]; autopilot doctor reminds you")
-    return {}
 
 
 def _ask_bucket(service: Service) -> tuple[Values, str]:

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autopilot.answers.instances import Entry, InstanceLife, InvoiceLine, Span
+from autopilot.answers.jobs import Bid
 from autopilot.answers.money import (
     AccountLaunches,
     Against,
     Budget,
     Comparison,
-    Counted,
     JobLaunches,
     ReconciledLease,
     Reconciliation,
@@ -22,15 +23,12 @@ from autopilot.answers.money import (
     TokenMoney,
 )
 from autopilot.cli import views
-from autopilot.cli.answers import read
 from autopilot.cli.output import facts, table
 from autopilot.domain.cost_columns import list_shown
 from autopilot.words import bills, readings, text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-Row = dict[str, Any]
 
 PURPOSES = {
     "start": "for a machine that is being rented",
@@ -227,74 +225,70 @@ def _tell_wait(row: ReconciledLease) -> str:
     return bills.tell_wait(row.waits_for, row.posted, is_billed=is_billed, again=row.second_look_at)
 
 
-def instance(life: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
-    lease = life["lease"]
-    money = read(Counted, lease)
-    job = f"{text.plain(lease['job'])} ({text.plain(lease['job_id'])})" if lease["job"] else "none of ours"
+def instance(life: InstanceLife, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
+    lease, gpu = life.lease, text.gpu(life.lease.num_gpus, life.lease.gpu)
+    job = f"{text.plain(lease.job)} ({text.plain(lease.job_id)})" if lease.job else "none of ours"
     parts: list[RenderableType] = [
         facts(
             [
-                ("instance", f"{text.plain(lease['instance_id'])} on {text.plain(lease['provider'])}"),
-                ("lease", f"{text.plain(lease['id'])}, {text.plain(lease['state'])}: {text.plain(lease['reason'])}"),
-                ("label", text.plain(lease["label"])),
+                ("instance", f"{text.plain(lease.instance_id)} on {text.plain(lease.provider)}"),
+                ("lease", f"{text.plain(lease.id)}, {text.plain(lease.state)}: {text.plain(lease.reason)}"),
+                ("label", text.plain(lease.label)),
                 ("job", job),
-                (
-                    "machine",
-                    f"{text.gpu(lease)}, {text.plain(lease['machine_id'])}, host {text.plain(lease['host_id'])}",
-                ),
+                ("machine", f"{gpu}, {text.plain(lease.machine_id)}, host {text.plain(lease.host_id)}"),
                 *[("readings", told) for told in [readings.tell(lease, now)] if told],
-                ("rented", f"{text.plain(lease['capacity_type'])}, {text.when(lease['intended_at'], now)}"),
-                ("ran", text.span(lease["running_s"])),
-                ("gone", text.when(lease["gone_at"], now)),
-                ("settled", text.when(lease["settled_at"], now)),
-                ("posted", text.money(money.posted, 4)),
-                ("accrued", text.money(money.accrued, 4)),
-                ("reserved", text.money(money.held, 4)),
-                ("bill", bills.tell_wait(lease["waits_for"], money.posted, is_billed=bool(life["invoice_lines"]))),
+                ("rented", f"{text.plain(lease.capacity_type)}, {text.when(lease.intended_at, now)}"),
+                ("ran", text.span(lease.running_s)),
+                ("gone", text.when(lease.gone_at, now)),
+                ("settled", text.when(lease.settled_at, now)),
+                ("posted", text.money(lease.posted, 4)),
+                ("accrued", text.money(lease.accrued, 4)),
+                ("reserved", text.money(lease.held, 4)),
+                ("bill", bills.tell_wait(lease.waits_for, lease.posted, is_billed=bool(life.invoice_lines))),
             ]
         )
     ]
     for title, made in (
-        ("States and prices", _spans(life["spans"])),
-        ("Bids", _bids(life["bids"])),
-        ("Ledger", _entries(life["entries"])),
-        ("Billed by the market", _lines(life["invoice_lines"])),
-        ("Events", views.event_list(life["events"], with_fields=with_fields) if life["events"] else None),
+        ("States and prices", _spans(life.spans)),
+        ("Bids", _bids(life.bids)),
+        ("Ledger", _entries(life.entries)),
+        ("Billed by the market", _lines(life.invoice_lines)),
+        ("Events", views.event_list(life.events, with_fields=with_fields) if life.events else None),
     ):
         if made is not None:
             parts += [f"\n{title}", made]
-    if len(life["entries"]) > ENTRIES_SHOWN:
-        parts.append(f"the ledger's last {ENTRIES_SHOWN} of {len(life['entries'])} entries are shown")
+    if len(life.entries) > ENTRIES_SHOWN:
+        parts.append(f"the ledger's last {ENTRIES_SHOWN} of {len(life.entries)} entries are shown")
     return parts
 
 
-def _spans(spans: list[Row]) -> RenderableType | None:
+def _spans(spans: list[Span]) -> RenderableType | None:
     rows = [
         (
-            text.clock_time(span["started_at"]),
-            text.clock_time(span["ended_at"]) if span["ended_at"] else "now",
-            text.plain(span["status"]),
-            text.per_hour(span["billed_rate"]),
-            text.per_hour(span["storage_rate"]),
+            text.clock_time(span.started_at),
+            text.clock_time(span.ended_at) if span.ended_at else "now",
+            text.plain(span.status),
+            text.per_hour(span.billed_rate),
+            text.per_hour(span.storage_rate),
         )
         for span in spans
     ]
     return table(("FROM (UTC)", "TO", "STATUS", "BILLED", "DISK"), rows, right=("BILLED", "DISK")) if rows else None
 
 
-def _bids(bids: list[Row]) -> RenderableType | None:
-    rows = [(text.clock_time(bid["at"]), text.per_hour(bid["bid"]), text.plain(bid["outcome"])) for bid in bids]
+def _bids(bids: list[Bid]) -> RenderableType | None:
+    rows = [(text.clock_time(bid.at), text.per_hour(bid.bid), text.plain(bid.outcome)) for bid in bids]
     return table(("AT (UTC)", "BID", "OUTCOME"), rows, right=("BID",)) if rows else None
 
 
-def _entries(entries: list[Row]) -> RenderableType | None:
+def _entries(entries: list[Entry]) -> RenderableType | None:
     rows = [
         (
-            text.clock_time(entry["posted_at"]),
-            text.plain(entry["day"]),
-            text.plain(entry["type"]),
-            text.plain(entry["kind"]).replace("_", " "),
-            text.money(entry["amount"], 6),
+            text.clock_time(entry.posted_at),
+            text.plain(entry.day),
+            text.plain(entry.type),
+            text.plain(entry.kind).replace("_", " "),
+            text.money(entry.amount, 6),
         )
         for entry in entries[-ENTRIES_SHOWN:]
     ]
@@ -302,14 +296,14 @@ def _entries(entries: list[Row]) -> RenderableType | None:
     return table(columns, rows, right=("AMOUNT",)) if rows else None
 
 
-def _lines(lines: list[Row]) -> RenderableType | None:
+def _lines(lines: list[InvoiceLine]) -> RenderableType | None:
     rows = [
         (
-            text.plain(line["day"]),
-            text.plain(line["kind"]).replace("_", " "),
-            text.money(line["amount"], 4),
-            text.plain(line["revision"]),
-            text.clock_time(line["seen_at"]),
+            text.plain(line.day),
+            text.plain(line.kind).replace("_", " "),
+            text.money(line.amount, 4),
+            text.plain(line.revision),
+            text.clock_time(line.seen_at),
         )
         for line in lines
     ]

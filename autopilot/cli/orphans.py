@@ -178,7 +178,7 @@ def _machines(census: list[tuple[Instance, str]]) -> FittedTable:
         (
             f"{instance.provider} {text.plain(instance.instance_id)}",
             text.plain(instance.label),
-            text.gpu(_row(instance)),
+            text.gpu(instance.num_gpus, instance.gpu),
             instance.status.value,
             text.per_hour(str(instance.bills)),
             text.plain(why),

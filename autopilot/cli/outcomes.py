@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from autopilot.answers.money import Receipt
+from autopilot.answers.jobs import Job, JobLife
 from autopilot.cli.answers import read
 from autopilot.cli.exit_codes import exit_code_of
 from autopilot.cli.exits import Exit
+from autopilot.cli.waiting import StageLines
 from autopilot.client.errors import DaemonError
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
@@ -27,8 +27,8 @@ EXITS: Mapping[str, Exit] = {
 """By the status in which a job stays: nothing happens to it by itself, or somebody has to say what follows."""
 
 
-def exit_of(job: Mapping[str, Any]) -> int:
-    return EXITS.get(str(job["status"]), Exit.FAILED)
+def exit_of(job: Job) -> int:
+    return EXITS.get(job.status, Exit.FAILED)
 
 
 def wait_for(client: JsonClient, references: Sequence[str]) -> int:
@@ -37,14 +37,13 @@ def wait_for(client: JsonClient, references: Sequence[str]) -> int:
     A daemon that does not answer for a while is waited for. Raises ``ApiError`` for a job that there is not.
     """
     ended: dict[str, int] = {}
-    is_silent = False
+    is_silent, waiting = False, StageLines()
     while True:
         for reference in references:
             if reference in ended:
                 continue
             try:
-                body = client.get(job_path(reference))
-                job = body["job"]
+                life = read(JobLife, client.get(job_path(reference)))
             except DaemonError as problem:
                 if exit_code_of(problem) is not Exit.UNREACHABLE:
                     raise
@@ -53,24 +52,26 @@ def wait_for(client: JsonClient, references: Sequence[str]) -> int:
                 is_silent = True
                 break
             is_silent = False
-            if job["status"] in EXITS:
-                ended[reference] = exit_of(job)
-                print(*tell(body), sep="\n", file=sys.stderr, flush=True)
+            if life.job.status in EXITS:
+                ended[reference] = exit_of(life.job)
+                print(*tell(life), sep="\n", file=sys.stderr, flush=True)
+            else:
+                waiting.tell(life.job)
         if len(ended) == len(set(references)):
             return next((ended[each] for each in references if ended[each]), Exit.OK)
         time.sleep(POLL_S)
 
 
-def tell(body: Mapping[str, Any]) -> list[str]:
-    """How the job ended, and its receipt. ``body``: as ``GET /v1/jobs/{ref}`` answers."""
-    return [sentence(body["job"]), *([receipts.tell(read(Receipt, body["receipt"]))] if body.get("receipt") else [])]
+def tell(life: JobLife) -> list[str]:
+    """How the job ended, and its receipt."""
+    return [sentence(life.job), *([receipts.tell(life.receipt)] if life.receipt else [])]
 
 
-def sentence(job: Mapping[str, Any]) -> str:
-    named = f"{text.plain(job['name'])} ({text.plain(job['id'])})"
-    if job["status"] == "parked":
-        way_on = f"autopilot resume {text.plain(job['name'])} resumes it"
-        return f"{named} is parked: {text.words(job['reason'])}; {way_on}"
-    code = f" with exit code {job['exit_code']}" if job["status"] == "failed" and job.get("exit_code") else ""
-    verb = "was cancelled" if job["status"] == "cancelled" else text.plain(job["status"])
+def sentence(job: Job) -> str:
+    named = f"{text.plain(job.name)} ({text.plain(job.id)})"
+    if job.status == "parked":
+        way_on = f"autopilot resume {text.plain(job.name)} resumes it"
+        return f"{named} is parked: {text.words(job.reason)}; {way_on}"
+    code = f" with exit code {job.exit_code}" if job.status == "failed" and job.exit_code else ""
+    verb = "was cancelled" if job.status == "cancelled" else text.plain(job.status)
     return f"{named} {verb}{code}"

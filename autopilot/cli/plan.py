@@ -10,7 +10,10 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
+from autopilot.answers.jobs import Job
+from autopilot.answers.plans import Plan
 from autopilot.cli import code, plan_views, schedules
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
@@ -153,7 +156,7 @@ def show(client: JsonClient, body: Json) -> None:
     for made in answers_of(body):
         if "file" in made:
             out.print(f"\n{text.plain(made['file'])}", markup=False, soft_wrap=True)
-        for part in plan_views.plan(made["plan"], client.market_now()):
+        for part in plan_views.plan(read(Plan, made["plan"]), client.market_now()):
             out.print(part)
 
 
@@ -162,5 +165,10 @@ def answers_of(body: Json) -> list[Json]:
     return list(body["jobs"]) if "jobs" in body else [body]
 
 
+def jobs_of(body: Json) -> list[Job]:
+    """Those that were made."""
+    return [read(Job, made["job"]) for made in answers_of(body) if made.get("job")]
+
+
 def exit_of(body: Json) -> int:
-    return Exit.REFUSED if any(made["plan"].get("refusal") for made in answers_of(body)) else Exit.OK
+    return Exit.REFUSED if any(read(Plan, made["plan"]).refusal for made in answers_of(body)) else Exit.OK

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autopilot.answers.prices import MarketPrices, Prices
 from autopilot.words import text
 
 if TYPE_CHECKING:
@@ -16,20 +18,20 @@ GAP = "·"
 """Nothing was seen then."""
 
 
-def render(body: dict[str, Any]) -> list[RenderableType]:
+def render(body: Prices) -> list[RenderableType]:
     from rich.text import Text
 
-    gpu = text.plain(body["gpu"])
-    if not body["markets"]:
+    gpu = text.plain(body.gpu)
+    if not body.markets:
         return [f"no prices of {gpu} were recorded then; they are while an open job could use that GPU"]
     parts: list[RenderableType] = []
-    for market in body["markets"]:
-        steps = market["steps"]
-        model = text.plain(market.get("gpu", body["gpu"]))
-        parts.append(Text(f"{model} on {text.plain(market['provider'])}, $ per GPU and hour", style="bold"))
-        if market["low"] is not None:
-            parts.append(Text(plot([_number(step["low"]) for step in steps])))
-            parts.append(Text(_axis(body["since"], body["until"], len(steps))))
+    for market in body.markets:
+        steps = market.steps
+        model = text.plain(market.gpu)
+        parts.append(Text(f"{model} on {text.plain(market.provider)}, $ per GPU and hour", style="bold"))
+        if market.low is not None:
+            parts.append(Text(plot([step.low for step in steps])))
+            parts.append(Text(_axis(body.since, body.until, len(steps))))
         for line in _figures(market):
             parts.append(Text(line))
         parts.append("")
@@ -52,24 +54,20 @@ def plot(values: list[Decimal | None], rows: int = ROWS) -> str:
     return "\n".join(lines)
 
 
-def _axis(since: str, until: str, width: int) -> str:
+def _axis(since: datetime, until: datetime, width: int) -> str:
     begin, end = text.clock_time(since)[:-3], text.clock_time(until)[:-3]
     return " " * 10 + begin + end.rjust(max(1, width - len(begin))) + " UTC"
 
 
-def _figures(market: dict[str, Any]) -> list[str]:
+def _figures(market: MarketPrices) -> list[str]:
     low, high, mean, last, on_demand = (
-        text.money(market[name], 3) for name in ("low", "high", "mean", "last_low", "on_demand")
+        text.money(price, 3) for price in (market.low, market.high, market.mean, market.last_low, market.on_demand)
     )
-    count, machines = market["observations"], market["machines"]
+    count, machines = market.observations, market.machines
     of = "1 machine" if machines == 1 else f"{machines} machines"
     seen = f"{count} observation{'s' if count != 1 else ''} of {of}"
-    if market["on_demand"] is not None:
+    if market.on_demand is not None:
         seen += f"; on demand from {on_demand}"
-    if market["low"] is None:
+    if market.low is None:
         return ["no spot price was seen", seen]
     return [f"lowest winning bid: last {last}, {low} to {high}, mean {mean}", seen]
-
-
-def _number(value: str | None) -> Decimal | None:
-    return None if value is None else Decimal(value)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 
+from autopilot.answers.prices import Prices
 from autopilot.cli import price_plot
+from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.client.json_client import JsonClient
@@ -43,6 +45,6 @@ def prices(
         output.print(body, "markets")
         return Exit.OK
     out = console()
-    for part in price_plot.render(body):
+    for part in price_plot.render(read(Prices, body)):
         out.print(part)
     return Exit.OK

@@ -12,11 +12,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import outcomes, plan
+from autopilot.answers.jobs import Job, JobLife
+from autopilot.cli import outcomes, plan, starting
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
 from autopilot.cli.new import name_of
-from autopilot.client.answer import Json
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.config.client_file import read_client_file
@@ -60,6 +61,7 @@ def run(
 
     The directory is uploaded as [code]. `setup` follows requirements.txt, pyproject.toml or environment.yml. What the
     command leaves in outputs and at its checkpoint is downloaded to NAME-outputs. The exit code is the job's outcome.
+    Where your daemon does not run, it is started.
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ def run(
     if yes and not draft.budget:
         raise UserError("-y without a budget could spend all that the account's limits allow", hint="add --budget 2")
     toml = draft.write(str(save or "job.toml"))
-    client = JsonClient()
+    client = starting.connect()
     body = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=True)
     plan.show(client, body)
     for sentence in (guessed.said[1], *(guessed.said[2:] if checkpoint is None else ())):
@@ -127,10 +129,11 @@ def run(
     if not yes and not _is_confirmed(draft):
         print("nothing was submitted")
         return Exit.OK
-    job = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=False, again=again)["job"]
-    print(f"submitted {text.plain(job['name'])} ({text.plain(job['id'])})")
+    made = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=False, again=again)
+    (job,) = plan.jobs_of(made)
+    print(f"submitted {text.plain(job.name)} ({text.plain(job.id)})")
     if detach:
-        print(f"follow it: autopilot logs {text.plain(job['name'])} -f")
+        print(f"follow it: autopilot logs {text.plain(job.name)} -f")
         return Exit.OK
     return _follow(client, job)
 
@@ -192,29 +195,29 @@ def _is_confirmed(draft: Draft) -> bool:
     return input(f"\nsubmit it, {most}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _follow(client: JsonClient, job: Json) -> int:
+def _follow(client: JsonClient, job: Job) -> int:
     """Its output until it is over; then what it leaves. Ctrl-C leaves the job to itself."""
     from autopilot.cli.logs import logs
 
-    logs(job["id"], follow=True)
-    body = client.get(job_path(job["id"]))
-    ended = body["job"]
-    if ended["status"] not in outcomes.EXITS:
-        name = text.plain(job["name"])
+    logs(job.id, follow=True)
+    life = read(JobLife, client.get(job_path(job.id)))
+    ended = life.job
+    if ended.status not in outcomes.EXITS:
+        name = text.plain(job.name)
         print(f"\n{name} keeps running: autopilot logs {name} -f, or autopilot cancel")
         return 130
-    print(*outcomes.tell(body), sep="\n", file=sys.stderr)
-    if ended["status"] == "succeeded":
+    print(*outcomes.tell(life), sep="\n", file=sys.stderr)
+    if ended.status == "succeeded":
         _fetch(job)
     return outcomes.exit_of(ended)
 
 
-def _fetch(job: Json) -> None:
+def _fetch(job: Job) -> None:
     from autopilot.cli.pull import pull
 
-    name = text.plain(job["name"])
+    name = text.plain(job.name)
     places = (Path(f"{name}{number}-outputs") for number in ("", *(f"-{n}" for n in range(2, 1000))))
     try:
-        pull(job["id"], next(place for place in places if not place.exists()))
+        pull(job.id, next(place for place in places if not place.exists()))
     except UserError as problem:  # it left nothing there
         print(problem.message, file=sys.stderr)

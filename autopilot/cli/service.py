@@ -1,7 +1,8 @@
-"""Commands that start or check something here: serve, listen, doctor, version."""
+"""Commands that start or check something here: serve, listen, dial, doctor, version."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ def serve(
     certify_only: Annotated[bool, Flag] = False,
     record: Path | None = None,
     new_ledger: Annotated[bool, Flag] = False,
+    print_unit: Annotated[bool, Flag] = False,
 ) -> int:
     """Run the daemon until SIGTERM or Ctrl-C.
 
@@ -40,7 +42,16 @@ def serve(
         Record every decision and its inputs in this new file, for autopilot backtest --replay.
     new_ledger
         Start a new ledger if the old one is missing or empty; this month's spend is forgotten.
+    print_unit
+        Print what starts your daemon at each login, for systemd --user or on macOS for launchd, and do not start it.
     """
+    if print_unit:
+        from autopilot.cli.login_item import tell_steps, write_unit
+        from autopilot.config.paths import default_state_dir
+
+        print(write_unit(str(default_state_dir() / "daemon.log")), end="", flush=True)
+        print(tell_steps(), file=sys.stderr)
+        return Exit.OK
     from autopilot.service.main import serve as run
 
     return run(config, i_accept_unproven, paper, record, certify_only=certify_only, new_ledger=new_ledger)
@@ -57,6 +68,21 @@ def listen(*, config: Path | None = None) -> int:
         A configuration file, read after the system's and your own.
     """
     from autopilot.service.main import listen as run
+
+    return run(config)
+
+
+def dial(*, config: Path | None = None) -> int:
+    """Dial rented machines by SSH in a separate process, until SIGTERM or Ctrl-C.
+
+    For the service manager, where storage goes over SSH; a daemon with blobs.own_listener does this itself.
+
+    Parameters
+    ----------
+    config
+        A configuration file, read after the system's and your own.
+    """
+    from autopilot.service.main import dial as run
 
     return run(config)
 

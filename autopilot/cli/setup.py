@@ -60,6 +60,7 @@ def init(
     endpoint: str | None = None,
     region: str | None = None,
     public_url: str | None = None,
+    listen: str = meeting_place.LISTEN,
 ) -> int:
     """Set up autopilot on this machine: settings, API keys, limits and storage.
 
@@ -87,6 +88,8 @@ def init(
         The bucket's region.
     public_url
         Instead of a bucket: an https address that leads to this machine's storage.
+    listen
+        With --public-url: where the storage listens for what comes to that address.
     """
     wish = {
         **{("limits", "day"): day, ("limits", "month"): month, ("blobs", "url"): bucket},
@@ -95,6 +98,8 @@ def init(
     values: meeting_place.Values = {
         place: _check_amount(place, value) for place, value in wish.items() if value is not None
     }
+    if public_url is not None:
+        values["blobs", "listen"] = listen
     bucket_key = None if bucket_key_file is None else read_private(bucket_key_file)
     files = {market: getattr(key_files, _name_field(facts)) for market, facts in MARKETS.items()}
     given = {market: read_key(path) for market, path in files.items() if path is not None}
@@ -113,9 +118,6 @@ def init(
         is_asked = sys.stdin.isatty() and not given and not values
         if is_asked and is_written:
             values, bucket_key = meeting_place.ask()
-            for market, facts in MARKETS.items():
-                if facts.asks_card and (credentials / f"{market}{KEY_SUFFIX}").exists():
-                    values |= meeting_place.ask_card(market, facts.display_name)
         _set_values(directory / paths.CONFIG_NAME, values)
         if bucket_key is not None:
             print(f"wrote {store_private(credentials, BUCKET_KEY, bucket_key)}")
@@ -170,7 +172,8 @@ def _check() -> int:
 
     print("\nautopilot doctor reports:")
     code = doctor()
-    print("\nnext: autopilot serve" if code == Exit.OK else "\nfix what fails, then run: autopilot doctor")
+    way_on = "autopilot run --gpu 4090 --budget 2 -- python train.py"
+    print(f"\nnext, in your project: {way_on}" if code == Exit.OK else "\nfix what fails, then run: autopilot doctor")
     return Exit.OK
 
 

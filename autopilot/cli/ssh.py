@@ -50,14 +50,23 @@ def ssh(
     if wrong is not None:
         raise UserError(f"--forward must be a port from 1 to 65535, not {wrong}")
     where = JsonClient().get(job_path(job, "ssh"))
-    words = arguments(where, identity or _private_key(), forward or [], known_hosts())
+    words = arguments(where, identity or find_private_key(), forward or [], known_hosts())
     line = command if len(command) < 2 else (shlex.join(command),)
     return subprocess.run([program, *words, *line], check=False).returncode
 
 
 def arguments(where: Json, identity: Path | None, forward: list[int], hosts: Path) -> list[str]:
-    """What ``ssh`` is called with. The host key is kept at first sight, under the lease, and held to from then on."""
-    options = {
+    """What ``ssh`` is called with."""
+    options = list_options(where, hosts)
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    words += [word for port in forward for word in ("-L", f"127.0.0.1:{port}:127.0.0.1:{port}")]
+    words += ["-i", str(identity), "-o", "IdentitiesOnly=yes"] if identity else []
+    return [*words, "-p", str(where["port"]), "--", f"{where['user']}@{where['host']}"]
+
+
+def list_options(where: Json, hosts: Path) -> dict[str, str]:
+    """Of OpenSSH. The host key is kept at first sight, under the lease, and held to from then on."""
+    return {
         "HostKeyAlias": f"autopilot-{where['lease']}",
         "UserKnownHostsFile": f'"{hosts}"',
         "GlobalKnownHostsFile": "/dev/null",
@@ -68,10 +77,6 @@ def arguments(where: Json, identity: Path | None, forward: list[int], hosts: Pat
         "ServerAliveInterval": "15",
         "LogLevel": "ERROR",
     }
-    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    words += [word for port in forward for word in ("-L", f"127.0.0.1:{port}:127.0.0.1:{port}")]
-    words += ["-i", str(identity), "-o", "IdentitiesOnly=yes"] if identity else []
-    return [*words, "-p", str(where["port"]), "--", f"{where['user']}@{where['host']}"]
 
 
 def known_hosts() -> Path:
@@ -84,7 +89,7 @@ def known_hosts() -> Path:
     return directory / KNOWN_HOSTS
 
 
-def _private_key() -> Path | None:
+def find_private_key() -> Path | None:
     """The one beside the public key of client.toml."""
     public = read_client_file().ssh_key
     private = public.with_suffix("") if public is not None and public.suffix == ".pub" else None

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
+from autopilot.answers.status import Market, Status
 from autopilot.domain.time import show_duration
 from autopilot.words import text
-
-Row = dict[str, Any]
 
 LATE_AFTER_REAL = timedelta(minutes=5)
 """A tick waits for a market for two minutes at the most."""
 
 
-def tell(status: Row) -> list[str]:
+def tell(status: Status) -> list[str]:
     """A sentence for each; none if all is well. ``status``: the daemon's."""
-    now = text.now_of(status)
-    behind = [_tell_behind(text.plain(name)) for name in status.get("behind_store", ())]
+    now = status.now
+    behind = [_tell_behind(text.plain(name)) for name in status.behind_store]
     return [
         *_tell_ticks(status, now),
         *_tell_clock(status),
         *behind,
-        *(_tell_market(each, now) for each in status["providers"] if _is_unread(each)),
+        *(_tell_market(each, now) for each in status.providers if _is_unread(each)),
     ]
 
 
@@ -33,19 +31,19 @@ def _tell_behind(name: str) -> str:
     )
 
 
-def _tell_ticks(status: Row, now: datetime) -> list[str]:
-    since, last = status.get("failing_since"), text.instant(status.get("last_tick_at"))
+def _tell_ticks(status: Status, now: datetime) -> list[str]:
+    since, last = status.failing_since, status.last_tick_at
     rest = "No decisions are made meanwhile. Machines keep running until their permits expire."
     if since is not None:
-        why = f": {text.plain(status['failure'])}" if status["failure"] else ""
+        why = f": {text.plain(status.failure)}" if status.failure else ""
         return [f"No tick has ended well since {text.when(since, now)}{why}. {rest}"]
-    if last is not None and now - last > LATE_AFTER_REAL * status["speed"]:
-        return [f"The last tick ended {text.when(status['last_tick_at'], now)}, and the next has not. {rest}"]
+    if last is not None and now - last > LATE_AFTER_REAL * status.speed:
+        return [f"The last tick ended {text.when(status.last_tick_at, now)}, and the next has not. {rest}"]
     return []
 
 
-def _tell_clock(status: Row) -> list[str]:
-    behind_s = status.get("clock_behind_s")
+def _tell_clock(status: Status) -> list[str]:
+    behind_s = status.clock_behind_s
     if behind_s is None:
         return []
     wrong = f"{show_duration(timedelta(seconds=abs(behind_s)))} {'slow' if behind_s > 0 else 'fast'}"
@@ -55,12 +53,12 @@ def _tell_clock(status: Row) -> list[str]:
     ]
 
 
-def _is_unread(market: Row) -> bool:
-    return not market["known"] and (market.get("read_at") is not None or bool(market.get("hint")))
+def _is_unread(market: Market) -> bool:
+    return not market.known and (market.read_at is not None or bool(market.hint))
 
 
-def _tell_market(market: Row, now: datetime) -> str:
-    read = f", last read {text.when(market['read_at'], now)}" if market.get("read_at") else ""
-    hint = f". {text.plain(market['hint']).capitalize()}" if market.get("hint") else ""
-    refused = "refuses its key" if market.get("hint") else "cannot be read"
-    return f"{text.plain(market['name'])} {refused}{read}: {text.plain(market['reason'])}{hint}"
+def _tell_market(market: Market, now: datetime) -> str:
+    read = f", last read {text.when(market.read_at, now)}" if market.read_at else ""
+    hint = f". {text.plain(market.hint).capitalize()}" if market.hint else ""
+    refused = "refuses its key" if market.hint else "cannot be read"
+    return f"{text.plain(market.name)} {refused}{read}: {text.plain(market.reason)}{hint}"

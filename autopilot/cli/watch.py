@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from autopilot.answers.jobs import Event, Job
+from autopilot.answers.status import Status
 from autopilot.cli import trouble, views
+from autopilot.cli.answers import read
 from autopilot.cli.output import console
-from autopilot.client.answer import Json
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.words import story, text
@@ -38,10 +41,10 @@ def render(client: JsonClient, news: News, all: int | None) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    jobs = client.get("/v1/jobs", all=all)["jobs"]
+    jobs = read(list[Job], client.get("/v1/jobs", all=all)["jobs"])
     happened = news.read(jobs)
-    status = client.status()
-    listed = views.job_list(jobs, text.now_of(status), all=all is not None)
+    status = read(Status, client.status())
+    listed = views.job_list(jobs, status.now, all=all is not None)
     below = [*trouble.tell(status), *([""] if happened else []), *happened]
     return Group(listed, *map(Text, below)) if below else listed
 
@@ -52,17 +55,17 @@ class News:
     def __init__(self, client: JsonClient) -> None:
         self._client = client
         self._names: dict[str, str] = {}
-        self._events: dict[str, list[Json]] = {}
+        self._events: dict[str | None, list[Event]] = {}
         self._seen = 0
 
-    def read(self, jobs: list[Json]) -> list[str]:
+    def read(self, jobs: Sequence[Job]) -> list[str]:
         """The newest lines, in order: ``06:36 bert-qa: outbid at $0.278/h; raised to $0.306/h; back after 19 s``."""
-        self._names |= {job["id"]: job["name"] for job in jobs}
+        self._names |= {job.id: job.name for job in jobs}
         if self._seen:
             self._read_on()
         else:
             for job_id in self._names:
-                self._keep(self._client.get(job_path(job_id)).get("events") or [])
+                self._keep(self._client.get(job_path(job_id))["events"])
         told = [
             (line.at, f"{text.minute(line.at)[-5:]} {text.plain(name)}: {line}")
             for job_id, name in self._names.items()
@@ -75,7 +78,7 @@ class News:
         while page := self._client.get("/v1/events", after=self._seen)["events"]:
             self._keep(page)
 
-    def _keep(self, events: list[Json]) -> None:
-        for event in events:
-            self._events.setdefault(event["job_id"], []).append(event)
-            self._seen = max(self._seen, event["seq"])
+    def _keep(self, events: Any) -> None:
+        for event in read(list[Event], events):
+            self._events.setdefault(event.job_id, []).append(event)
+            self._seen = max(self._seen, event.seq)

@@ -9,6 +9,17 @@ from autopilot.client.errors import AnswerLost, ApiError, UnreadableAnswer
 
 Json = dict[str, Any]
 
+MOST_BYTES = 256 << 20
+"""Of one answer. The spend of half a million machines has as many."""
+
+
+def check_size(status: int, raw: bytes, most: int) -> bytes:
+    """Raises ``UnreadableAnswer`` for more than ``most``, of which one byte more was read at the most."""
+    if len(raw) > most:
+        what = f"the daemon's answer (HTTP {status}) is larger than {most >> 20} MiB"
+        raise UnreadableAnswer(status, "unknown", what, hint="ask for less: one month, one job")
+    return raw
+
 
 def read_answer(status: int, raw: bytes) -> Json:
     """Raises ``ApiError`` for a refusal, ``AnswerLost`` if a proxy got no answer from the daemon."""

@@ -8,10 +8,30 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import TypeAdapter
+
+from autopilot.answers.jobs import (
+    Cancelled,
+    Changed,
+    Event,
+    Job,
+    JobAnswer,
+    JobLife,
+    LogChunk,
+    Logs,
+    Resumed,
+    Retried,
+    Submitted,
+    SubmittedSet,
+    Why,
+)
 from autopilot.answers.models import jobs as m
-from autopilot.answers.models import money, plans
+from autopilot.answers.models import money
 from autopilot.answers.models import schedules as s
 from autopilot.answers.money import Budget, Spend
+from autopilot.answers.plans import Plan
+from autopilot.answers.schedules import Schedule, ScheduleAnswer, Scheduled, Schedules
+from autopilot.answers.status import Status
 from autopilot.client.errors import ApiError, JobEnded, Unreachable
 from autopilot.client.http import Http
 from autopilot.client.sent_part import SentPart
@@ -19,7 +39,6 @@ from autopilot.code.bundle import bundle, has_code
 from autopilot.code.table import read_table_of
 from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import check_daemon_url
-from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 
 if TYPE_CHECKING:
@@ -30,6 +49,7 @@ _STAYS = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.
 _WAIT_S = 30
 PAGE = 500
 _FOLLOW_AGAIN_S = 2.0
+_CHUNK = TypeAdapter(LogChunk)
 
 
 class AsyncClient:
@@ -60,8 +80,8 @@ class AsyncClient:
     async def close(self) -> None:
         await self._http.close()
 
-    async def status(self) -> plans.Status:
-        return await self._http.ask("GET /v1/status", plans.Status)
+    async def status(self) -> Status:
+        return await self._http.ask("GET /v1/status", Status)
 
     async def submit(
         self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False, plan: str = ""
@@ -90,48 +110,46 @@ class AsyncClient:
         body = m.SubmitSetBody(jobs=parts, again=again, plan=plan)
         if min_probability is not None:
             body = body.model_copy(update={"min_probability": min_probability})
-        answer = await self._http.ask("POST /v1/sets", m.SubmittedSet, body=body, acts_once=True)
+        answer = await self._http.ask("POST /v1/sets", SubmittedSet, body=body, acts_once=True)
         return [AsyncJob(self, made.job, made.plan) for made in answer.jobs if made.job is not None]
 
-    async def schedule(
-        self, job_file: str | Path, *, min_probability: float | None = None, plan: str = ""
-    ) -> s.Schedule:
+    async def schedule(self, job_file: str | Path, *, min_probability: float | None = None, plan: str = "") -> Schedule:
         """Submit a file with ``[schedule]``, which makes a job of it again and again. The rest is as for ``submit``."""
         body = s.ScheduleBody(**await self._send(job_file, dry_run=False), plan=plan)
         if min_probability is not None:
             body = body.model_copy(update={"min_probability": min_probability})
-        answer = await self._http.ask("POST /v1/schedules", s.Scheduled, body=body, acts_once=True)
+        answer = await self._http.ask("POST /v1/schedules", Scheduled, body=body, acts_once=True)
         assert answer.schedule is not None, "one was made"
         return answer.schedule
 
-    async def schedules(self, *, all: bool = False) -> list[s.Schedule]:
+    async def schedules(self, *, all: bool = False) -> list[Schedule]:
         """Those that have not ended, oldest first; with ``all`` the others too, newest first."""
         query = s.SchedulesQuery(all=all)
-        return (await self._http.ask("GET /v1/schedules", s.Schedules, query=query)).schedules
+        return (await self._http.ask("GET /v1/schedules", Schedules, query=query)).schedules
 
-    async def pause_schedule(self, ref: str) -> s.Schedule:
+    async def pause_schedule(self, ref: str) -> Schedule:
         """Make no more jobs for now. ``ref``: its id or name."""
-        return (await self._http.ask("POST /v1/schedules/{schedule}/pause", s.ScheduleAnswer, ref)).schedule
+        return (await self._http.ask("POST /v1/schedules/{schedule}/pause", ScheduleAnswer, ref)).schedule
 
-    async def resume_schedule(self, ref: str) -> s.Schedule:
-        return (await self._http.ask("POST /v1/schedules/{schedule}/resume", s.ScheduleAnswer, ref)).schedule
+    async def resume_schedule(self, ref: str) -> Schedule:
+        return (await self._http.ask("POST /v1/schedules/{schedule}/resume", ScheduleAnswer, ref)).schedule
 
-    async def end_schedule(self, ref: str) -> s.Schedule:
+    async def end_schedule(self, ref: str) -> Schedule:
         """For good. Jobs that it has made go on."""
-        return (await self._http.ask("POST /v1/schedules/{schedule}/end", s.ScheduleAnswer, ref)).schedule
+        return (await self._http.ask("POST /v1/schedules/{schedule}/end", ScheduleAnswer, ref)).schedule
 
-    async def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
+    async def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> Plan:
         """What a submit would cost, without one."""
         return (await self._submit(job_file, min_probability, again=True, dry_run=True)).plan
 
     async def _submit(
         self, job_file: str | Path, min_probability: float | None, *, again: bool, dry_run: bool, plan: str = ""
-    ) -> m.Submitted:
+    ) -> Submitted:
         part = await self._send(job_file, dry_run=dry_run)
         body = m.SubmitBody(**part, dry_run=dry_run, again=again, plan=plan)
         if min_probability is not None:
             body = body.model_copy(update={"min_probability": min_probability})
-        return await self._http.ask("POST /v1/jobs", m.Submitted, body=body, acts_once=True)
+        return await self._http.ask("POST /v1/jobs", Submitted, body=body, acts_once=True)
 
     async def _send(self, job_file: str | Path, *, dry_run: bool) -> dict[str, Any]:
         """What a submit says of one job file, once its code is sent."""
@@ -149,57 +167,55 @@ class AsyncClient:
     async def _send_code(self, packed: Packed) -> None:
         if (await self._http.ask("GET /v1/code/{sha256}", m.CodeThere, packed.sha256)).there:
             return
-        index = SentPart(packed)
-        begun = await self._http.ask("PUT /v1/code/{sha256}", m.CodeBegun, packed.sha256, upload=index)
+        begun = await self._http.ask("PUT /v1/code/{sha256}", m.CodeBegun, packed.sha256, upload=packed.data)
         for number in begun.missing:
             part, names = SentPart(packed, number), (packed.sha256, str(number))
             try:
                 await self._http.ask("PUT /v1/code/{sha256}/parts/{number}", m.Nothing, *names, upload=part)
             except (ApiError, Unreachable):
-                if part.is_changed:
-                    raise UserError("a file of the code changed while it was sent", hint="submit again") from None
+                part.refuse_change()
                 raise
 
     async def job(self, ref: str) -> AsyncJob:
         """By its id, the beginning of one, or its name."""
         return AsyncJob(self, (await self.read_job(ref)).job)
 
-    async def read_job(self, ref: str) -> m.JobLife:
+    async def read_job(self, ref: str) -> JobLife:
         """With its machines, checkpoints, bids and events."""
-        return await self._http.ask("GET /v1/jobs/{ref}", m.JobLife, ref)
+        return await self._http.ask("GET /v1/jobs/{ref}", JobLife, ref)
 
-    async def tasks(self, ref: str) -> AsyncIterator[m.Job]:
+    async def tasks(self, ref: str) -> AsyncIterator[Job]:
         """The tasks of an array that have begun, in order, finished ones included."""
         after = ""
         while True:
             query = m.ListQuery(array=ref, limit=PAGE, after=after)
             page = await self._http.ask("GET /v1/jobs", m.Jobs, query=query)
             for each in page.jobs:
-                if isinstance(each, m.Job):
+                if isinstance(each, Job):
                     yield each
             if page.next is None:
                 return
             after = page.next
 
-    async def retry(self, ref: str, *, failed: bool = False) -> m.Retried:
+    async def retry(self, ref: str, *, failed: bool = False) -> Retried:
         """Restart tasks that have ended: ``JOB/17``, ``JOB/3-9``, or with ``failed`` all failed ones of an array."""
         body = m.RetryBody(failed=failed)
-        return await self._http.ask("POST /v1/jobs/{ref}/retry", m.Retried, ref, body=body, acts_once=True)
+        return await self._http.ask("POST /v1/jobs/{ref}/retry", Retried, ref, body=body, acts_once=True)
 
-    async def jobs(self, *, all: bool = False, since: datetime | None = None) -> AsyncIterator[m.Job]:
+    async def jobs(self, *, all: bool = False, since: datetime | None = None) -> AsyncIterator[Job]:
         """Open jobs, oldest first; with ``all`` finished ones too, newest first."""
         after = ""
         while True:
             query = m.ListQuery(all=all, limit=PAGE, after=after, since=None if since is None else since.isoformat())
             page = await self._http.ask("GET /v1/jobs", m.Jobs, query=query)
             for each in page.jobs:
-                if isinstance(each, m.Job):
+                if isinstance(each, Job):
                     yield each
             if page.next is None:
                 return
             after = page.next
 
-    async def events(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[m.Event]:
+    async def events(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[Event]:
         """Those after that sequence number, oldest first. ``follow``: on and on; a lost line is taken up again."""
         while True:
             query = m.EventsQuery(after=after, wait_s=_WAIT_S if follow else 0)
@@ -211,13 +227,13 @@ class AsyncClient:
                 await asyncio.sleep(_FOLLOW_AGAIN_S)
                 continue
             for each in page.events:
-                if isinstance(each, m.Event):
+                if isinstance(each, Event):
                     yield each
             if not page.events and not follow:
                 return
             after = page.after
 
-    async def logs(self, ref: str, *, tail: bool = False, follow: bool = False) -> AsyncIterator[m.LogChunk]:
+    async def logs(self, ref: str, *, tail: bool = False, follow: bool = False) -> AsyncIterator[LogChunk]:
         """A job's output. ``tail``: the newest 1 MB of it; ``follow``: to the job's end."""
         after = ""
         if follow:
@@ -226,14 +242,14 @@ class AsyncClient:
             return
         while True:
             query = m.LogsQuery(after=after, tail=tail and not after)
-            page = await self._http.ask("GET /v1/jobs/{ref}/logs", m.Logs, ref, query=query)
+            page = await self._http.ask("GET /v1/jobs/{ref}/logs", Logs, ref, query=query)
             for chunk in page.chunks:
                 yield chunk
             if not page.chunks or tail:
                 return
             after = page.chunks[-1].key
 
-    async def _follow(self, ref: str, tail: bool) -> AsyncIterator[m.LogChunk]:
+    async def _follow(self, ref: str, tail: bool) -> AsyncIterator[LogChunk]:
         last = ""
         while True:
             query = m.LogsQuery(tail=tail and not last)
@@ -241,14 +257,14 @@ class AsyncClient:
                 async for _, name, data in self._http.stream("GET /v1/jobs/{ref}/logs", query, last, ref):
                     if name == "end":
                         return
-                    chunk = m.LogChunk.model_validate_json(data)
+                    chunk = _CHUNK.validate_json(data)
                     last = chunk.key
                     yield chunk
             except Unreachable:
                 pass
             await asyncio.sleep(_FOLLOW_AGAIN_S)
 
-    async def wait(self, ref: str, *, timeout_s: float | None = None) -> m.Job:
+    async def wait(self, ref: str, *, timeout_s: float | None = None) -> Job:
         """Until the job has succeeded. A daemon that does not answer for a while is waited for.
 
         Raises ``JobEnded`` if it failed, was cancelled or is parked, and ``TimeoutError``.
@@ -268,26 +284,26 @@ class AsyncClient:
             raise JobEnded(job)
         return job
 
-    async def why(self, ref: str, *, limit: int = 20) -> m.Why:
+    async def why(self, ref: str, *, limit: int = 20) -> Why:
         """The state of a job, and its newest decisions."""
-        return await self._http.ask("GET /v1/jobs/{ref}/why", m.Why, ref, query=m.WhyQuery(limit=limit))
+        return await self._http.ask("GET /v1/jobs/{ref}/why", Why, ref, query=m.WhyQuery(limit=limit))
 
-    async def change(self, ref: str, **values: str) -> m.Job:
+    async def change(self, ref: str, **values: str) -> Job:
         """``budget``, ``deadline``, ``max_price``, ``max_hourly``, ``max_rate``, as they are typed in a job file."""
         body = m.ChangeBody.model_validate(values)
-        answer = await self._http.ask("PATCH /v1/jobs/{ref}", m.Changed, ref, body=body, acts_once=True)
+        answer = await self._http.ask("PATCH /v1/jobs/{ref}", Changed, ref, body=body, acts_once=True)
         return answer.job
 
-    async def stop(self, ref: str) -> m.Job:
+    async def stop(self, ref: str) -> Job:
         """Save and park it."""
-        return (await self._http.ask("POST /v1/jobs/{ref}/stop", m.JobAnswer, ref)).job
+        return (await self._http.ask("POST /v1/jobs/{ref}/stop", JobAnswer, ref)).job
 
-    async def resume(self, ref: str) -> m.Job:
-        answer = await self._http.ask("POST /v1/jobs/{ref}/resume", m.Resumed, ref, body=m.ResumeBody(), acts_once=True)
+    async def resume(self, ref: str) -> Job:
+        answer = await self._http.ask("POST /v1/jobs/{ref}/resume", Resumed, ref, body=m.ResumeBody(), acts_once=True)
         return answer.job
 
-    async def cancel(self, ref: str) -> m.Job:
-        return (await self._http.ask("POST /v1/jobs/{ref}/cancel", m.Cancelled, ref)).job
+    async def cancel(self, ref: str) -> Job:
+        return (await self._http.ask("POST /v1/jobs/{ref}/cancel", Cancelled, ref)).job
 
     async def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> m.ExecAnswer:
         """Run a command beside the job, on its machine."""
@@ -318,7 +334,7 @@ class AsyncClient:
 class AsyncJob:
     """A job that was submitted or found. ``data`` is its state at that time; ``refresh`` reads it again."""
 
-    def __init__(self, client: AsyncClient, data: m.Job, plan: plans.Plan | None = None) -> None:
+    def __init__(self, client: AsyncClient, data: Job, plan: Plan | None = None) -> None:
         self._client = client
         self.data = data
         self.plan = plan
@@ -327,28 +343,28 @@ class AsyncJob:
     def id(self) -> str:
         return self.data.id
 
-    async def refresh(self) -> m.Job:
+    async def refresh(self) -> Job:
         self.data = (await self._client.read_job(self.id)).job
         return self.data
 
-    async def wait(self, *, timeout_s: float | None = None) -> m.Job:
+    async def wait(self, *, timeout_s: float | None = None) -> Job:
         """As ``AsyncClient.wait``."""
         self.data = await self._client.wait(self.id, timeout_s=timeout_s)
         return self.data
 
-    def logs(self, *, tail: bool = False, follow: bool = False) -> AsyncIterator[m.LogChunk]:
+    def logs(self, *, tail: bool = False, follow: bool = False) -> AsyncIterator[LogChunk]:
         return self._client.logs(self.id, tail=tail, follow=follow)
 
-    async def stop(self) -> m.Job:
+    async def stop(self) -> Job:
         return await self._client.stop(self.id)
 
-    async def resume(self) -> m.Job:
+    async def resume(self) -> Job:
         return await self._client.resume(self.id)
 
-    async def cancel(self) -> m.Job:
+    async def cancel(self) -> Job:
         return await self._client.cancel(self.id)
 
-    async def change(self, **values: str) -> m.Job:
+    async def change(self, **values: str) -> Job:
         return await self._client.change(self.id, **values)
 
 

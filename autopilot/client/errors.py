@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
-    from autopilot.answers.models.jobs import Job
+    from autopilot.answers.jobs import Job
 
 
 class DaemonError(UserError):
@@ -27,6 +27,10 @@ class ApiError(DaemonError):
 
 class UnreadableAnswer(ApiError):
     """What answered is no daemon of this version, or no daemon at all. Its reason is ``unknown``."""
+
+
+class CodeChanged(DaemonError):
+    """What was sent is not what was packed: the daemon keeps none of it."""
 
 
 class Unreachable(DaemonError):

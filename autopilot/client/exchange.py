@@ -8,12 +8,22 @@ from contextlib import asynccontextmanager
 import aiohttp
 from yarl import URL
 
+from autopilot.client.answer import check_size
 from autopilot.client.connections import explain, make_login, make_tls
 from autopilot.client.errors import Unreachable
 from autopilot.config.daemon_address import DaemonAddress
 
 _LINE_BYTES = 4 << 20
 """Limit for a line of a stream: a chunk of output is on one line."""
+
+
+async def read_whole(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    """Raises ``UnreadableAnswer`` for more than ``most`` bytes."""
+    blocks, left = [], most + 1
+    while left and (block := await answer.content.read(left)):
+        blocks.append(block)
+        left -= len(block)
+    return check_size(answer.status, b"".join(blocks), most)
 
 
 class DaemonExchange:

@@ -10,9 +10,9 @@ import aiohttp
 from pydantic import TypeAdapter
 
 from autopilot.answers.models.base import Asked, Query
-from autopilot.client.answer import read_answer
+from autopilot.client.answer import MOST_BYTES, read_answer
 from autopilot.client.errors import Unreachable
-from autopilot.client.exchange import DaemonExchange
+from autopilot.client.exchange import DaemonExchange, read_whole
 from autopilot.client.paths import fill_path
 from autopilot.client.sent_part import SentPart
 from autopilot.client.tries import Tries, make_key_header
@@ -37,7 +37,7 @@ class Http:
         *names: str,
         body: Asked | None = None,
         query: Query | None = None,
-        upload: SentPart | None = None,
+        upload: bytes | SentPart | None = None,
         acts_once: bool = False,
     ) -> Model:
         """``call``: ``POST /v1/jobs/{ref}/stop``; ``names`` fill it. ``upload``: in the place of a body.
@@ -60,7 +60,7 @@ class Http:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
         async with self._exchange.open("GET", path, headers, query=_params(query)) as response:
             if response.status >= 400:
-                read_answer(response.status, await response.read())
+                read_answer(response.status, await read_whole(response, MOST_BYTES))
             fields: dict[str, str] = {}
             async for raw in response.content:
                 name, _, value = raw.decode().rstrip("\r\n").partition(":")
@@ -78,17 +78,18 @@ class Http:
         body: Asked | None,
         query: Query | None,
         headers: Mapping[str, str],
-        upload: SentPart | None,
+        upload: bytes | SentPart | None,
     ) -> Model:
         data: bytes | AsyncIterator[bytes] | None = None
         sent = dict(headers)
         if body is not None:
             data, sent["Content-Type"] = body.model_dump_json(exclude_unset=True).encode(), "application/json"
         if upload is not None:
-            data, sent["Content-Type"] = upload.blocks(), "application/octet-stream"
-            sent["Content-Length"] = str(upload.size)
+            sent["Content-Type"] = "application/octet-stream"
+            data = upload if isinstance(upload, bytes) else upload.blocks()
+            sent["Content-Length"] = str(len(upload) if isinstance(upload, bytes) else upload.size)
         async with self._exchange.open(method, path, sent, query=_params(query), data=data) as response:
-            status, raw = response.status, await response.read()
+            status, raw = response.status, await read_whole(response, MOST_BYTES)
         if status >= 400:
             read_answer(status, raw)
         return TypeAdapter(answer).validate_json(raw)

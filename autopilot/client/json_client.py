@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from autopilot.client.answer import Json, read_answer
+from autopilot.client.answer import MOST_BYTES, Json, check_size, read_answer
 from autopilot.client.connections import explain, make_login, make_tls, open_connection
 from autopilot.client.errors import Unreachable
 from autopilot.client.tries import Tries, make_key_header
@@ -84,12 +84,12 @@ class JsonClient:
         try:
             _send(connection, method, path, body, every)
             response = connection.getresponse()
-            status, raw = response.status, response.read()
+            status, raw = response.status, response.read(MOST_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
             raise explain(self.address, error, self._timeout_s) from None
         finally:
             connection.close()
-        return read_answer(status, raw)
+        return read_answer(status, check_size(status, raw, MOST_BYTES))
 
 
 def _send(connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A part of the code on its way to the daemon: read in a thread, block by block."""
+"""A part of the code on its way to the daemon, read block by block. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,29 +6,38 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from autopilot.agent.pack import Packed
+from autopilot.client.errors import CodeChanged
 
 _BLOCK_BYTES = 1 << 20
 
 
 class SentPart:
-    """``size`` bytes. Where the files are not any more what was packed, ``is_changed`` says so once they were read."""
+    """``size`` bytes. Whoever sends one calls ``refuse_change`` where that fails."""
 
-    def __init__(self, packed: Packed, number: int = 0) -> None:
-        """``number``: of the part, from 1; 0 is the index."""
-        self._packed = packed
-        self._number = number
-        self.size = packed.contents.parts[number - 1][0] if number else len(packed.data)
-        self.is_changed = False
+    def __init__(self, packed: Packed, number: int) -> None:
+        """``number``: of the part, from 1."""
+        self.size, self._sha256 = packed.contents.parts[number - 1]
+        self._part = packed.open_part(number - 1)
+        self._is_short = False
+
+    def read(self, size: int = _BLOCK_BYTES) -> bytes:
+        """Raises ``OSError`` for files that are shorter than they were, or gone."""
+        try:
+            block = self._part.read(size)
+        except OSError:
+            self._is_short = True
+            raise
+        if not block and self._part.size != self.size:
+            self._is_short = True
+            raise OSError("a file became shorter")
+        return block
 
     async def blocks(self) -> AsyncIterator[bytes]:
-        """Raises ``OSError`` for files that are shorter than they were, or gone."""
-        if not self._number:
-            yield self._packed.data
-            return
-        part, told = self._packed.open_part(self._number - 1), self._packed.contents.parts[self._number - 1]
-        self.is_changed = True
-        while block := await asyncio.to_thread(part.read, _BLOCK_BYTES):
+        while block := await asyncio.to_thread(self.read):
             yield block
-        if part.size != self.size:
-            raise OSError("a file became shorter")
-        self.is_changed = part.sha256.hexdigest() != told[1]
+
+    def refuse_change(self) -> None:
+        """Raises ``CodeChanged`` where the files are not any more what was packed."""
+        is_other = self._part.size == self.size and self._part.sha256.hexdigest() != self._sha256
+        if self._is_short or is_other:
+            raise CodeChanged("a file of the code changed while it was sent", hint="submit again")

@@ -10,10 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from autopilot.answers.jobs import Event, Job, JobLife, LogChunk, Retried, Why
 from autopilot.answers.models import jobs as m
-from autopilot.answers.models import plans
-from autopilot.answers.models import schedules as s
 from autopilot.answers.money import Budget, Spend
+from autopilot.answers.plans import Plan
+from autopilot.answers.schedules import Schedule
+from autopilot.answers.status import Status
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
 
 T = TypeVar("T")
@@ -42,7 +44,7 @@ class Client:
         self._thread.join()
         self._loop.close()
 
-    def status(self) -> plans.Status:
+    def status(self) -> Status:
         return self._run(self._inner.status())
 
     def submit(
@@ -62,61 +64,61 @@ class Client:
         made = self._inner.submit_set(job_files, min_probability=min_probability, again=again, plan=plan)
         return [SubmittedJob(self, each) for each in self._run(made)]
 
-    def schedule(self, job_file: str | Path, *, min_probability: float | None = None, plan: str = "") -> s.Schedule:
+    def schedule(self, job_file: str | Path, *, min_probability: float | None = None, plan: str = "") -> Schedule:
         return self._run(self._inner.schedule(job_file, min_probability=min_probability, plan=plan))
 
-    def schedules(self, *, all: bool = False) -> list[s.Schedule]:
+    def schedules(self, *, all: bool = False) -> list[Schedule]:
         return self._run(self._inner.schedules(all=all))
 
-    def pause_schedule(self, ref: str) -> s.Schedule:
+    def pause_schedule(self, ref: str) -> Schedule:
         return self._run(self._inner.pause_schedule(ref))
 
-    def resume_schedule(self, ref: str) -> s.Schedule:
+    def resume_schedule(self, ref: str) -> Schedule:
         return self._run(self._inner.resume_schedule(ref))
 
-    def end_schedule(self, ref: str) -> s.Schedule:
+    def end_schedule(self, ref: str) -> Schedule:
         return self._run(self._inner.end_schedule(ref))
 
-    def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
+    def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> Plan:
         return self._run(self._inner.plan(job_file, min_probability=min_probability))
 
     def job(self, ref: str) -> SubmittedJob:
         return SubmittedJob(self, self._run(self._inner.job(ref)))
 
-    def read_job(self, ref: str) -> m.JobLife:
+    def read_job(self, ref: str) -> JobLife:
         return self._run(self._inner.read_job(ref))
 
-    def jobs(self, *, all: bool = False, since: datetime | None = None) -> Iterator[m.Job]:
+    def jobs(self, *, all: bool = False, since: datetime | None = None) -> Iterator[Job]:
         return self._iterate(self._inner.jobs(all=all, since=since))
 
-    def tasks(self, ref: str) -> Iterator[m.Job]:
+    def tasks(self, ref: str) -> Iterator[Job]:
         return self._iterate(self._inner.tasks(ref))
 
-    def retry(self, ref: str, *, failed: bool = False) -> m.Retried:
+    def retry(self, ref: str, *, failed: bool = False) -> Retried:
         return self._run(self._inner.retry(ref, failed=failed))
 
-    def events(self, after: int = 0, *, follow: bool = False) -> Iterator[m.Event]:
+    def events(self, after: int = 0, *, follow: bool = False) -> Iterator[Event]:
         return self._iterate(self._inner.events(after, follow=follow))
 
-    def logs(self, ref: str, *, tail: bool = False, follow: bool = False) -> Iterator[m.LogChunk]:
+    def logs(self, ref: str, *, tail: bool = False, follow: bool = False) -> Iterator[LogChunk]:
         return self._iterate(self._inner.logs(ref, tail=tail, follow=follow))
 
-    def wait(self, ref: str, *, timeout_s: float | None = None) -> m.Job:
+    def wait(self, ref: str, *, timeout_s: float | None = None) -> Job:
         return self._run(self._inner.wait(ref, timeout_s=timeout_s))
 
-    def why(self, ref: str, *, limit: int = 20) -> m.Why:
+    def why(self, ref: str, *, limit: int = 20) -> Why:
         return self._run(self._inner.why(ref, limit=limit))
 
-    def change(self, ref: str, **values: str) -> m.Job:
+    def change(self, ref: str, **values: str) -> Job:
         return self._run(self._inner.change(ref, **values))
 
-    def stop(self, ref: str) -> m.Job:
+    def stop(self, ref: str) -> Job:
         return self._run(self._inner.stop(ref))
 
-    def resume(self, ref: str) -> m.Job:
+    def resume(self, ref: str) -> Job:
         return self._run(self._inner.resume(ref))
 
-    def cancel(self, ref: str) -> m.Job:
+    def cancel(self, ref: str) -> Job:
         return self._run(self._inner.cancel(ref))
 
     def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> m.ExecAnswer:
@@ -163,27 +165,27 @@ class SubmittedJob:
     def id(self) -> str:
         return self.data.id
 
-    def refresh(self) -> m.Job:
+    def refresh(self) -> Job:
         self.data = self._client.read_job(self.id).job
         return self.data
 
-    def wait(self, *, timeout_s: float | None = None) -> m.Job:
+    def wait(self, *, timeout_s: float | None = None) -> Job:
         self.data = self._client.wait(self.id, timeout_s=timeout_s)
         return self.data
 
-    def logs(self, *, tail: bool = False, follow: bool = False) -> Iterator[m.LogChunk]:
+    def logs(self, *, tail: bool = False, follow: bool = False) -> Iterator[LogChunk]:
         return self._client.logs(self.id, tail=tail, follow=follow)
 
-    def stop(self) -> m.Job:
+    def stop(self) -> Job:
         return self._client.stop(self.id)
 
-    def resume(self) -> m.Job:
+    def resume(self) -> Job:
         return self._client.resume(self.id)
 
-    def cancel(self) -> m.Job:
+    def cancel(self) -> Job:
         return self._client.cancel(self.id)
 
-    def change(self, **values: str) -> m.Job:
+    def change(self, **values: str) -> Job:
         return self._client.change(self.id, **values)
 
 

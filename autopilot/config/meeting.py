@@ -53,6 +53,15 @@ SERVICES = (
         rights="a user of its own with an access key and this policy:\n" + AWS_POLICY,
     ),
     Service(
+        "hf",
+        "Hugging Face",
+        "s3://{bucket}/autopilot",
+        "https://s3.hf.co/{namespace}",
+        asks=("bucket", "namespace"),
+        rights="in the account's settings, an access key pair for its storage; the namespace is your user name, or that"
+        " of an organization. Whether its presigned addresses work, which machines need, autopilot doctor tries out",
+    ),
+    Service(
         "gs",
         "Google Cloud Storage",
         "gs://{bucket}/autopilot",

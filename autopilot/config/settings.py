@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -46,12 +47,15 @@ from autopilot.config.toml_document import nearest
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
+from autopilot.domain.params import Params
 from autopilot.markets.installed import every_market
 from autopilot.policy.budget import PERMIT_LEAST_S
 
 PAPER_PREFIX = "paper-"
 """Before a market's name where its instances are simulated: no row of a ledger can be mistaken for real spend."""
 
+USUAL_HOME_MBPS = Decimal(20)
+"""Of a line whose speed the settings do not say."""
 MOST_WATCHED = 20
 """Models of GPU: with more each would be searched less than once in an hour."""
 
@@ -116,6 +120,8 @@ class MarketClock(_Section):
 class BlobsSettings(_Section):
     listen: Annotated[str, AfterValidator(check_host_and_port)] = "127.0.0.1:0"
     own_listener: bool = True
+    over_ssh: bool | None = None
+    home_mbps: Positive | None = None
     dir: Location | None = None
     public_url: Url | None = None
     url: Annotated[str, AfterValidator(_check_bucket)] | None = None
@@ -245,6 +251,15 @@ class Settings(BaseSettings):
         return {name: provider for name, provider in self.providers.items() if provider.enabled}
 
     @property
+    def is_over_ssh(self) -> bool:
+        """Whether the daemon dials its machines, because none of them reaches its mailbox, and there is no bucket."""
+        if self.is_on_paper or self.blobs.url or self.blobs.public_url:
+            return False
+        if self.blobs.over_ssh is not None:
+            return self.blobs.over_ssh
+        return any(provider.is_real for provider in self.markets.values())
+
+    @property
     def is_on_paper(self) -> bool:
         """Whether instances are simulated: offers are real and nothing is spent."""
         return self._is_on_paper
@@ -301,6 +316,15 @@ class Settings(BaseSettings):
         is_google = (self.blobs.url or "").startswith("gs:")
         return ("", read_service_account(self.blobs.key_file)) if is_google else read_bucket_key(self.blobs.key_file)
 
+    @property
+    def params(self) -> Params:
+        """All numbers of the policy, the daemon's own line among them where storage goes over it."""
+        given = self.policy.params
+        if not self.is_over_ssh:
+            return given
+        mbps = Decimal(str(self.blobs.home_mbps)) if self.blobs.home_mbps else USUAL_HOME_MBPS
+        return replace(given, traffic=replace(given.traffic, home_mbps=mbps))
+
     def check_clock(self) -> None:
         """Raises ``UserError`` when a scaled clock would run against a real market: its bills know no scale."""
         for name, provider in self.markets.items():
@@ -320,9 +344,21 @@ class Settings(BaseSettings):
                     hint="set blobs.endpoint to an https address",
                 )
             return
-        if real and not (self.blobs.public_url or "").startswith("https://"):
+        if self.is_over_ssh:
+            self._check_dialled()
+        elif real and not (self.blobs.public_url or "").startswith("https://"):
             raise UserError(
                 f"machines rented on {', '.join(real)} cannot reach this machine's mailbox on {self.blobs.listen}",
+                hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
+            )
+
+    def _check_dialled(self) -> None:
+        """Raises ``UserError`` for a market whose machines cannot be dialled."""
+        plain = [name for name in self.markets if not every_market()[name].can_be_dialled]
+        if plain:
+            title = ", ".join(every_market()[name].display_name for name in plain)
+            raise UserError(
+                f"machines of {title} cannot be dialled over SSH, and they cannot reach the mailbox here",
                 hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
             )
 

@@ -15,17 +15,22 @@ class UserError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+class OtherDaemonError(UserError):
+    """Another daemon holds the ledger or the socket, so this one cannot start."""
+
+
 def install_hint(extra: str) -> str:
-    """How to add an extra. The package is in no registry, hence from where it was installed."""
-    return f"{_IN_THE_CHECKOUT} '.[{extra}]'"
+    """How to add an extra. No index has the package, hence from the folder that it was installed from."""
+    return f"make wheels EXTRAS={extra} in the checkout, {_FROM_WHEELS} 'gpu-autopilot[{extra}]'"
 
 
 def lab_hint(extra: str = "") -> str:
     """How to install the laboratory, perhaps with an extra of its own; the same holds for it."""
-    return f"{_IN_THE_CHECKOUT} " + (f"'./packages/lab[{extra}]'" if extra else "./packages/lab")
+    wanted, named = (f" LAB_EXTRAS={extra}", f"'gpu-autopilot-lab[{extra}]'") if extra else ("", "gpu-autopilot-lab")
+    return f"make wheels{wanted} in the checkout, {_FROM_WHEELS} {named}"
 
 
-_IN_THE_CHECKOUT = "in the checkout that you installed from: pip install"
+_FROM_WHEELS = "then there: pip install --no-index --find-links dist"
 
 
 class InvalidTransition(Exception):

@@ -35,6 +35,15 @@ class InstanceStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SshAddress:
+    """Where a machine's SSH server answers, as its market says."""
+
+    host: str
+    port: int
+    user: str = "root"
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     provider: str
     instance_id: str
@@ -71,6 +80,9 @@ class Instance:
     """$/h: what the newest search shows as the floor of the GPUs that it holds. None: it shows none."""
     price: Decimal | None = None
     """$/h: what it is charged while it runs, where that is not its bid. None: it is its bid, or cannot be told now."""
+
+    ssh: tuple[SshAddress, ...] = field(default=(), compare=False)
+    """Where one logs in on it while it runs, the shortest way first. They may change whenever it runs again."""
 
     is_as_asked: bool = True
     """False: its market shows it as something that no create here asks for, and no other field tells of that."""

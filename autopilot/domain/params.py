@@ -37,6 +37,13 @@ class TrafficSizes:
     """GB that a new machine downloads: the image and what setup fetches. Source: assumed."""
     upload_gb: Decimal = Decimal(5)
     """GB that a machine uploads in its life: checkpoints and logs. Source: assumed."""
+    home_mbps: Decimal | None = None
+    """Megabits per second at which a machine gets code and checkpoint from the daemon's own line, where storage goes
+    over it; None: as fast as the machine's own link. Source: the settings."""
+
+    def __post_init__(self) -> None:
+        if self.home_mbps is not None and self.home_mbps <= 0:
+            raise ValueError("a line has a speed")
 
 
 @dataclass(frozen=True, slots=True)

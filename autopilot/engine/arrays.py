@@ -162,29 +162,14 @@ class Arrays:
                 exposure = exposure.with_changed(lease)
         return opened, exposure
 
-    def _goes_on(  # noqa: C901
+    def _goes_on(
         self, array: EventLog, tasks: Sequence[EventLog], counts: TaskCounts, pairing: Pairing | None, now: datetime
     ) -> bool:
         """Whether tasks may begin; where they may not, what has to be done to those that have begun is done."""
         job = array.job
         spec = _spec_of(job)
-        match job.status:
-            case JobStatus.CANCELLING:
-                _cancel(tasks, job.reason, now)
-                if not counts.open:
-                    array.apply(e.StatusSet(JobStatus.CANCELLED, job.reason, now))
-                return False
-            case JobStatus.STOPPING:
-                for each in tasks:
-                    if each.job.status.wants_capacity:
-                        each.apply(e.StatusSet(JobStatus.STOPPING, job.reason, now))
-                if counts.open == counts.parked:
-                    array.apply(e.StatusSet(JobStatus.PARKED, job.reason, now))
-                return False
-            case JobStatus.PARKED:
-                if job.reason is Reason.BUDGET_EXHAUSTED and any(each.job.status.wants_capacity for each in tasks):
-                    array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))  # a bill gave it money back
-                return False
+        if _follow_owner(array, tasks, counts, now):
+            return False
         if job.status is JobStatus.PENDING and counts.begun:
             _resume(array, tasks, now)
         barred = 0 if pairing is None else pairing.count_barred(spec.count)
@@ -350,6 +335,28 @@ def _waits(job: Job) -> bool:
 def _spec_of(job: Job) -> ArraySpec:
     assert job.spec.array is not None, "of an array"
     return job.spec.array
+
+
+def _follow_owner(array: EventLog, tasks: Sequence[EventLog], counts: TaskCounts, now: datetime) -> bool:
+    """Cancel or stop the tasks of an array that is to end or to be parked, and say whether it is."""
+    job = array.job
+    match job.status:
+        case JobStatus.CANCELLING:
+            _cancel(tasks, job.reason, now)
+            if not counts.open:
+                array.apply(e.StatusSet(JobStatus.CANCELLED, job.reason, now))
+        case JobStatus.STOPPING:
+            for each in tasks:
+                if each.job.status.wants_capacity:
+                    each.apply(e.StatusSet(JobStatus.STOPPING, job.reason, now))
+            if counts.open == counts.parked:
+                array.apply(e.StatusSet(JobStatus.PARKED, job.reason, now))
+        case JobStatus.PARKED:
+            if job.reason is Reason.BUDGET_EXHAUSTED and any(each.job.status.wants_capacity for each in tasks):
+                array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))  # a bill gave it money back
+        case _:
+            return False
+    return True
 
 
 def _cancel(tasks: Sequence[EventLog], reason: Reason, now: datetime) -> None:

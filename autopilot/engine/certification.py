@@ -29,6 +29,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
+from autopilot.engine.dialling import Dialling
 from autopilot.engine.event_log import certificate_ended, certificate_issued, claim_settled
 from autopilot.engine.observe import Reading, Watch
 from autopilot.markets.installed import claims_of
@@ -90,6 +91,7 @@ class _Outlived:
 class Certification:
     rules: CertifyRules
     watches: Mapping[str, Watch]
+    dialling: Dialling
     statuses: dict[str, CertificateStatus] = field(default_factory=dict)
     uncertified: dict[str, datetime | None] = field(default_factory=dict)
     """Markets that need a certificate and have none in force, and since when; None: they never had one."""
@@ -174,6 +176,8 @@ class Certification:
         if watch is None or not watch.last.known or any(lease.id in busy for lease in job.leases):
             return Decision((), ()), Turn()
         run = await _run(uow, job, market, watch, now, params)
+        if (main := run.main) is not None:
+            run = replace(run, is_dialled=self.dialling.is_on, forwards=self.dialling.forwards(main.id))
         answer = play(run)
         return Decision(answer.actions, (Note("certify", (("provider", job.certifies),)),)), answer
 

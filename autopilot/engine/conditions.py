@@ -19,6 +19,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.engine.certification import Certification
+from autopilot.engine.dialling import TunnelTrouble
 from autopilot.engine.event_log import (
     account_changed,
     budget_low,
@@ -30,6 +31,7 @@ from autopilot.engine.event_log import (
     deadline_lost,
     market_quarantined,
     market_unread,
+    tunnel_failed,
 )
 from autopilot.engine.observe import Reading, Watch
 from autopilot.policy.budget import burn
@@ -66,8 +68,10 @@ class ConditionLog:
         watches: Mapping[str, Watch],
         is_quarantined: Callable[[str, datetime], bool],
         certification: Certification,
+        tunnel_troubles: Callable[[Iterable[Lease]], Iterator[TunnelTrouble]],
     ) -> None:
         self._watches = watches
+        self._tunnel_troubles = tunnel_troubles
         self._is_quarantined = is_quarantined
         self._certification = certification
         self._since: datetime | None = None
@@ -104,6 +108,9 @@ class ConditionLog:
             yield from self._of_market(name, reading, [lease for lease in leases if lease.provider == name], now)
             if reading.known:  # whose account it is, only an answer tells
                 yield from self._of_certificate(name, jobs, now)
+        for trouble in self._tunnel_troubles(leases):
+            about = f"{trouble.lease.id}:{trouble.fault}"
+            yield Condition(about, tunnel_failed(trouble.lease, trouble.fault, trouble.down_s, now))
         for job in jobs:
             try:
                 yield from _of_job(job, now)

@@ -43,6 +43,7 @@ from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.conditions import ConditionLog
+from autopilot.engine.dialling import Dialling
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
@@ -83,6 +84,7 @@ from autopilot.ports.ids import Ids
 from autopilot.ports.provider import Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
+from autopilot.ports.tunnels import Tunnels
 from autopilot.ports.unpacking import Unpacker
 from autopilot.pricing.availability.prior import PHASES
 
@@ -154,9 +156,11 @@ class Engine:
         recorder: Recorder | None = None,
         registry: RegistryAccess = _NO_REGISTRY,
         is_own_mailbox: Callable[[], bool] = lambda: True,
+        tunnels: Tunnels | None = None,
     ) -> None:
         """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none.
-        ``is_own_mailbox``: whether the mailbox still names this daemon as the one that leads."""
+        ``is_own_mailbox``: whether the mailbox still names this daemon as the one that leads. ``tunnels``: what dials
+        machines that cannot reach the store."""
         self.config = config
         self._recorder = recorder
         self.watches = {
@@ -183,10 +187,13 @@ class Engine:
         hosts = Hosts(providers, bootstrap, blobs, self._logins, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker, hosts)
         self.execs = self._mailbox.execs
-        self.certification = Certification(config.certify, self.watches)
+        self.dialling = Dialling(providers, tunnels, clock)
+        self.certification = Certification(config.certify, self.watches, self.dialling)
         self._arrays = Arrays(ids, config.params)
         self._orphans = Orphans(config.install_id, ids)
-        self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined, self.certification)
+        self._conditions = ConditionLog(
+            self.watches, self._orphans.is_quarantined, self.certification, self.dialling.list_troubles
+        )
         self.waits = Waits()
         self.firings = Firings(store, clock, ids, config.settled, config.params)
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
@@ -262,6 +269,7 @@ class Engine:
             self.calls.stop(lease)
         self._destroy_due(jobs, orphans)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
+        await self.dialling.follow((lease for job in jobs for lease in job.leases), readings)
         self._mailbox.forget(
             frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over),
             frozenset(job.id for job in jobs),
@@ -471,6 +479,7 @@ class Engine:
             if not event_log.job.certifies:  # it wants to see this, and goes on
                 event_log.apply(login_refused(spec, lease, self._logins.hide(spec, words), now))
             event_log.apply(e.ReleaseRequested(lease.id, Reason.IMAGE_LOGIN_REFUSED, now))
+        self.dialling.give_up_unreachable(event_log, self._avoid, now)
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
             event_log.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))

@@ -197,6 +197,10 @@ def market_unread(provider: str, unread_s: int, machines: int, at: datetime) -> 
     return EventRecord(at, "market.stayed_unread", None, None, fields)
 
 
+def tunnel_failed(lease: Lease, fault: str, down_s: int, at: datetime) -> EventRecord:
+    return EventRecord(at, "tunnel.failed", lease.job_id, lease.id, (("fault", fault), ("down_s", down_s)))
+
+
 def market_quarantined(provider: str, at: datetime) -> EventRecord:
     return EventRecord(at, "market.quarantined", None, None, (("provider", provider),))
 

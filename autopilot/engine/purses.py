@@ -23,7 +23,7 @@ from autopilot.policy.purse import MarketPurse, Purse
 from autopilot.ports.store import OwnerTotals, UnitOfWork
 
 
-async def read_purses(  # noqa: C901
+async def read_purses(
     uow: UnitOfWork,
     jobs: Iterable[Job],
     unposted: Mapping[str, Decimal],
@@ -46,12 +46,24 @@ async def read_purses(  # noqa: C901
             by_owner[job.owner].append(job)
         if job.schedule_id is not None:
             by_schedule[job.schedule_id].append(job)
+    found = await _read_allowances(uow, by_owner, unposted, now, params, settled)
+    found += await _read_schedule_purses(uow, by_schedule, unposted, now, params)
     purses: dict[str, tuple[Purse, ...]] = defaultdict(tuple)
-
-    def add(purse: Purse) -> None:
+    for purse in found:
         for job_id in purse.job_ids:
             purses[job_id] += (purse,)
+    return dict(purses)
 
+
+async def _read_allowances(
+    uow: UnitOfWork,
+    by_owner: Mapping[int, Sequence[Job]],
+    unposted: Mapping[str, Decimal],
+    now: datetime,
+    params: Params,
+    settled: Settled,
+) -> list[Purse]:
+    found = []
     tokens = await uow.tokens.list_all() if by_owner else ()
     delegation = Delegation(tokens, settled)
     for token in (*settled.users, *map(delegation.limit, tokens)):
@@ -60,18 +72,29 @@ async def read_purses(  # noqa: C901
         if of_family and (token.allowance is not None or not token.is_in_force(now)):
             sums = await uow.ledger.sum_owners(family, token.counts_from(now))
             spent = _spent(sums, _leases(of_family), unposted, params)
-            add(Purse(token.allowance, spent, _ids(of_family), not token.is_in_force(now)))
-    known = limited | {token.owner for token in tokens}
+            found.append(Purse(token.allowance, spent, _ids(of_family), not token.is_in_force(now)))
+    known = {user.owner for user in settled.users} | {token.owner for token in tokens}
     for job in (job for owner in by_owner.keys() - known for job in by_owner[owner]):
         # A job of a token that the ledger does not have may spend nothing.
-        add(Purse(ZERO, ZERO, frozenset([job.id]), has_ended=True))
+        found.append(Purse(ZERO, ZERO, frozenset([job.id]), has_ended=True))
+    return found
+
+
+async def _read_schedule_purses(
+    uow: UnitOfWork,
+    by_schedule: Mapping[str, Sequence[Job]],
+    unposted: Mapping[str, Decimal],
+    now: datetime,
+    params: Params,
+) -> list[Purse]:
+    found = []
     for schedule in await uow.schedules.list_by_ids(by_schedule) if by_schedule else ():
         if schedule.budget is not None:
             firings = by_schedule[schedule.id]
             sums = await uow.ledger.sum_schedule(schedule.id, schedule.counts_from(now))
             spent = _spent(sums, _leases(firings), unposted, params)
-            add(Purse(schedule.budget, spent, _ids(firings), reason=Reason.OVER_SCHEDULE_BUDGET))
-    return dict(purses)
+            found.append(Purse(schedule.budget, spent, _ids(firings), reason=Reason.OVER_SCHEDULE_BUDGET))
+    return found
 
 
 async def read_array_purses(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import resource
@@ -30,6 +29,7 @@ from autopilot.listener.ports import Port, PortKeeper
 from autopilot.listener.proxy_port import HEADER_BYTES, ProxyConfig, by_proxy, guard_pages
 from autopilot.listener.receiving import Receiving
 from autopilot.listener.tls import ServerCertificate
+from autopilot.system import offer_to_end_first
 
 DESCRIPTORS = 2048
 SPARE_DESCRIPTORS = 150
@@ -38,8 +38,6 @@ API_CONNECTIONS = 200
 """Each with TLS takes a quarter of a megabyte."""
 LINES_A_MINUTE = 10
 PAGE_CONNECTIONS = 100
-OOM_SCORE = "500"
-"""When memory runs out, the kernel ends the listener before any daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,7 @@ class ListenerConfig:
 def run_listener(config: ListenerConfig) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises ``UserError`` for a signing key that is none."""
     os.umask(0o077)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    offer_to_end_first()
     for name in ("aiohttp.server", "asyncio"):
         logging.getLogger(name).addFilter(_FewLines())
     try:

@@ -110,5 +110,10 @@ def verified_outputs_key(job_id: str) -> str:
     return f"jobs/{job_id}/verified/outputs.json"
 
 
+def is_bulk(key: str) -> bool:
+    """A part of a checkpoint, of outputs or of code: what may be large. Orders and reports must not wait behind it."""
+    return key.rpartition("/")[2].startswith("part-")
+
+
 def manifest_key(job_id: str, lease_id: str, number: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{number}/manifest.json"

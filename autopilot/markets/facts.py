@@ -25,8 +25,9 @@ class MarketFacts:
     """What that option's help says; empty: "The same for" the market."""
     domains: tuple[str, ...] = ()
     """Where it takes real money, with all hosts below them. Any other address in ``base_url`` is an emulator's."""
-    asks_card: bool = False
-    """Whether ``autopilot init`` asks if a card tops the account up by itself."""
+    can_be_dialled: bool = False
+    """Its machines take SSH logins with a key that its API attaches: storage can lie with a daemon that no machine
+    reaches. Whether its SSH servers forward is another matter, and a claim where it is not known."""
     certify: CertifyFacts = UNCERTIFIED
     order: int = UNORDERED
     """Its place in lists and questions about all markets: the lowest first, then by name."""

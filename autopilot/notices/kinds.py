@@ -21,6 +21,7 @@ from autopilot.domain.schedule import ScheduleReason
 from autopilot.domain.time import show_duration
 from autopilot.ports.store import EventRecord
 from autopilot.words.certificates import tell_command
+from autopilot.words.tunnels import tell_fault, tell_remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,17 @@ def _say_stall(facts: Facts) -> Words:
         f"Since {_clock(since)} there is no output, no progress, and its GPUs are idle. It is still running{bills}. "
         f"{ends}\n"
         f"Next: autopilot logs {job.spec.name} shows its last lines; autopilot cancel {job.spec.name} ends it.",
+    )
+
+
+def _say_cut_off(facts: Facts) -> Words:
+    job, fault = facts.its_job, facts.fields["fault"]
+    down_s = facts.fields["down_s"]
+    lasts = f" for {_span(down_s)}" if down_s else ""
+    return (
+        f"A machine of {job.spec.name} is cut off",
+        f"{tell_fault(fault).capitalize()}{lasts}. It bills and works until its permit ends, and then ends itself; "
+        f"what it has not sent home by then is lost.\nNext: {tell_remedy(fault)}.",
     )
 
 
@@ -401,6 +413,7 @@ KINDS = (
     NoticeKind("firing_left_out", "schedule.skipped", _say_left_out, lambda facts: not facts.fields.get("again")),
     NoticeKind("firing_left_out", "schedule.missed", _say_missed),
     NoticeKind("schedule_ended", "schedule.ended", _say_schedule_end, _is_of_token),
+    NoticeKind("machine_cut_off", "tunnel.failed", _say_cut_off),
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),
     NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),
     NoticeKind("account_changed", "market.account_changed", _say_account_changed),

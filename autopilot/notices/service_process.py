@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-import resource
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from autopilot.notices.addresses import AddressRefused, check_address
 from autopilot.notices.message import SinkFailed
+from autopilot.system import limit_own_memory
 
 MOST_MEMORY_BYTES = 1 << 30
 TLS_PORT = 443
@@ -24,7 +24,7 @@ _SHORTEST_SECRET = 6
 
 def main() -> int:
     order = json.load(sys.stdin)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
+    limit_own_memory(MOST_MEMORY_BYTES)
     refused: list[str] = []
     sys.addaudithook(_hook(refused, local=order["local"]))
     try:

@@ -13,7 +13,7 @@ from math import ceil, sqrt
 from statistics import NormalDist
 from types import MappingProxyType
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
@@ -22,7 +22,7 @@ from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.params import Params
 from autopilot.planning.account_limits import AccountState
 from autopilot.planning.floor_prospects import Cheapest
-from autopilot.planning.plan import JobPlan, OverBudget, plan
+from autopilot.planning.plan import SHOWN, JobPlan, OverBudget, plan
 from autopilot.planning.prospects import INFEASIBLE, WITHOUT_DEADLINE
 from autopilot.policy.array_measures import like_a_task, machines_of, width_now
 from autopilot.policy.eligibility import eligible
@@ -34,7 +34,6 @@ FINE_FROM = 0.95
 P90 = NormalDist().inv_cdf(0.9)
 NO_FLOORS: Cheapest = MappingProxyType({})
 NO_TASKS = TaskCounts()
-SHOWN = Decimal("0.0001")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.job_forecast import JobForecast

@@ -20,6 +20,7 @@ from autopilot.policy.width import TaskMeasure, Width, choose_width
 from autopilot.pricing.pressure import longer_by
 from autopilot.pricing.rule.cost import Candidate
 from autopilot.pricing.rule.ranking import rank
+from autopilot.pricing.traffic import restart_s
 
 LEARNT_FROM = 3
 """So many finished tasks say better than the estimate how long one takes."""
@@ -73,7 +74,7 @@ def like_a_task(job: Job) -> Job:
 def measure_task(job: Job, counts: TaskCounts, best: Candidate | None, params: Params) -> TaskMeasure:
     """``best``: where a task is cheapest to its end; None: nowhere."""
     spec = job.spec
-    setup = best.setup if best else timedelta(seconds=params.timing.setup_s)
+    setup = best.setup if best else timedelta(seconds=restart_s(job, params))
     work = best.work if best else spec.work_estimate
     cost = best.cost if best is not None and work is not None else None
     if counts.succeeded >= LEARNT_FROM or (work is None and counts.succeeded):

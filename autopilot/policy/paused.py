@@ -31,7 +31,7 @@ from autopilot.policy.own_bids import sets_our_price
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.rule.bidding import raised_bid
 from autopilot.pricing.rule.cost import Candidate, lease_cost_to_finish
-from autopilot.pricing.traffic import received_gb
+from autopilot.pricing.traffic import received_gb, restart_s
 
 GIVES_BACK = (Reason.PAID_IN, Reason.PERMIT)
 """No rival bid: the machine is available at the bid that it has."""
@@ -230,8 +230,8 @@ def _cost_of_return(situation: Situation, lease: Lease, price: Decimal, *, keeps
     Without its disk it resumes like a new machine: it is set up, and receives image, inputs and checkpoint again.
     """
     job, params = situation.job, situation.params
-    restart_s = params.timing.resume_s if keeps_disk else params.timing.setup_s
-    cost = lease_cost_to_finish(job, lease, price, restart_s, situation.market.outlook, situation.now, params)
+    again_s = params.timing.resume_s if keeps_disk else restart_s(job, params)
+    cost = lease_cost_to_finish(job, lease, price, again_s, situation.market.outlook, situation.now, params)
     if keeps_disk:
         return cost
     return cost + ceil_nano(lease.traffic.download_price * received_gb(job, params))

@@ -133,6 +133,14 @@ class KeptLogins(Protocol):
     async def delete(self, login_id: str) -> Done[None] | Refused | Unknown: ...
 
 
+class SshKeys(Protocol):
+    """Of a market whose machines can be dialled: by its API a key is allowed to log in on one of them."""
+
+    async def attach(self, instance_id: str, public_key: str) -> Done[None] | Refused | Unknown:
+        """One attempt. A key that is attached already may be attached again."""
+        ...
+
+
 class Provider(Protocol):
     """One market account. Reads raise ``MarketUnknown``; changes return an outcome in every case."""
 
@@ -146,6 +154,11 @@ class Provider(Protocol):
     @property
     def kept_logins(self) -> KeptLogins | None:
         """The registry logins that the market keeps; None if a create takes the login itself."""
+        ...
+
+    @property
+    def ssh_keys(self) -> SshKeys | None:
+        """None where the daemon cannot dial machines of this market."""
         ...
 
     async def instances(self) -> tuple[Instance, ...]:

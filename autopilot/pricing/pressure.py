@@ -24,6 +24,7 @@ from autopilot.domain.job import Job, pace_key
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.params import Deadline, Params
 from autopilot.pricing.speed import work_left, work_left_anywhere
+from autopilot.pricing.traffic import restart_s
 
 ROUNDING = 1e-9
 
@@ -80,12 +81,12 @@ def is_at_work(lease: Lease | None) -> bool:
 
 def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
     remaining = work_left(job, job.main.gpu, job.main.num_gpus) if job.main else work_left_anywhere(job)
-    loss_s = params.timing.tick_lag_s + params.budget.detect_s + params.timing.setup_s
+    loss_s = params.timing.tick_lag_s + params.budget.detect_s + restart_s(job, params)
     loss = timedelta(seconds=loss_s) + job.spec.checkpoint_interval
     if job.spec.deadline is None or remaining is None:
         return Pressure(None, loss, None)
     upper = remaining + _error(job, remaining, params)
-    restart = timedelta(0) if is_at_work(job.main) else timedelta(seconds=params.timing.setup_s)
+    restart = timedelta(0) if is_at_work(job.main) else timedelta(seconds=restart_s(job, params))
     slack = job.spec.deadline - now - upper - restart
     verdict = Verdict.TIGHT if slack < loss else Verdict.FINE
     if job.spec.deadline - now < remaining + restart:
@@ -98,7 +99,7 @@ def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
         left_s=(job.spec.deadline - now).total_seconds(),
         work_s=max(remaining, upper / 2).total_seconds(),
         upper_work_s=upper.total_seconds(),
-        to_on_demand_s=params.timing.setup_s + params.deadline.on_demand_margin_s,
+        to_on_demand_s=restart_s(job, params) + params.deadline.on_demand_margin_s,
         at_risk_s=params.budget.detect_s + job.spec.checkpoint_interval.total_seconds(),
         step_s=params.timing.tick_lag_s,
     )
@@ -158,7 +159,7 @@ def _pace_trust(job: Job, numbers: Deadline) -> float | None:
 
 def _held(job: Job, more: timedelta, params: Params, whole: timedelta | None) -> timedelta:
     """So much of it as the first slack allows. ``whole``: all of the work, done and to do."""
-    setup = timedelta(seconds=params.timing.setup_s)
+    setup = timedelta(seconds=restart_s(job, params))
     if job.spec.deadline is None or whole is None:
         return more
     first_slack = job.spec.deadline - job.submitted_at - whole - setup

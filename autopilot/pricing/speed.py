@@ -14,7 +14,7 @@ from autopilot.domain.job import Job, pace_key
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.pricing.gpu_speeds import relative_speed
-from autopilot.pricing.traffic import received_gb
+from autopilot.pricing.traffic import MEGABITS_PER_GB, home_s, received_gb
 
 SLOWEST_MBPS = Decimal(20)
 """A link that the market states as slower is assumed to be this fast."""
@@ -63,7 +63,8 @@ def _at(pace: Decimal, factor: Decimal, job: Job) -> timedelta:
 
 
 def setup_time(job: Job, offer: Offer, params: Params) -> timedelta:
-    """From the create to the command running: boot, then image, inputs and newest checkpoint over the host's link."""
+    """From the create to the command running: boot, then image, inputs and newest checkpoint over the host's link, and
+    what comes over the daemon's own line."""
     mbps = max(offer.download_mbps, SLOWEST_MBPS) if offer.download_mbps else USUAL_MBPS
-    seconds = received_gb(job, params) * 8000 / mbps
-    return timedelta(seconds=params.timing.boot_s + float(seconds))
+    seconds = received_gb(job, params) * MEGABITS_PER_GB / mbps
+    return timedelta(seconds=params.timing.boot_s + float(seconds) + home_s(job, params))

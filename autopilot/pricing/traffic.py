@@ -8,11 +8,23 @@ from autopilot.domain.job import Job
 from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.params import Params
 
+MEGABITS_PER_GB = 8000
+
 
 def received_gb(job: Job, params: Params) -> Decimal:
     """Until the command runs: image, code, inputs, newest checkpoint."""
-    code_gb = Decimal(job.code.size_bytes + job.code.index_bytes) / BYTES_PER_GB
-    return params.traffic.image_gb + code_gb + job.spec.inputs_gb + _checkpoint_gb(job)
+    return params.traffic.image_gb + job.spec.inputs_gb + _stored_gb(job)
+
+
+def home_s(job: Job, params: Params) -> float:
+    """Seconds until a machine has code and newest checkpoint over the daemon's own line, where they come over that."""
+    mbps = params.traffic.home_mbps
+    return 0.0 if mbps is None else float(_stored_gb(job) * MEGABITS_PER_GB / mbps)
+
+
+def restart_s(job: Job, params: Params) -> float:
+    """Seconds from a create to the command running, with transfers, on a machine that is not chosen yet."""
+    return params.timing.setup_s + home_s(job, params)
 
 
 def largest_upload_gb(job: Job, params: Params) -> Decimal:
@@ -23,6 +35,11 @@ def largest_upload_gb(job: Job, params: Params) -> Decimal:
 def sent_gb(job: Job, params: Params) -> Decimal:
     """Expected of a machine on which the job ends: checkpoints, logs, outputs."""
     return max(params.traffic.upload_gb, _checkpoint_gb(job)) + job.spec.outputs_gb
+
+
+def _stored_gb(job: Job) -> Decimal:
+    """What a new machine gets out of the store."""
+    return Decimal(job.code.size_bytes + job.code.index_bytes) / BYTES_PER_GB + _checkpoint_gb(job)
 
 
 def _checkpoint_gb(job: Job) -> Decimal:

@@ -16,7 +16,7 @@ from autopilot.api.key_hint import replace_keys
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
-from autopilot.blobs.probe import ProbeFailed, probe, probe_address
+from autopilot.blobs.probe import NoPresigned, ProbeFailed, probe, probe_address
 from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
@@ -40,7 +40,10 @@ from autopilot.service.wiring import bucket, connect_markets
 from autopilot.store.care import ledger_as_it_is
 from autopilot.store.health import examine
 from autopilot.telemetry.logging import configure_logging
+from autopilot.tunnels.board import read_tunnels
+from autopilot.tunnels.place import TunnelsPlace
 from autopilot.words.certificates import tell_command
+from autopilot.words.tunnels import tell_fault, tell_remedy
 
 LOW_DISK_BYTES = 1 << 30
 CHECKPOINTS_NEED_BYTES = KEPT_FREE_BYTES + SMALL_ROOM_BYTES
@@ -166,15 +169,37 @@ async def check_mailbox(settings: Settings) -> Check:
         return await _bucket(settings)
     if (full := _too_full(settings)) is not None:
         return full
-    real = [name for name, market in settings.markets.items() if market.is_real]
     if settings.blobs.public_url:
         return await _address(settings)
-    if real:
-        hint = "set blobs.url to a bucket, or blobs.public_url to an https address that reaches this machine's mailbox"
-        return Check(
-            "mailbox", False, f"rented machines of {', '.join(real)} cannot reach {settings.blobs.listen}", hint
-        )
+    try:
+        settings.check_mailbox()
+    except UserError as problem:
+        return Check("mailbox", False, problem.message, problem.hint)
+    if settings.is_over_ssh:
+        return check_tunnels(settings)
     return Check("mailbox", True, f"on {settings.blobs.listen}: enough for a market on this machine")
+
+
+def check_tunnels(settings: Settings) -> Check:
+    """Where the daemon dials its machines: the programs that it takes, and how those that it has are reached."""
+    if shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
+        return Check("mailbox", False, "storage goes over SSH, and there is no ssh here", "install OpenSSH's client")
+    line = f"{settings.params.traffic.home_mbps:f}".removesuffix(".0")
+    assumed = "" if settings.blobs.home_mbps else ", assumed: set blobs.home_mbps"
+    about = f"over SSH, {line} Mbit/s for what is stored here{assumed}"
+    place, now = TunnelsPlace(MailboxPlace(settings.mailbox_dir).tunnels), SystemClock().now()
+    try:
+        states = read_tunnels(place, now, now - timedelta(hours=1))
+    except OSError as problem:
+        return Check("mailbox", None, f"{about}; the connections cannot be read as this user: {problem.strerror}")
+    if not states:
+        hint = "autopilot certify shows with the first machine whether its SSH server forwards; else set blobs.url"
+        return Check("mailbox", None, f"{about}; no machine is dialled now, so that nothing is proved", hint)
+    bad = [state.fault for state in states.values() if state.fault is not None]
+    if not bad:
+        return Check("mailbox", True, f"{about}; {len(states)} of {len(states)} machines are connected")
+    faults = "; ".join(sorted({tell_fault(fault) for fault in bad}))
+    return Check("mailbox", False, f"{about}; {len(bad)} of {len(states)} machines: {faults}", tell_remedy(bad[0]))
 
 
 def _too_full(settings: Settings) -> Check | None:
@@ -218,6 +243,9 @@ async def _bucket(settings: Settings) -> Check:
         return Check("mailbox", True, f"{url}: {await probe(bucket(settings))}")
     except UserError as problem:
         return Check("mailbox", False, problem.message, problem.hint)
+    except NoPresigned as problem:
+        hint = "set blobs.url to a bucket of another service (autopilot init names some), or use blobs.public_url"
+        return Check("mailbox", False, f"{url}: {problem}", hint)
     except ProbeFailed as problem:
         return Check("mailbox", False, f"{url}: {problem}", "check [blobs] and the rights of its key")
 

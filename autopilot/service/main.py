@@ -29,6 +29,8 @@ from autopilot.service.sd_notify import notify
 from autopilot.service.wiring import Daemon, daemon
 from autopilot.store.urls import mask_password
 from autopilot.telemetry.logging import configure_logging
+from autopilot.tunnels.place import TunnelsPlace
+from autopilot.tunnels.process import run_tunnels
 
 log = structlog.get_logger(__name__)
 
@@ -82,6 +84,17 @@ def listen(config: Path | None) -> int:
         log.info("listener.not_needed", mailbox=settings.blobs.url)
         return 0
     run_listener(served)
+    return 0
+
+
+def dial(config: Path | None) -> int:
+    """Run the tunnels alone; returns the exit code, 0 at once where no machine is dialled. Raises ``UserError``."""
+    settings = load_settings(config)
+    configure_logging(settings.log.format, settings.log.level)
+    if not settings.is_over_ssh:
+        log.info("tunnels.not_needed", mailbox=settings.blobs.url or settings.blobs.public_url)
+        return 0
+    run_tunnels(TunnelsPlace(MailboxPlace(settings.mailbox_dir).tunnels))
     return 0
 
 

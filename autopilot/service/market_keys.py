@@ -25,6 +25,7 @@ from autopilot.ports.provider import (
     Provider,
     RefusalCode,
     Refused,
+    SshKeys,
     Unknown,
 )
 
@@ -46,6 +47,10 @@ class Delegate:
     @property
     def kept_logins(self) -> KeptLogins | None:
         return self._inner.kept_logins
+
+    @property
+    def ssh_keys(self) -> SshKeys | None:
+        return self._inner.ssh_keys
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         return await self._inner.offers(query)

@@ -12,7 +12,7 @@ import structlog
 
 from autopilot.api.bearer import hash_token
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import API, MAILBOX, PROXY, STARTED, MailboxPlace
+from autopilot.blobs.place import API, BULK_PORT, CONTROL_PORT, MAILBOX, PROXY, STARTED, MailboxPlace
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.listener.known_tokens import write_known_tokens
@@ -70,6 +70,15 @@ def has_listener(settings: Settings) -> bool:
 
 
 def local_mailbox(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
+    """With addresses for rented machines."""
+    if settings.is_over_ssh:
+        control, bulk = (f"http://127.0.0.1:{port}" for port in (CONTROL_PORT, BULK_PORT))
+        return LocalBlobStore(place.objects, place.read_key(), control, bulk_url=bulk)
+    return mailbox_here(settings, place)
+
+
+def mailbox_here(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
+    """With addresses for clients: those of the listener itself, or of what leads to it."""
     host, _, port_text = settings.blobs.listen.rpartition(":")
     port = int(port_text) or place.port()
     return LocalBlobStore(place.objects, place.read_key(), settings.blobs.public_url or f"http://{host}:{port}")

@@ -16,7 +16,7 @@ def notify(*lines: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)  # the daemon must go on while the manager hangs: its machines' permits run out
         try:
             sock.connect(address)

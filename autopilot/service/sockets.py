@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 
 from autopilot.blobs.place import MailboxPlace, share
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import OtherDaemonError, UserError
 
 log = structlog.get_logger(__name__)
 
@@ -65,11 +65,13 @@ async def serve_listener(place: MailboxPlace, app: web.Application, stack: Async
 
 
 def _check_silent(path: Path) -> None:
-    """Raises ``UserError`` when another daemon has the socket: it may have work."""
+    """Raises ``OtherDaemonError`` when another daemon has the socket: it may have work."""
     with socket.socket(socket.AF_UNIX) as other, contextlib.suppress(OSError):
         other.settimeout(1)
         other.connect(str(path))
-        raise UserError(f"another daemon answers at {path}", hint="stop it first, or set api.socket to a separate path")
+        raise OtherDaemonError(
+            f"another daemon answers at {path}", hint="stop it first, or set api.socket to a separate path"
+        )
 
 
 def _make_room(path: Path) -> None:

@@ -77,6 +77,7 @@ from autopilot.service.market_keys import KeyedProvider
 from autopilot.service.meeting_place import (
     has_listener,
     local_mailbox,
+    mailbox_here,
     prepare_place,
     tell_page_sessions,
     tell_tokens,
@@ -86,6 +87,7 @@ from autopilot.service.output_secrets import read_market_key, read_output_secret
 from autopilot.service.page_address import PageAddress
 from autopilot.service.recording import FileRecorder
 from autopilot.service.sockets import serve_listener, serve_users
+from autopilot.service.tunnels import open_tunnels
 from autopilot.store.leader import leading
 
 log = structlog.get_logger(__name__)
@@ -172,19 +174,31 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     outside = providers, store, blobs, bootstrap, unpacker, clock, ids
-    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox)
+    tunnels = await open_tunnels(settings, place, stack)
+    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox, tunnels)
     wake = asyncio.Event()
     parse = _parser(settings)
-    code = CodeService(store, blobs, unpacker, clock, ids)
+    for_clients = mailbox_here(settings, place) if tunnels is not None else blobs
+    code = CodeService(store, for_clients, unpacker, clock, ids)
     jobs = JobService(
-        engine, store, blobs, clock, ids, parse, change_spec, wake.set, code, partial(read_output_secrets, settings)
+        engine,
+        store,
+        for_clients,
+        clock,
+        ids,
+        parse,
+        change_spec,
+        wake.set,
+        code,
+        partial(read_output_secrets, settings),
     )
     certify = CertifyService(engine, store, clock, ids, wake.set, jobs.plans)
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
     tell = partial(tell_tokens, place) if settings.http.listen else None
     tokens = TokenService(store, clock, wake.set, tell, settled)
     await tokens.open(install_id(settings.state_dir) if shared is not None else "")
-    own_store = blobs.base_url if isinstance(blobs, LocalBlobStore) and not settings.blobs.public_url else ""
+    is_own = not settings.blobs.public_url
+    own_store = for_clients.base_url if isinstance(for_clients, LocalBlobStore) and is_own else ""
     metrics = Metrics(engine, store, clock)
     sessions = PageSessions(settings.state_dir / "page-logins.json", clock, partial(tell_page_sessions, place))
     find_page = PageAddress(settings, place).find
@@ -206,7 +220,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
 
 async def _open_outbox(settings: Settings, store: Store, clock: Clock, ids: Ids, stack: AsyncExitStack) -> Store:
     """``store``, whose events become notices, and a task that delivers them."""
-    pictures = JobPictures(store, clock, settings.policy.params, limits_of(settings))
+    pictures = JobPictures(store, clock, settings.params, limits_of(settings))
     sinks, scrub = sinks_of(settings.notices, pictures.draw), scrub_of(settings)
     courier = Courier(store, sinks, clock, ids, scrub, JobReceipts(store, clock).tell)
     announcer = Announcer(
@@ -295,7 +309,7 @@ def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> Engin
     return EngineConfig(
         install_id=own_id,
         limits=limits_of(settings),
-        params=settings.policy.params,
+        params=settings.params,
         permit_ttl_s=round(settings.permit.ttl.total_seconds()),
         settle_delay=settings.ledger.settle_after,
         poll_intervals={

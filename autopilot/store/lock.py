@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import OtherDaemonError, UserError
+from autopilot.system import IS_MACOS, pack_file_lock
 
 _OURS = 1 << 62
 """The byte of the database that is locked. SQLite locks others of it, at 2^30, and none is ever written so far out."""
@@ -66,11 +66,13 @@ def _lock_byte(descriptor: int, database: Path) -> None:
     """Lock for this opening: no other close of the file in this process, by SQLite or others, releases it."""
     if not hasattr(fcntl, "F_OFD_SETLK"):
         return
-    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _OURS, 1, 0)
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, pack_file_lock(fcntl.F_WRLCK, _OURS, 1))
     except (BlockingIOError, PermissionError):
         raise _held(database, _read_holder(database)) from None
+    except OSError:
+        if not IS_MACOS:  # which may know no such lock: the one by name is all there is then
+            raise
 
 
 @contextmanager
@@ -85,8 +87,8 @@ def _open(path: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _held(database: Path, by: str) -> UserError:
-    return UserError(f"{by} holds {database}", hint="stop it first, or point ledger.url at another file")
+def _held(database: Path, by: str) -> OtherDaemonError:
+    return OtherDaemonError(f"{by} holds {database}", hint="stop it first, or point ledger.url at another file")
 
 
 def _read_holder(database: Path) -> str:

@@ -12,6 +12,8 @@ from decimal import Decimal
 from typing import NamedTuple
 from urllib.parse import quote
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import Job, JobAnswer, JobLife, Submitted
 from autopilot.client.errors import ApiError
 from autopilot.config.draft import Draft
 from autopilot.domain.errors import UserError
@@ -22,7 +24,7 @@ from autopilot.listener.gate import KnownLogin
 from autopilot.web import words
 from autopilot.web.daemon_source import DaemonLink, DaemonSource
 from autopilot.web.plan_view import PlanView, view_plan
-from autopilot.web.shapes import Row, money_of, spent_of
+from autopilot.web.shapes import spent_of
 from autopilot.web.source import Visitor
 
 JOB_FILE_BYTES = 200_000
@@ -74,7 +76,7 @@ class FormField(NamedTuple):
 
 @dataclass(frozen=True)
 class Confirmation:
-    job: Row
+    job: Job
     verb: str
     title: str
     sentences: list[str]
@@ -107,14 +109,14 @@ class DraftPage:
     is_double: bool = False
 
 
-def list_verbs(job: Row, visitor: Visitor) -> list[tuple[str, Verb]]:
+def list_verbs(job: Job, visitor: Visitor) -> list[tuple[str, Verb]]:
     """What may be done with a job now."""
-    status, found = job["status"], []
-    if job.get("held_until"):
+    status, found = job.status, []
+    if job.held_until:
         found.append("release")
     if status not in _ENDED and status not in _LEAVING:
         found += ["resume" if status == "parked" else "stop"]
-        found += ["change"] if job["array"] is None else []  # a task has no limits of its own
+        found += ["change"] if job.array is None else []  # a task has no limits of its own
     if status not in _ENDED and status != "cancelling":
         found.append("cancel")
     return [(verb, VERBS[verb]) for verb in found if visitor.may(VERBS[verb].scope)]
@@ -134,20 +136,20 @@ async def build_confirmation(
     if not visitor.may(VERBS[verb].scope):
         hint = f"this needs the scope {VERBS[verb].scope}"
         raise ApiError(403, "forbidden", f"your scope is {visitor.scope}", hint=hint)
-    body = await source.get(f"/v1/jobs/{quote(where['ref'], safe='')}")
-    job, now = body["job"], source.now
+    life = from_json(JobLife, await source.get(f"/v1/jobs/{quote(where['ref'], safe='')}"))
+    job, now = life.job, source.now
     wish = {key: value for key, value in (given or {}).items() if key in CHANGES and value.strip()}
     is_form = verb == "change" and (not wish or problem is not None)
     return Confirmation(
         job,
         verb,
-        _TITLES[verb].format(name=words.plain(job["name"])),
-        _tell_change(job, wish) if wish and not is_form else _tell(verb, body, now),
+        _TITLES[verb].format(name=words.plain(job.name)),
+        _tell_change(job, wish) if wish and not is_form else _tell(verb, job, now),
         "Review the change" if is_form else VERBS[verb].name,
         VERBS[verb].is_final,
         _list_fields(job, wish, now) if is_form else [],
         wish,
-        _list_checkpoints(body, now) if verb == "resume" else [],
+        _list_checkpoints(life, now) if verb == "resume" else [],
         new_name(),
         problem,
     )
@@ -162,14 +164,12 @@ _TITLES = {
 }
 
 
-def _tell(verb: str, body: Row, now: datetime) -> list[str]:
-    job = body["job"]
-    money = money_of(job)
-    spent = f"It has cost {words.money(spent_of(money))} so far"
-    budget = "and has no budget" if job["budget"] is None else f"of its budget of {words.money(job['budget'])}"
-    machines = [each for each in (job["main"], job["next"]) if each]
-    burn = words.sum_money(*(each["bid"] for each in machines), *(each["storage_rate"] for each in machines))
-    billed = f"Its {'machine bills' if len(machines) == 1 else 'machines bill'} up to {words.per_hour(str(burn))}"
+def _tell(verb: str, job: Job, now: datetime) -> list[str]:
+    spent = f"It has cost {words.money(spent_of(job))} so far"
+    budget = "and has no budget" if job.budget is None else f"of its budget of {words.money(job.budget)}"
+    machines = [each for each in (job.main, job.next) if each]
+    burn = sum((each.bid + each.storage_rate for each in machines), ZERO)
+    billed = f"Its {'machine bills' if len(machines) == 1 else 'machines bill'} up to {words.per_hour(burn)}"
     told = [f"{spent} {budget}."]
     if verb == "cancel":
         told.append(
@@ -178,14 +178,14 @@ def _tell(verb: str, body: Row, now: datetime) -> list[str]:
             else "Nothing is billed for it now."
         )
         told.append(_tell_saved(job, now))
-        if money.held > ZERO:
-            told.append(f"{words.money(money.held)} reserved for it becomes available.")
+        if job.held > ZERO:
+            told.append(f"{words.money(job.held)} reserved for it becomes available.")
         told.append("It cannot be resumed.")
     elif verb == "stop":
         told.append(f"{billed} until its work is saved." if machines else "Nothing is billed for it now.")
         told.append("It is parked until it is resumed; a new machine then has to be set up, which is billed.")
     elif verb == "resume":
-        left = None if job["budget"] is None else Decimal(job["budget"]) - spent_of(money) - money.held
+        left = None if job.budget is None else job.budget - spent_of(job) - job.held
         limit = "it has no budget." if left is None else f"it may cost up to {words.money(max(left, ZERO))} more."
         told.append(f"It resumes from its newest checkpoint; {limit}")
     elif verb == "release":
@@ -198,15 +198,15 @@ def _tell(verb: str, body: Row, now: datetime) -> list[str]:
     return told
 
 
-def _tell_saved(job: Row, now: datetime) -> str:
-    saved = job["checkpoint"]
+def _tell_saved(job: Job, now: datetime) -> str:
+    saved = job.checkpoint
     if saved is None:
-        return "None of its work is saved." if job["work_done_s"] else "It has done no work yet."
-    age = words.duration(now - words.instant(saved["verified_at"]))
+        return "None of its work is saved." if job.work_done_s else "It has done no work yet."
+    age = words.duration(now - saved.verified_at)
     return f"Its newest checkpoint is {age} old; work since then is lost."
 
 
-def _tell_change(job: Row, wish: Mapping[str, str]) -> list[str]:
+def _tell_change(job: Job, wish: Mapping[str, str]) -> list[str]:
     """Each change, and what it may cost. Raises ``UserError`` for an amount that is none."""
     told = []
     for key, value in wish.items():
@@ -226,24 +226,24 @@ def _tell_change(job: Row, wish: Mapping[str, str]) -> list[str]:
     return told
 
 
-def _due(job: Row) -> str:
-    if job.get("due_within_s") is not None:
-        return f"{words.duration(job['due_within_s'])} from when its predecessors have ended"
-    return "none" if job["deadline"] is None else words.moment_in_zone(job["deadline"])
+def _due(job: Job) -> str:
+    if job.due_within_s is not None:
+        return f"{words.duration(job.due_within_s)} from when its predecessors have ended"
+    return "none" if job.deadline is None else words.moment_in_zone(job.deadline)
 
 
-def _tell_budget(job: Row, amount: Decimal) -> str:
-    spent = spent_of(money_of(job))
-    if job["budget"] is None:
+def _tell_budget(job: Job, amount: Decimal) -> str:
+    spent = spent_of(job)
+    if job.budget is None:
         left = words.money(max(amount - spent, ZERO))
         return f"It has cost {words.money(spent)} and had no budget: it may cost {left} more."
-    more = amount - Decimal(job["budget"])
+    more = amount - job.budget
     step = f"{words.money(more)} more" if more >= ZERO else f"{words.money(-more)} less"
     return f"It may cost {step} than now: up to {words.money(amount)}, with {words.money(spent)} already spent."
 
 
-def _list_fields(job: Row, wish: Mapping[str, str], now: datetime) -> list[FormField]:
-    current = {"budget": words.money(job["budget"]) if job["budget"] else "none", "deadline": _due(job)}
+def _list_fields(job: Job, wish: Mapping[str, str], now: datetime) -> list[FormField]:
+    current = {"budget": "none" if job.budget is None else words.money(job.budget), "deadline": _due(job)}
     examples = {"budget": "30", "deadline": "+6h, 12h or 2026-12-24T18:00Z"}
     return [
         FormField(key, label, wish.get(key, ""), current.get(key, ""), examples.get(key, "0.90 or none"))
@@ -251,14 +251,13 @@ def _list_fields(job: Row, wish: Mapping[str, str], now: datetime) -> list[FormF
     ]
 
 
-def _list_checkpoints(body: Row, now: datetime) -> list[tuple[str, str]]:
+def _list_checkpoints(life: JobLife, now: datetime) -> list[tuple[str, str]]:
     return [
         (
-            f"{each['lease_id']}.{each['number']}",
-            f"step {each['step']:,}, {words.duration(now - words.instant(each['verified_at']))} ago",
+            f"{each.lease_id}.{each.number}",
+            f"step {each.step:,}, {words.duration(now - each.verified_at)} ago",
         )
-        for each in reversed(body["checkpoints"])
-        if each["verified_at"]
+        for each in reversed(life.checkpoints)
     ][:20]
 
 
@@ -277,7 +276,7 @@ async def act(
         answer = await link.ask(login, "POST", f"{path}/resume", body=body, once=once, peer=peer)
     else:
         answer = await link.ask(login, "POST", f"{path}/{verb}", body={}, peer=peer)
-    return str(answer["job"]["id"])
+    return from_json(JobAnswer, answer).job.id
 
 
 def build_draft(visitor: Visitor) -> DraftPage:
@@ -310,9 +309,10 @@ async def plan_or_submit(
         line = _find_line(refusal.message)
         message = refusal.message if line is None else refusal.message.removeprefix(f"job.toml:{line}: ")
         return DraftPage(toml, None, refusal, line, new_name(), message, status=refusal.status, is_double=is_double)
-    if is_submit:
-        return DraftPage(toml, None, None, None, once, job_id=str(answer["job"]["id"]))
-    return DraftPage(toml, view_plan(answer["plan"], now), None, None, new_name())
+    made = from_json(Submitted, answer)
+    if made.job is not None:
+        return DraftPage(toml, None, None, None, once, job_id=made.job.id)
+    return DraftPage(toml, view_plan(made.plan, now), None, None, new_name())
 
 
 def _find_line(message: str) -> int | None:

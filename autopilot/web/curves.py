@@ -5,49 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
+from autopilot.answers.pages import DrawnLife, Posting
+from autopilot.answers.plans import Forecast
 from autopilot.domain.money import ZERO
 from autopilot.web import svg, words
 from autopilot.web.hero import MARGIN, Panel
 from autopilot.web.svg import Axis, Scale
-
-Row = Mapping[str, Any]
 
 BUDGET_HEIGHT, MONTH_HEIGHT = 190, 200
 COLOURS = 4
 """Colours of markets; a fifth has the last one's."""
 
 
-def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: str | Decimal | None, label: str) -> Markup:
+def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: Decimal | None, label: str) -> Markup:
     """Each part of ``limit``, by its class, from the left; nothing if there is no limit."""
-    if limit is None or Decimal(limit) <= ZERO:
+    if limit is None or limit <= ZERO:
         return svg.NOTHING
     rail = svg.element("rect", class_="meter rail", width="100%", height=6, rx=3)
     bars, x = [], 0.0
     for name, amount in parts:
-        width = min(max(100 * float(amount / Decimal(limit)), 0), 100 - x)
+        width = min(max(100 * float(amount / limit), 0), 100 - x)
         bars.append(svg.element("rect", class_=f"meter {name}", x=f"{x:.2f}%", width=f"{width:.2f}%", height=6, rx=3))
         x += width
     return svg.picture(6, rail, *bars, label=label)
 
 
-def draw_budget(body: Row, now: datetime) -> tuple[Panel, Markup]:
+def draw_budget(life: DrawnLife, now: datetime) -> tuple[Panel, Markup]:
     """What is posted of one job, as it was posted, and what has accrued since; where it will probably end; the budget
     above, the deadline at the right. With its ruler."""
-    job = body["job"]
-    start, end = words.instant(job["submitted_at"]), words.instant(job["finished_at"]) if job["finished_at"] else now
-    deadline = words.instant(job["deadline"]) if job["deadline"] else None
-    forecast = body["forecast"]
-    done = words.instant(forecast["done_p90"]) if forecast is not None and forecast["done_p90"] else end
-    right = max(end, done, deadline or end) if job["finished_at"] is None else end
+    job, forecast = life.job, life.forecast
+    start, end, deadline, budget = job.submitted_at, job.finished_at or now, job.deadline, job.budget
+    done = forecast.done_p90 if forecast is not None and forecast.done_p90 else end
+    right = max(end, done, deadline or end) if job.finished_at is None else end
     axis = Axis(start, right + (right - start) * 0.04)
-    curve = _sum_postings(body["postings"], start)
-    curve.append((max(end, curve[-1][0]), words.sum_money(job["posted"], job["accrued"])))
-    budget = None if job["budget"] is None else Decimal(job["budget"])
-    fan = None if forecast is None or job["finished_at"] else _read_fan(forecast)
+    curve = _sum_postings(life.postings, start)
+    curve.append((max(end, curve[-1][0]), job.posted + job.accrued))
+    fan = None if forecast is None or job.finished_at else _read_fan(forecast)
     top = float(max([curve[-1][1], *([fan.high] if fan else []), *([] if budget is None else [budget])]))
     scale = Scale((top or 1) * MARGIN, BUDGET_HEIGHT)
     points = [(axis.x(at), scale.y(float(amount))) for at, amount in curve]
@@ -88,14 +85,13 @@ class Fan(NamedTuple):
     latest: datetime
 
 
-def _read_fan(forecast: Row) -> Fan | None:
+def _read_fan(forecast: Forecast) -> Fan | None:
     """None if the job would never be done."""
-    if forecast["done_p10"] is None:
+    soonest, middle, latest = forecast.done_p10, forecast.done_p50, forecast.done_p90
+    if soonest is None or middle is None or latest is None:
         return None
-    spent = Decimal(forecast["spent"])
-    low, usual, high = (spent + Decimal(forecast[name]) for name in ("p10", "p50", "p90"))
-    at, *done = (words.instant(forecast[name]) for name in ("at", "done_p10", "done_p50", "done_p90"))
-    return Fan(at, spent, low, usual, high, *done)
+    low, usual, high = (forecast.spent + more for more in (forecast.p10, forecast.p50, forecast.p90))
+    return Fan(forecast.at, forecast.spent, low, usual, high, soonest, middle, latest)
 
 
 def _draw_fan(fan: Fan, axis: Axis, scale: Scale) -> tuple[Markup, Markup]:
@@ -108,26 +104,24 @@ def _draw_fan(fan: Fan, axis: Axis, scale: Scale) -> tuple[Markup, Markup]:
     return svg.area(top, bottom, "fan"), svg.line([start, point(fan.middle, fan.usual)], "fan-middle")
 
 
-def tell_forecast(forecast: Row | None, now: datetime) -> str:
+def tell_forecast(forecast: Forecast | None, now: datetime) -> str:
     """Below the curve; empty if nothing could be said."""
     if forecast is None:
         return ""
-    spent = Decimal(forecast["spent"])
-    low, usual, high = (words.money(spent + Decimal(forecast[name])) for name in ("p10", "p50", "p90"))
+    low, usual, high = (words.money(forecast.spent + more) for more in (forecast.p10, forecast.p50, forecast.p90))
     said = f"Ends at about {usual}, between {low} and {high} in 8 of 10 markets"
-    if forecast["done_p50"] is not None:
-        middle, latest = (words.minute(forecast[name]) for name in ("done_p50", "done_p90"))
-        said += f"; done about {middle}, in 9 of 10 by {latest}"
-    if forecast["on_time"] is not None:
-        said += f"; {words.percent(str(forecast['on_time']))} on time"
-    return f"{said}. Estimated {words.duration(now - words.instant(forecast['at']))} ago."
+    if forecast.done_p50 is not None and forecast.done_p90 is not None:
+        said += f"; done about {words.minute(forecast.done_p50)}, in 9 of 10 by {words.minute(forecast.done_p90)}"
+    if forecast.on_time is not None:
+        said += f"; {words.percent(str(forecast.on_time))} on time"
+    return f"{said}. Estimated {words.duration(now - forecast.at)} ago."
 
 
-def _sum_postings(postings: Iterable[Row], start: datetime) -> list[tuple[datetime, Decimal]]:
+def _sum_postings(postings: Iterable[Posting], start: datetime) -> list[tuple[datetime, Decimal]]:
     """Dollars posted by each instant, from nothing at ``start``."""
     total, curve = ZERO, [(start, ZERO)]
-    for posting in sorted(postings, key=lambda each: str(each["at"])):
-        at, total = words.instant(posting["at"]), total + Decimal(posting["amount"])
+    for posting in sorted(postings, key=lambda each: each.at):
+        at, total = posting.at, total + posting.amount
         if curve[-1][0] == at:
             curve.pop()
         curve.append((at, total))

@@ -10,13 +10,18 @@ from urllib.parse import quote
 import aiohttp
 
 from autopilot.answers.codec import from_json
+from autopilot.answers.instances import Instances
+from autopilot.answers.jobs import Logs
 from autopilot.answers.money import MonthOfMoney
+from autopilot.answers.pages import Decisions, DrawnLife, MachinesOfJob, Now
+from autopilot.answers.plans import RankedOffer
+from autopilot.answers.prices import Prices
 from autopilot.api.of_listener import PEER
 from autopilot.blobs.place import MailboxPlace
 from autopilot.books.finding import JobNotFound
 from autopilot.client.answer import read_answer
 from autopilot.client.errors import ApiError, NoAccess, NotRunning, TimedOut, Unreachable, UnreadableAnswer
-from autopilot.client.exchange import DaemonExchange
+from autopilot.client.exchange import DaemonExchange, read_whole
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot.domain.token import Scope
 from autopilot.listener.gate import KnownLogin
@@ -71,7 +76,7 @@ class DaemonLink:
         within = _PULSE_WITHIN if is_pulse else _WITHIN
         try:
             async with self._exchange.open(method, path, headers, query=query, data=data, within=within) as answer:
-                return read_answer(answer.status, await _read(answer.content))
+                return read_answer(answer.status, await read_whole(answer, ANSWER_BYTES))
         except (Unreachable, UnreadableAnswer) as problem:
             raise DaemonSilent(_tell(problem)) from None
         except ApiError as refusal:
@@ -80,14 +85,6 @@ class DaemonLink:
             if refusal.status == 404:
                 raise JobNotFound(refusal.message, hint=refusal.hint) from None
             raise
-
-
-async def _read(content: aiohttp.StreamReader) -> bytes:
-    """At most ``ANSWER_BYTES`` of it."""
-    raw = await content.read(ANSWER_BYTES)
-    while len(raw) < ANSWER_BYTES and (more := await content.read(ANSWER_BYTES - len(raw))):
-        raw += more
-    return raw
 
 
 def _tell(problem: Unreachable | UnreadableAnswer) -> str:
@@ -126,34 +123,37 @@ class DaemonSource:
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         return await self._link.ask(self._login, "GET", path, query)
 
-    async def read_now(self) -> Json:
-        return await self.get("/v1/page/now")
+    async def read_now(self) -> Now:
+        return from_json(Now, await self.get("/v1/page/now"))
 
     async def read_money(self, by: str, month: str) -> MonthOfMoney:
         return from_json(MonthOfMoney, await self.get("/v1/page/money", {"by": by, "month": month}))
 
-    async def read_job(self, reference: str) -> Json:
-        return await self.get(f"/v1/jobs/{quote(reference, safe='')}/life")
+    async def read_job(self, reference: str) -> DrawnLife:
+        return from_json(DrawnLife, await self.get(f"/v1/jobs/{quote(reference, safe='')}/life"))
 
-    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, Json]:
-        return dict((await self.get("/v1/spans", {"jobs": ",".join(job_ids)}))["jobs"]) if job_ids else {}
+    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, MachinesOfJob]:
+        return await self._read_spans({"jobs": ",".join(job_ids)}) if job_ids else {}
 
-    async def read_newest_machines(self) -> dict[str, Json]:
-        return dict((await self.get("/v1/spans"))["jobs"])
+    async def read_newest_machines(self) -> dict[str, MachinesOfJob]:
+        return await self._read_spans()
 
-    async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Json:
+    async def _read_spans(self, query: Mapping[str, str] | None = None) -> dict[str, MachinesOfJob]:
+        return from_json(dict[str, MachinesOfJob], (await self.get("/v1/spans", query))["jobs"])
+
+    async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Prices:
         query = {"gpu": gpu, "since": since.isoformat(), "until": until.isoformat(), "steps": str(steps)}
-        return await self.get("/v1/prices", query)
+        return from_json(Prices, await self.get("/v1/prices", query))
 
-    async def instance(self, reference: str) -> Json:
-        return await self.get(f"/v1/instances/{quote(reference, safe='')}")
+    async def instance(self, reference: str) -> Instances:
+        return from_json(Instances, await self.get(f"/v1/instances/{quote(reference, safe='')}"))
 
-    async def list_decisions(self, before: str, kind: str) -> Json:
-        return await self.get("/v1/decisions", {"before": before, "kind": kind})
+    async def list_decisions(self, before: str, kind: str) -> Decisions:
+        return from_json(Decisions, await self.get("/v1/decisions", {"before": before, "kind": kind}))
 
-    async def list_offers(self, gpu: str) -> list[Json]:
+    async def list_offers(self, gpu: str) -> list[RankedOffer]:
         answer = await self._link.ask(self._login, "POST", "/v1/offers", body={"gpu": gpu})
-        return list(answer["offers"])
+        return from_json(list[RankedOffer], answer["offers"])
 
-    async def read_log(self, reference: str) -> Json:
-        return await self.get(f"/v1/jobs/{quote(reference, safe='')}/logs", {"tail": "1"})
+    async def read_log(self, reference: str) -> Logs:
+        return from_json(Logs, await self.get(f"/v1/jobs/{quote(reference, safe='')}/logs", {"tail": "1"}))

@@ -52,13 +52,13 @@ async def build(source: PageSource, query: Mapping[str, str]) -> DecisionsPage:
     answer = await source.list_decisions(before, kind)
     lines = [
         DecisionLine(
-            each["id"],
-            words.moment(each["at"]),
-            each["job_id"],
-            words.plain(each["job"]),
+            each.id,
+            words.moment(each.at),
+            each.job_id,
+            words.plain(each.job),
             words.tell_decision(each),
-            bool(each["vetoes"]) and not each["actions"],
+            bool(each.vetoes) and not each.actions,
         )
-        for each in answer["decisions"]
+        for each in answer.decisions
     ]
-    return DecisionsPage(source.now, source.newest_at, kind, KINDS, lines, answer["before"], not before)
+    return DecisionsPage(source.now, source.newest_at, kind, KINDS, lines, answer.before, not before)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from autopilot.answers.jobs import Job
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
-from autopilot.web.shapes import Row, money_of, spent_of
+from autopilot.web.shapes import spent_of
 
 A_PAGE = 50
 LONGEST_NAME = 100
@@ -18,17 +20,17 @@ STATUSES = ("", *JobStatus)
 NAMES = ("name", "status", "sort", "page")
 
 
-def urgency(job: Row) -> tuple[int, str]:
-    late = {"will_miss": 0, "tight": 2}.get(job["verdict"] or "", 3)
-    return 1 if job["status"] == "parked" and late else late, job["submitted_at"]
+def urgency(job: Job) -> tuple[int, datetime]:
+    late = {"will_miss": 0, "tight": 2}.get(job.verdict or "", 3)
+    return 1 if job.status == "parked" and late else late, job.submitted_at
 
 
-SORTS: Mapping[str, tuple[str, Callable[[Row], Any], bool]] = {
+SORTS: Mapping[str, tuple[str, Callable[[Job], Any], bool]] = {
     "": ("most urgent first", urgency, False),
-    "newest": ("newest first", lambda job: job["submitted_at"], True),
-    "name": ("by name", lambda job: job["name"], False),
-    "spent": ("most expensive first", lambda job: spent_of(money_of(job)), True),
-    "deadline": ("by deadline", lambda job: (job["deadline"] is None, job["deadline"] or ""), False),
+    "newest": ("newest first", lambda job: job.submitted_at, True),
+    "name": ("by name", lambda job: job.name, False),
+    "spent": ("most expensive first", lambda job: spent_of(job), True),
+    "deadline": ("by deadline", lambda job: (job.deadline is None, job.deadline or job.submitted_at), False),
 }
 """By the word in the address: its name, what is compared, and whether the greatest comes first."""
 
@@ -59,8 +61,8 @@ class ListChoice(NamedTuple):
     def is_narrowed(self) -> bool:
         return bool(self.name or self.status)
 
-    def matches(self, job: Row) -> bool:
-        return self.name.casefold() in str(job["name"]).casefold() and self.status in ("", job["status"])
+    def matches(self, job: Job) -> bool:
+        return self.name.casefold() in job.name.casefold() and self.status in ("", job.status)
 
     def query(self, page: int = 0) -> str:
         """For an address; empty for the list as it is without any wish."""
@@ -73,7 +75,7 @@ class ListChoice(NamedTuple):
 @dataclass(frozen=True)
 class JobList:
     asked: ListChoice
-    jobs: Sequence[Row]
+    jobs: Sequence[Job]
     """Those of this page."""
     matching: int
     total: int
@@ -94,7 +96,7 @@ class JobList:
         return STATUSES
 
 
-def choose(asked: ListChoice, jobs: Sequence[Row]) -> JobList:
+def choose(asked: ListChoice, jobs: Sequence[Job]) -> JobList:
     _, key, is_descending = SORTS[asked.sort]
     found = sorted((job for job in jobs if asked.matches(job)), key=key, reverse=is_descending)
     start = (asked.page - 1) * A_PAGE

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from autopilot.answers.instances import InstanceLease, InstanceLife, Reading
+from autopilot.domain.money import ZERO
 from autopilot.web import svg, words
 from autopilot.web.machines import STATES, MachineLife, draw_bars, read_machines
-from autopilot.web.shapes import Figure, Row
+from autopilot.web.shapes import Figure
 from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
 from autopilot.words import story, text
@@ -32,7 +34,7 @@ class BilledDay(NamedTuple):
 class MachinePage:
     now: datetime
     newest_at: datetime | None
-    lease: Row
+    lease: InstanceLease
     name: str
     where: str
     figures: list[Figure]
@@ -51,28 +53,27 @@ class MachinePage:
 
 async def build(source: PageSource, reference: str) -> MachinePage:
     """Raises ``JobNotFound`` for a machine that there is not."""
-    found, now = (await source.instance(reference))["instances"], source.now
-    body, lease = found[0], found[0]["lease"]
-    spans = {"leases": [lease], "spans": {lease["id"]: body["spans"]}, "events": body["events"]}
-    lives = read_machines(spans, now)
+    found, now = (await source.instance(reference)).instances, source.now
+    body, lease = found[0], found[0].lease
+    lives = read_machines([lease], {lease.id: body.spans}, body.events, now)
     life, ruler = _draw_life(lives[0], now) if lives else (svg.NOTHING, svg.NOTHING)
     bills, total = _list_bills(body)
     return MachinePage(
         now,
         source.newest_at,
         lease,
-        f"{lease['num_gpus']} × {words.plain(lease['gpu'])}",
-        f"{words.market(lease['provider'])} {words.plain(lease['instance_id'] or '')}",
+        f"{lease.num_gpus} × {words.plain(lease.gpu)}",
+        f"{words.market(lease.provider)} {words.plain(lease.instance_id or '')}",
         _list_figures(body, now),
         life,
         ruler,
         _list_states(lives),
-        [(words.moment(bid["at"]), words.per_hour(bid["bid"]), words.words(bid["outcome"])) for bid in body["bids"]],
+        [(words.moment(bid.at), words.per_hour(bid.bid), words.words(bid.outcome)) for bid in body.bids],
         bills,
         total,
-        [_tell_reading(each) for each in reversed(body["readings"][-12:])],
-        [(words.moment(line.at), str(line)) for line in reversed(story.tell_all(body["events"]))],
-        [(each["lease"]["id"], words.moment(each["lease"]["intended_at"])) for each in found[1:]],
+        [_tell_reading(each) for each in reversed(body.readings[-12:])],
+        [(words.moment(line.at), str(line)) for line in reversed(story.tell_all(body.events))],
+        [(each.lease.id, words.moment(each.lease.intended_at)) for each in found[1:]],
     )
 
 
@@ -84,23 +85,23 @@ def _draw_life(machine: MachineLife, now: datetime) -> tuple[Markup, Markup]:
     return drawn, svg.ruler(axis)
 
 
-def _list_figures(body: Row, now: datetime) -> list[Figure]:
-    lease = body["lease"]
-    cost = words.sum_money(lease["posted"], lease["accrued"])
-    billed = words.sum_money(*(line["amount"] for line in body["invoice_lines"]))
-    code = lease["waits_for"]
+def _list_figures(body: InstanceLife, now: datetime) -> list[Figure]:
+    lease = body.lease
+    cost = lease.posted + lease.accrued
+    billed = sum((line.amount for line in body.invoice_lines), ZERO)
+    code = lease.waits_for
     waits = "the bill is complete" if code is None else f"the bill: {WAITS.get(code, words.words(code))}"
-    if code is None and not body["invoice_lines"] and cost:
+    if code is None and not body.invoice_lines and cost:
         waits = UNCONFIRMED
-    over = lease["gone_at"]
-    how = f"{words.capacity(lease['capacity_type'])}, disk {words.per_hour(lease['storage_rate'])}"
+    over = lease.gone_at
+    how = f"{words.capacity(lease.capacity_type)}, disk {words.per_hour(lease.storage_rate)}"
     ended = words.moment(over) if over else ""
     return [
-        Figure("State", words.words(lease["status"] if not over else "gone"), ended or words.words(lease["state"])),
-        Figure("Rate", words.per_hour(lease["bid"]), how),
+        Figure("State", words.words(lease.status if not over else "gone"), ended or words.words(lease.state)),
+        Figure("Rate", words.per_hour(lease.bid), how),
         Figure("Cost", words.money(cost), "posted and accrued"),
-        Figure("Billed", words.money(billed) if body["invoice_lines"] else "none yet", waits),
-        Figure("Worked", words.duration(lease["running_s"]), "billed as running"),
+        Figure("Billed", words.money(billed) if body.invoice_lines else "none yet", waits),
+        Figure("Worked", words.duration(lease.running_s), "billed as running"),
     ]
 
 
@@ -112,30 +113,30 @@ def _list_states(lives: Sequence[MachineLife]) -> list[tuple[str, str, str, str]
     ]
 
 
-def _list_bills(body: Row) -> tuple[list[BilledDay], tuple[str, str]]:
+def _list_bills(body: InstanceLife) -> tuple[list[BilledDay], tuple[str, str]]:
     """By day and kind: what is posted, and what the market has billed."""
-    posted: dict[tuple[str, str], Decimal] = {}
-    billed: dict[tuple[str, str], Decimal] = {}
-    for entry in body["entries"]:
-        key = entry["day"], entry["kind"]
-        posted[key] = posted.get(key, Decimal(0)) + Decimal(entry["amount"])
-    for line in body["invoice_lines"]:
-        key = line["day"], line["kind"]
-        billed[key] = billed.get(key, Decimal(0)) + Decimal(line["amount"])
+    posted: dict[tuple[date, str], Decimal] = {}
+    billed: dict[tuple[date, str], Decimal] = {}
+    for entry in body.entries:
+        key = entry.day, entry.kind
+        posted[key] = posted.get(key, ZERO) + entry.amount
+    for line in body.invoice_lines:
+        key = line.day, line.kind
+        billed[key] = billed.get(key, ZERO) + line.amount
     keys = sorted(posted.keys() | billed.keys())
     rows = [{"posted": posted.get(key), "billed": billed.get(key)} for key in keys]
     ours, theirs, _ = text.Amounts(rows, ("posted", "billed")).sum_columns(["posted", "billed"])
     lines = [
-        BilledDay(day, words.words(kind), ours[number], theirs[number] if (day, kind) in billed else "no bill yet")
+        BilledDay(f"{day}", words.words(kind), ours[number], theirs[number] if (day, kind) in billed else "no bill yet")
         for number, (day, kind) in enumerate(keys)
     ]
     return lines, (ours[-1], theirs[-1])
 
 
-def _tell_reading(each: Row) -> tuple[str, ...]:
+def _tell_reading(each: Reading) -> tuple[str, ...]:
     """When, GPU, its memory, free disk, load."""
     busy, memory = (
-        text.NONE if each[key] is None else words.share(each[key]) for key in ("gpu_busy", "gpu_memory_share")
+        text.NONE if share is None else words.share(share) for share in (each.gpu_busy, each.gpu_memory_share)
     )
-    load = text.NONE if each["load"] is None else f"{each['load']:.1f}"
-    return words.moment(each["at"]), busy, memory, words.whole(text.size(each["disk_free"]) or text.NONE), load
+    load = text.NONE if each.load is None else f"{each.load:.1f}"
+    return words.moment(each.at), busy, memory, words.whole(text.size(each.disk_free) or text.NONE), load

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
+from autopilot.answers.instances import Span
+from autopilot.answers.jobs import Event, Lease
 from autopilot.web import svg, words
 from autopilot.web.svg import Axis
-
-Row = Mapping[str, Any]
 
 STATES = {
     "spot": "working on spot",
@@ -34,47 +34,45 @@ class BilledTime(NamedTuple):
 
 
 class MachineLife(NamedTuple):
-    """A lease as the API answers it, and its bars."""
+    """A lease, and its bars."""
 
-    lease: Row
+    lease: Lease
     bars: tuple[BilledTime, ...]
 
     @property
     def name(self) -> str:
         lease = self.lease
-        what = f"{lease['num_gpus']} × {words.plain(lease['gpu'])} {words.capacity(lease['capacity_type'])}"
-        where = f"{words.market(lease['provider'])} {words.plain(lease['instance_id'])}"
-        return f"{where}, {what} at {words.per_hour(lease['bid'])}"
+        what = f"{lease.num_gpus} × {words.plain(lease.gpu)} {words.capacity(lease.capacity_type)}"
+        where = f"{words.market(lease.provider)} {words.plain(lease.instance_id)}"
+        return f"{where}, {what} at {words.per_hour(lease.bid)}"
 
 
-def read_machines(body: Row, now: datetime) -> list[MachineLife]:
-    """The machines of a job that were ever seen, in the order in which they started. ``body``: leases, spans and
-    events.
-    """
-    worked_from: dict[str, list[datetime]] = {}
-    for event in body["events"]:
-        if event["name"] == "agent.reported" and event["fields"].get("state") == "running":
-            worked_from.setdefault(event["lease_id"], []).append(words.instant(event["at"]))
+def read_machines(
+    leases: Iterable[Lease], spans: Mapping[str, Iterable[Span]], events: Iterable[Event], now: datetime
+) -> list[MachineLife]:
+    """Of a job, those that were ever seen, in the order in which they began. ``spans``: by lease."""
+    worked_from: dict[str | None, list[datetime]] = {}
+    for event in events:
+        if event.name == "agent.reported" and event.fields.get("state") == "running":
+            worked_from.setdefault(event.lease_id, []).append(event.at)
     made = []
-    for lease in body["leases"]:
-        spans = body["spans"].get(lease["id"], ())
-        bars = tuple(_join(_list_bars(lease, spans, worked_from.get(lease["id"], []), now)))
+    for lease in leases:
+        bars = tuple(_join(_list_bars(lease, spans.get(lease.id, ()), worked_from.get(lease.id, []), now)))
         if bars:
             made.append(MachineLife(lease, bars))
     return sorted(made, key=lambda each: each.bars[0].start)
 
 
 def _list_bars(
-    lease: Row, spans: Iterable[Row], worked_from: Sequence[datetime], now: datetime
+    lease: Lease, spans: Iterable[Span], worked_from: Sequence[datetime], now: datetime
 ) -> Iterator[BilledTime]:
-    working = "demand" if lease["capacity_type"] == "on_demand" else "spot"
+    working = "demand" if lease.capacity_type == "on_demand" else "spot"
     for span in spans:
-        start = words.instant(span["started_at"])
-        end = words.instant(span["ended_at"]) if span["ended_at"] else now
+        start, end = span.started_at, span.ended_at or now
         if end <= start:
             continue
-        if span["status"] != "running":
-            yield BilledTime("paused" if span["status"] == "stopped" else "loading", start, end)
+        if span.status != "running":
+            yield BilledTime("paused" if span.status == "stopped" else "loading", start, end)
             continue
         begun = min((at for at in worked_from if at < end), default=end)
         if begun > start:
@@ -130,19 +128,19 @@ class MarketLane(NamedTuple):
 def draw_lanes(machines: Sequence[MachineLife], axis: Axis) -> list[MarketLane]:
     """A lane for each market. A machine that overlaps another there, as in a move, gets a row of its own."""
     made = []
-    for market in sorted({machine.lease["provider"] for machine in machines}):
+    for market in sorted({machine.lease.provider for machine in machines}):
         rows: list[datetime] = []
         parts: list[Markup] = []
         for machine in machines:
-            if machine.lease["provider"] != market or machine.bars[-1].end <= axis.start:
+            if machine.lease.provider != market or machine.bars[-1].end <= axis.start:
                 continue
             start, end = machine.bars[0].start, machine.bars[-1].end
             row = next((number for number, free_at in enumerate(rows) if free_at <= start), len(rows))
             rows[row : row + 1] = [end]
             y = 4 + _LANE * row
             parts += draw_bars(machine.bars, axis, y, _BAR, f"{machine.name}: ")
-            if machine.lease["gone_at"] and machine.lease["reason"] in LOST:
-                title = svg.element("title", f"{machine.name}: {words.words(machine.lease['reason'])}")
+            if machine.lease.gone_at and machine.lease.reason in LOST:
+                title = svg.element("title", f"{machine.name}: {words.words(machine.lease.reason)}")
                 mark = svg.element("text", "✕", class_="lost mid", x=axis.percent(end), y=y + 11)
                 parts.append(svg.element("g", title, mark))
         if rows:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from autopilot.answers.codec import from_json
-from autopilot.answers.money import JobSpend
+from autopilot.answers.pages import DrawnLife
+from autopilot.answers.prices import Prices
 from autopilot.web import svg, words
 from autopilot.web.hero import DECISIONS_HEIGHT, PRICE_HEIGHT, PROGRESS_HEIGHT, Hero, draw_hero
 from autopilot.web.job_page import STEPS, axis_of, drop_doubles, list_prices, read_prices
 from autopilot.web.machines import THIN, read_machines
-from autopilot.web.shapes import Row, deadline_of, money_of, spent_of, status_of
+from autopilot.web.shapes import deadline_of, spent_of, status_of
 from autopilot.web.source import PageSource
 
 WIDTH, GUTTER, EDGE, GAP = 960, 72, 16, 8
@@ -32,27 +32,34 @@ _BARS = (
 _LINES = (("floor", "cheapest floor"), ("bid", "our bid"), ("paid", "paid on demand"), ("ask", "on-demand price"))
 
 
-def list_price_queries(body: Row, now: datetime) -> list[dict[str, str | int]]:
+def list_price_queries(life: DrawnLife, now: datetime) -> list[dict[str, str | int]]:
     """What to ask ``GET /v1/prices`` for beside the life of the job: its answers are the ``prices`` of ``draw_job``."""
-    axis = axis_of(body["job"], now, None)
+    axis = axis_of(life.job, now, None)
     until = axis.end.isoformat()
     return [
         {"gpu": gpu, "since": since.isoformat(), "until": until, "steps": STEPS}
-        for gpu, since in list_prices(body, axis)
+        for gpu, since in list_prices(life, axis)
     ]
 
 
 async def draw_from(source: PageSource, job_id: str) -> str:
     """The same of what a source tells. Raises ``JobNotFound``."""
-    body, now = await source.read_job(job_id), source.now
-    prices = await read_prices(source, body, axis_of(body["job"], now, None))
-    return await asyncio.to_thread(draw_job, body, prices, now)
+    life, now = await source.read_job(job_id), source.now
+    prices = await read_prices(source, life, axis_of(life.job, now, None))
+    return await asyncio.to_thread(draw_job, life, prices, now)
 
 
-def draw_job(body: Row, prices: Sequence[Row], now: datetime) -> str:
-    """A whole SVG file. ``body``: as ``GET /v1/jobs/{ref}/life`` answers."""
-    axis = axis_of(body["job"], now, None)
-    hero = draw_hero(body, read_machines(body, now), drop_doubles(prices), axis, None, is_linked=False)
+def draw_job(life: DrawnLife, prices: Sequence[Prices], now: datetime) -> str:
+    """A whole SVG file."""
+    axis = axis_of(life.job, now, None)
+    hero = draw_hero(
+        life,
+        read_machines(life.leases, life.spans, life.events, now),
+        drop_doubles(prices),
+        axis,
+        None,
+        is_linked=False,
+    )
     rows, y = [], float(EDGE + HEAD)
     for label, picture, height in _list_rows(hero):
         if isinstance(label, Markup):
@@ -66,7 +73,7 @@ def draw_job(body: Row, prices: Sequence[Row], now: datetime) -> str:
     parts = [
         svg.element("style", Markup(_read_style())),  # noqa: S704 - our own file
         svg.element("rect", class_="card", width=WIDTH, height=f"{height:g}", rx=10),
-        *_draw_head(body, now),
+        *_draw_head(life, now),
         *rows,
         *_draw_legend(y + 12),
     ]
@@ -78,7 +85,7 @@ def draw_job(body: Row, prices: Sequence[Row], now: datetime) -> str:
         height=f"{height:g}",
         viewBox=f"0 0 {WIDTH} {height:g}",
         role="img",
-        aria_label=f"{words.plain(body['job']['name'])}: prices, machines, decisions and progress on one axis of time",
+        aria_label=f"{words.plain(life.job.name)}: prices, machines, decisions and progress on one axis of time",
         class_="file",
     )
     return f"{whole}\n"
@@ -100,19 +107,19 @@ def _place(picture: Markup, x: float, y: float, width: float, height: float) -> 
     return svg.element("svg", picture, x=f"{x:g}", y=f"{y:g}", width=f"{width:g}", height=f"{height:g}")
 
 
-def _draw_head(body: Row, now: datetime) -> list[Markup]:
-    job, on_demand = body["job"], from_json(JobSpend, body["spend"]).on_demand_equivalent
-    spent = spent_of(money_of(job))
-    of = "" if job["budget"] is None else f" of {words.money(job['budget'])}"
+def _draw_head(life: DrawnLife, now: datetime) -> list[Markup]:
+    job, on_demand = life.job, life.spend.on_demand_equivalent
+    spent = spent_of(job)
+    of = "" if job.budget is None else f" of {words.money(job.budget)}"
     told = [f"{words.money(spent)}{of} spent"]
     if on_demand is not None and spent < on_demand:
         told.append(f"{words.percent(1 - spent / on_demand)} below the same hours on demand")
-    if job["progress"] is not None:
-        told.append(f"{words.percent(job['progress'])} done")
+    if job.progress is not None:
+        told.append(f"{words.percent(job.progress)} done")
     due = deadline_of(job, now)
     if due is not None:
         told.append(due.word)
-    title = f"{words.plain(job['name'])}: {status_of(job).word}"
+    title = f"{words.plain(job.name)}: {status_of(job).word}"
     return [
         svg.element("text", title, x=EDGE, y=EDGE + 18, class_="head"),
         svg.element("text", ", ".join(told), x=EDGE, y=EDGE + 40, class_="told"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+from autopilot.answers.plans import Plan, PlannedOffer
 from autopilot.web import words
-from autopilot.web.shapes import Figure, Row
+from autopilot.web.shapes import Figure
 from autopilot.words import text
 
 
@@ -30,42 +31,41 @@ class PlanView(NamedTuple):
     notes: list[str]
 
 
-def view_plan(plan: Row, now: datetime) -> PlanView:
-    """``plan``: of an answer of ``POST /v1/jobs``."""
+def view_plan(plan: Plan, now: datetime) -> PlanView:
     return PlanView(
-        words.plain(plan["refusal"]) if plan["refusal"] else "",
-        [words.plain(way) for way in plan["ways_out"]],
+        words.plain(plan.refusal) if plan.refusal else "",
+        [words.plain(way) for way in plan.ways_out],
         _list_figures(plan, now),
-        [_line(offer) for offer in plan["offers"]],
-        [words.plain(note) for note in plan["notes"]],
+        [_line(offer) for offer in plan.offers],
+        [words.plain(note) for note in plan.notes],
     )
 
 
-def _list_figures(plan: Row, now: datetime) -> list[Figure]:
-    likely, figures = plan["forecast"], []
-    span = f"{words.money(likely['p10'])} to {words.money(likely['p90'])} in 8 of 10 markets" if likely else ""
-    figures.append(Figure("Expected cost", words.money(plan["expected_cost"]), span or "at current prices"))
-    if likely and likely["on_time"] is not None:
-        due = words.duration(words.instant(plan["deadline"]) - now) if plan["deadline"] else ""
-        figures.append(Figure("On time", words.whole(text.percent(likely["on_time"])), f"chance, within {due}"))
+def _list_figures(plan: Plan, now: datetime) -> list[Figure]:
+    likely, figures = plan.forecast, []
+    span = f"{words.money(likely.p10)} to {words.money(likely.p90)} in 8 of 10 markets" if likely else ""
+    figures.append(Figure("Expected cost", words.money(plan.expected_cost), span or "at current prices"))
+    if likely and likely.on_time is not None:
+        due = words.duration(plan.deadline - now) if plan.deadline else ""
+        figures.append(Figure("On time", words.whole(text.percent(likely.on_time)), f"chance, within {due}"))
     else:
         figures.append(Figure("On time", "-", "the job has no deadline"))
-    preempted = f"{likely['preemptions']:g} preemptions expected" if likely else "no forecast"
-    figures.append(Figure("Budget", words.money(plan["budget"]) if plan["budget"] else "none", preempted))
-    figures.append(Figure("On demand", words.money(plan["on_demand_cost"]), "for the same work, without bidding"))
-    listed = words.plain(plan["list_price"]) if plan["list_price"] else "no list price is known"
-    figures.append(Figure("List price", words.money(plan["list_price_cost"]), listed))
+    preempted = f"{likely.preemptions:g} preemptions expected" if likely else "no forecast"
+    figures.append(Figure("Budget", "none" if plan.budget is None else words.money(plan.budget), preempted))
+    figures.append(Figure("On demand", words.money(plan.on_demand_cost), "for the same work, without bidding"))
+    listed = words.plain(plan.list_price) if plan.list_price else "no list price is known"
+    figures.append(Figure("List price", words.money(plan.list_price_cost), listed))
     return figures
 
 
-def _line(offer: Row) -> OfferLine:
+def _line(offer: PlannedOffer) -> OfferLine:
     return OfferLine(
-        words.market(offer["provider"]),
-        words.plain(offer["machine_id"]),
-        f"{offer.get('num_gpus', 1)} × {words.plain(offer.get('gpu'))}",
-        words.capacity(offer["capacity_type"]),
-        words.per_hour(offer["bid"]),
-        words.per_hour(offer.get("storage_rate")),
-        words.money(offer.get("cost")),
-        words.plain(offer.get("location")),
+        words.market(offer.provider),
+        words.plain(offer.machine_id),
+        f"{offer.num_gpus} × {words.plain(offer.gpu)}",
+        words.capacity(offer.capacity_type),
+        words.per_hour(offer.bid),
+        words.per_hour(offer.storage_rate),
+        words.money(offer.cost),
+        words.plain(offer.location),
     )

@@ -182,8 +182,8 @@ class DaemonPages:
             async with asyncio.timeout(MADE_WITHIN_S), self._making:
                 opened = await self._open(request)
                 page = await BUILDERS[name](opened.source, request)
-                has_log = name == "job" and not page.job["tasks"]  # of an array its tasks have some
-                log = (page.log or await self._read_lines(opened, page.job["id"])) if has_log else ()
+                has_log = name == "job" and not page.job.tasks  # of an array its tasks have some
+                log = (page.log or await self._read_lines(opened, page.job.id)) if has_log else ()
             given = {"done": request.query.get("done", ""), "chosen": request.query.get("d", "")}
             return self._site.answer(request, f"{name}.html", opened.visitor, page=page, log=log, **given)
 

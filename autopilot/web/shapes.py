@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import Job, Logs
 from autopilot.answers.money import Against, Counted, Spend, SpendRow
+from autopilot.answers.pages import TaskOfPage
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
 from autopilot.words import text
-
-Row = Mapping[str, Any]
 
 LOG_LINES, LINE_LENGTH = 400, 2000
 """Last lines of the output of a job."""
@@ -58,42 +56,34 @@ class DeadlineWords(NamedTuple):
     """When, and with how much to spare."""
 
 
-def status_of(job: Row) -> StatusWord:
-    return StatusWord(words.words(job["status"]), TONES.get(job["status"], "idle"))
+def status_of(job: Job | TaskOfPage) -> StatusWord:
+    return StatusWord(words.words(job.status), TONES.get(job.status, "idle"))
 
 
-def deadline_of(job: Row, now: datetime) -> DeadlineWords | None:
+def deadline_of(job: Job, now: datetime) -> DeadlineWords | None:
     """None: it has none."""
-    if job["deadline"] is None:
-        within = job.get("due_within_s")
+    if job.deadline is None:
+        within = job.due_within_s
         if within is None:
             return None
         return DeadlineWords("not started", "", f"{words.duration(within)} after its predecessors end")
-    at = words.instant(job["deadline"])
-    if job["finished_at"] is not None:
+    at = job.deadline
+    if job.finished_at is not None:
         return DeadlineWords(_judge_finished(job, at), "", f"it was due {words.moment(at)}")
-    unjudged = "for all its tasks" if job.get("tasks") else "not judged"
-    word = text.verdict(job["verdict"]) if job["verdict"] else unjudged
-    tone = VERDICTS.get(job["verdict"] or "", "")
+    unjudged = "for all its tasks" if job.tasks else "not judged"
+    word = text.verdict(job.verdict) if job.verdict else unjudged
+    tone = VERDICTS.get(job.verdict or "", "")
     due = f"in {words.duration(at - now)}" if at > now else f"was due {words.duration(now - at)} ago"
-    slack = job["slack_s"]
+    slack = job.slack_s
     spare = "" if slack is None else f", {words.duration(abs(slack))} {'short' if slack < 0 else 'to spare'}"
     return DeadlineWords(word, tone, due + spare)
 
 
-def _judge_finished(job: Row, deadline: datetime) -> str:
+def _judge_finished(job: Job, deadline: datetime) -> str:
     """A job that failed before its deadline has missed none: its status is the word."""
-    if words.instant(job["finished_at"]) > deadline:
+    if job.finished_at is not None and job.finished_at > deadline:
         return "deadline missed"
-    return "deadline met" if job["status"] == "succeeded" else words.words(job["status"])
-
-
-def money_of(job: Row) -> Counted:
-    return from_json(Counted, job)
-
-
-def budget_of(job: Row) -> Decimal | None:
-    return None if job["budget"] is None else Decimal(job["budget"])
+    return "deadline met" if job.status == "succeeded" else words.words(job.status)
 
 
 def spent_of(row: Counted | Against | SpendRow) -> Decimal:
@@ -124,9 +114,9 @@ def saved_figure(spend: Spend, title: str = "Saved") -> Figure:
     return Figure(title, words.money(compared.saved), f"{below}below the same hours on demand")
 
 
-def read_lines(body: Row) -> list[str]:
+def read_lines(output_of: Logs) -> list[str]:
     """The end of what a job has printed, without colours and terminal control."""
-    output = text.colourless("".join(chunk["text"] for chunk in body["chunks"])).rstrip().split("\n")
+    output = text.colourless("".join(chunk.text for chunk in output_of.chunks)).rstrip().split("\n")
     # Of an overwritten line, such as a progress bar's, only the final text.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-LOG_LINES:]]
     return [] if lines == [""] else [line[:LINE_LENGTH] for line in lines]

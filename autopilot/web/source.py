@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from autopilot.answers.instances import Instances
+from autopilot.answers.jobs import Logs
 from autopilot.answers.money import MonthOfMoney
+from autopilot.answers.pages import Decisions, DrawnLife, MachinesOfJob, Now
+from autopilot.answers.plans import RankedOffer
+from autopilot.answers.prices import Prices
 from autopilot.domain.token import Scope
 
 Json = dict[str, Any]
 
 
 class PageSource(Protocol):
-    """Answers as the API gives them: amounts are decimal strings, instants ISO 8601.
-
-    Each method raises ``UserError`` for what makes no sense, and what its kind of source raises when it is silent.
-    """
+    """Each method raises ``UserError`` for what makes no sense, and what its source raises where it is silent."""
 
     @property
     def now(self) -> datetime: ...
@@ -31,38 +33,34 @@ class PageSource(Protocol):
         """Whether it tells of the whole account."""
         ...
 
-    async def read_now(self) -> Json:
-        """``jobs``: all that are open and the newest that are over; ``tasks`` of arrays that have machines;
-        ``schedules`` that have not ended; ``burns``, $/h by id, and ``forecasts`` of open jobs; ``account`` and
-        ``month`` as in ``GET /v1/budget`` and ``GET /v1/spend``, null for users who do not see all; ``markets`` as in
-        ``GET /v1/status``, none if markets are not read.
-        """
+    async def read_now(self) -> Now:
+        """Without markets if none are read."""
         ...
 
     async def read_money(self, by: str, month: str) -> MonthOfMoney:
         """Grouped. Raises ``UserError`` for users who do not see all."""
         ...
 
-    async def read_job(self, reference: str) -> Json: ...
+    async def read_job(self, reference: str) -> DrawnLife: ...
 
-    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, Json]: ...
+    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, MachinesOfJob]: ...
 
-    async def read_newest_machines(self) -> dict[str, Json]:
+    async def read_newest_machines(self) -> dict[str, MachinesOfJob]:
         """Machines of the newest jobs."""
         ...
 
-    async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Json: ...
+    async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Prices: ...
 
-    async def instance(self, reference: str) -> Json: ...
+    async def instance(self, reference: str) -> Instances: ...
 
-    async def list_decisions(self, before: str, kind: str) -> Json: ...
+    async def list_decisions(self, before: str, kind: str) -> Decisions: ...
 
-    async def list_offers(self, gpu: str) -> list[Json]:
+    async def list_offers(self, gpu: str) -> list[RankedOffer]:
         """Best first; empty if no markets are read."""
         ...
 
-    async def read_log(self, reference: str) -> Json:
-        """The newest output, as ``GET /v1/jobs/{ref}/logs`` answers; no chunks where only the ledger is read."""
+    async def read_log(self, reference: str) -> Logs:
+        """The newest output; no chunks where only the ledger is read."""
         ...
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
-from autopilot.domain.money import ZERO
+from autopilot.answers.jobs import Decided
 from autopilot.domain.time import show_duration
 from autopilot.markets.installed import facts_of
 from autopilot.web import zone
@@ -34,27 +33,19 @@ def duration(span: timedelta | float | None) -> str:
     return whole(show_duration(span if isinstance(span, timedelta) else timedelta(seconds=span)))
 
 
-def instant(value: str) -> datetime:
-    """An instant of an answer of the API, in UTC."""
-    at = text.instant(value)
-    assert at is not None
-    return at
-
-
-def moment(value: str | datetime | None) -> str:
+def moment(value: datetime | None) -> str:
     """``24 Nov 01:44:01``, in the page's time zone."""
     if value is None:
         return text.NONE
-    at = zone.local(value if isinstance(value, datetime) else instant(value))
-    return whole(f"{at:%d %b %H:%M:%S}")
+    return whole(f"{zone.local(value):%d %b %H:%M:%S}")
 
 
-def minute(value: str) -> str:
+def minute(value: datetime) -> str:
     """``24 Nov 01:44``, for what is known no better."""
-    return whole(f"{zone.local(instant(value)):%d %b %H:%M}")
+    return whole(f"{zone.local(value):%d %b %H:%M}")
 
 
-def moment_in_zone(value: str | datetime | None) -> str:
+def moment_in_zone(value: datetime | None) -> str:
     """``24 Nov 01:44:01 UTC``, for a sentence by itself."""
     return text.NONE if value is None else f"{moment(value)} {zone.name()}"
 
@@ -73,7 +64,7 @@ def market(name: str) -> str:
     return text.plain(name) if facts is None else facts.display_name
 
 
-def capacity(kind: str) -> str:
+def capacity(kind: str | None) -> str:
     return text.words(kind)
 
 
@@ -85,22 +76,15 @@ def words(code: object) -> str:
     return text.words(code)
 
 
-def sum_money(*amounts: str | None) -> Decimal:
-    """Exact; what is not there counts as nothing."""
-    return sum((Decimal(amount) for amount in amounts if amount is not None), ZERO)
-
-
-def tell_decision(decision: dict[str, Any]) -> str:
+def tell_decision(decision: Decided) -> str:
     """What was decided, in one line."""
-    done = [reasons.tell(action) for action in decision["actions"]]
-    refused = [f"refused by the guard: {reasons.tell_veto(veto)}" for veto in decision["vetoes"]]
+    done = [reasons.tell(action) for action in decision.actions]
+    refused = [f"refused by the guard: {reasons.tell_veto(veto)}" for veto in decision.vetoes]
     if done or refused:
         return "; ".join(done + refused)
-    chosen = (
-        note["numbers"] for note in decision["notes"] if note["topic"] == "option" and note["numbers"].get("chosen")
-    )
+    chosen = (note.numbers for note in decision.notes if note.topic == "option" and note.numbers.get("chosen"))
     option = next(chosen, None)
-    width = next((note["numbers"] for note in decision["notes"] if note["topic"] == "width"), None)
+    width = next((note.numbers for note in decision.notes if note.topic == "width"), None)
     if width is not None:
         return f"{width['tasks']} of its tasks at once"
     return "nothing to do" if option is None else f"the best option: {words(option['option'])}"

@@ -7,8 +7,6 @@ from typing import Any
 
 from autopilot.words import text
 
-Row = Mapping[str, Any]
-
 OPTION = "option"
 """Topic of the notes that weigh one option."""
 EXPECTED_COST = (
@@ -24,7 +22,7 @@ REFUSALS = {
 """Why an option is not taken, where its key alone does not say it."""
 
 
-def tell_option(option: Row) -> tuple[str, ...]:
+def tell_option(option: Mapping[str, Any]) -> tuple[str, ...]:
     refused = option.get("refused")
     answer = f"refused: {REFUSALS.get(str(refused), text.words(refused))}" if refused else ""
     return (

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
+from autopilot.answers.jobs import Lease, NewestReadings
 from autopilot.words import text
-
-Row = Mapping[str, Any]
 
 FRESH = timedelta(minutes=3)
 """Older readings are shown with their age."""
@@ -16,39 +13,39 @@ GPUS_SHOWN = 4
 """With more GPUs, their mean is shown."""
 
 
-def busy(taken: Row | None) -> float | None:
+def busy(taken: NewestReadings | None) -> float | None:
     """0..1, on average over the GPUs that say it."""
-    known = _list_known(taken, "busy")
+    known = [gpu.busy for gpu in (taken and taken.gpus) or [] if gpu.busy is not None]
     return sum(known) / len(known) if known else None
 
 
-def tell(lease: Row | None, now: datetime) -> str:
+def tell(lease: Lease | None, now: datetime) -> str:
     """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1``; empty if nothing was ever read."""
-    taken = lease.get("readings") if lease else None
+    taken = lease.readings if lease else None
     if not taken:
         return ""
     parts = [_tell_gpus(taken)]
-    if taken["disk_free"] is not None:
-        parts.append(f"disk {text.size(taken['disk_free'])} free")
-    if taken["load"] is not None:
-        parts.append(f"load {taken['load']:.1f}")
-    at = text.instant(taken["at"])
-    age = f" ({text.relative(taken['at'], now)})" if at is not None and now - at > FRESH else ""
+    if taken.disk_free is not None:
+        parts.append(f"disk {text.size(taken.disk_free)} free")
+    if taken.load is not None:
+        parts.append(f"load {taken.load:.1f}")
+    at = taken.at
+    age = f" ({text.relative(at, now)})" if at is not None and now - at > FRESH else ""
     return "; ".join(parts) + age
 
 
-def _tell_gpus(taken: Row) -> str:
-    gpus = taken["gpus"] or []
+def _tell_gpus(taken: NewestReadings) -> str:
+    gpus = taken.gpus or []
     if not gpus:
         return "GPU unknown"
-    each = [text.percent(gpu["busy"]) if gpu["busy"] is not None else "?" for gpu in gpus]
+    each = [text.percent(gpu.busy) if gpu.busy is not None else "?" for gpu in gpus]
     if len(gpus) > GPUS_SHOWN and (mean := busy(taken)) is not None:
         each = [f"{text.percent(mean)} on average"]
     told = f"GPU {each[0]}" if len(gpus) == 1 else f"{len(gpus)} GPUs {' '.join(each)}"
-    both = [gpu for gpu in gpus if gpu["memory_used"] is not None and gpu["memory_total"]]
+    both = [(gpu.memory_used, gpu.memory_total) for gpu in gpus if gpu.memory_used is not None and gpu.memory_total]
     if not both:
         return told
-    used, total = (sum(gpu[name] for gpu in both) for name in ("memory_used", "memory_total"))
+    used, total = map(sum, zip(*both, strict=True))
     return f"{told}, {_gib(used)} of {_gib(total)} GB"
 
 
@@ -56,7 +53,3 @@ def _gib(count: int) -> str:
     """GPU memory is sold by the GiB and called GB."""
     amount = count / (1 << 30)
     return f"{amount:.0f}" if amount >= 10 or not count else f"{amount:.1f}"
-
-
-def _list_known(taken: Row | None, name: str) -> list[float]:
-    return [gpu[name] for gpu in (taken or {}).get("gpus") or [] if gpu[name] is not None]

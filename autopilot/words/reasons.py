@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from autopilot.answers.jobs import Decision, Event, Job, Note
 from autopilot.domain.after import ENDS, On
 from autopilot.domain.certificate import Lack
 from autopilot.domain.time import show_duration
@@ -13,10 +14,8 @@ from autopilot.words import arrays, story, text
 from autopilot.words.certificates import LACKS, tell_command
 from autopilot.words.options import OPTION
 
-Row = Mapping[str, Any]
 Numbers = Mapping[str, Any]
-"""Numbers of one note, as the API answers them."""
-
+"""Of one note."""
 
 STOPS = {"permit": "stopped by itself, because its permit expired,", "unknown": "stopped, and nothing shows why,"}
 """Causes of a stop that want more than their word."""
@@ -26,42 +25,44 @@ BRIEF = ("after", "paused", "no_spot", "unsearched")
 """Topics that are a reason by themselves."""
 
 
-def brief(job: Row) -> str:
+def brief(job: Job) -> str:
     """Return why nothing runs for the job now, in one line; empty if something does."""
-    waiting = job.get("waiting")
+    waiting = job.waiting
     if not waiting:
         return ""
-    if waiting["vetoes"]:
-        return tell_veto(waiting["vetoes"][0])
-    notes = [(note["topic"], note["numbers"]) for note in waiting["notes"]]
+    if waiting.vetoes:
+        return tell_veto(waiting.vetoes[0])
+    notes: list[tuple[str, Numbers]] = [(note.topic, note.numbers) for note in waiting.notes]
     searched = [numbers for topic, numbers in notes if topic == "search" and not int(numbers["fitting"])]
     removed = [numbers for topic, numbers in notes if topic == "removed"]
     nearest = [each for each in removed[:1] if searched]
     nearest += [each for each in removed if each["condition"] in UNCERTIFIED and each not in nearest]
     chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
-    others = [tell(note) for note in waiting["notes"] if note["topic"] in BRIEF]
+    others = [tell(note) for note in waiting.notes if note.topic in BRIEF]
     return "; ".join([*map(_tell_count, searched), *map(_tell_removed, nearest), *chosen, *others])
 
 
-def tell_stall(job: Row, now: datetime) -> str:
+def tell_stall(job: Job, now: datetime) -> str:
     """``nothing new for 42 min, GPUs idle``; empty for a job that has not stalled."""
-    since = text.instant((job.get("main") or {}).get("stalled_since"))
-    if job["status"] != "running" or since is None:
+    since = job.main.stalled_since if job.main else None
+    if job.status != "running" or since is None:
         return ""
     still = now - since
     return f"nothing new for {show_duration(still - still % timedelta(minutes=1))}, GPUs idle"
 
 
-def tell_wait(job: Row) -> list[str]:
+def tell_wait(job: Job) -> list[str]:
     """The same in full, a line for each thing."""
-    waiting = job.get("waiting") or {"vetoes": [], "notes": []}
-    notes = [tell(note) for note in waiting["notes"] if note["topic"] not in (OPTION, "status")]
-    return [*map(tell_veto, waiting["vetoes"]), *notes]
+    waiting = job.waiting
+    if waiting is None:
+        return []
+    notes = [tell(note) for note in waiting.notes if note.topic not in (OPTION, "status")]
+    return [*map(tell_veto, waiting.vetoes), *notes]
 
 
-def tell(note: Row) -> str:
+def tell(note: Note) -> str:
     """One note, or one action, of a decision."""
-    topic, numbers = str(note["topic"]), note.get("numbers") or {}
+    topic, numbers = note.topic, note.numbers
     sentence = SENTENCES.get(topic)
     if sentence is not None:
         return sentence(numbers)
@@ -69,9 +70,9 @@ def tell(note: Row) -> str:
     return f"{text.words(topic)}: {shown}" if shown else text.words(topic)
 
 
-def tell_veto(veto: Row) -> str:
+def tell_veto(veto: Note) -> str:
     """``rent: over day limit, would come to $50.20 of $50.00``."""
-    numbers = dict(veto.get("numbers") or {})
+    numbers: dict[str, Any] = dict(veto.numbers)
     if numbers.get("certificate") is not None:
         return f"{text.words(numbers.get('action'))} refused on {_tell_lack(numbers, 'certificate')}"
     action, because = numbers.pop("action", None), numbers.pop("because", None)
@@ -81,13 +82,13 @@ def tell_veto(veto: Row) -> str:
     if limit is not None:
         as_limit = text.money(limit) if in_dollars else text.per_hour(limit) if because == "over_rate_limit" else limit
         shown = ", ".join(part for part in (shown, f"the limit is {text.plain(as_limit)}") if part)
-    what = f"{text.words(action)}: {text.words(because)}" if action else text.words(because or veto["topic"])
+    what = f"{text.words(action)}: {text.words(because)}" if action else text.words(because or veto.topic)
     return f"{what} ({shown})" if shown else what
 
 
-def tell_answer(event: Row, bid: str | None) -> str:
+def tell_answer(event: Event, bid: str | None) -> str:
     """The market's answer to a create. ``bid``: what was bid, $/h."""
-    name, fields = event["name"], event.get("fields") or {}
+    name, fields = event.name, event.fields
     if name == "lease.refused":
         message = text.plain(fields.get("message"))
         said = f": {message}" if message != text.NONE else ""
@@ -95,17 +96,18 @@ def tell_answer(event: Row, bid: str | None) -> str:
     return story.tell(event)
 
 
-def list_reasons(decision: Row, tell_time: Callable[[str | None], str] = text.clock_time) -> Iterator[tuple[str, str]]:
+def list_reasons(
+    decision: Decision, tell_time: Callable[[datetime | None], str] = text.clock_time
+) -> Iterator[tuple[str, str]]:
     """Yield each line of a decision with its label: what was done, the outcome, and what it was based on."""
-    actions = decision.get("actions") or []
-    bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
-    yield from (("did", tell(action)) for action in actions)
-    for answer in decision.get("answers") or []:
-        yield "answer", f"{tell_time(answer['at'])} {tell_answer(answer, bid)}"
-    for tried in decision.get("bids") or []:
-        yield "answer", f"the bid of {text.per_hour(tried['bid'])}: {text.words(tried['outcome'])}"
-    yield from (("vetoed", tell_veto(veto)) for veto in decision.get("vetoes") or [])
-    yield from (("saw", tell(note)) for note in decision.get("notes") or [] if note["topic"] != OPTION)
+    bid = next((str(action.numbers["bid"]) for action in decision.actions if action.topic == "acquire"), None)
+    yield from (("did", tell(action)) for action in decision.actions)
+    for answer in decision.answers:
+        yield "answer", f"{tell_time(answer.at)} {tell_answer(answer, bid)}"
+    for tried in decision.bids:
+        yield "answer", f"the bid of {text.per_hour(tried.bid)}: {text.words(tried.outcome)}"
+    yield from (("vetoed", tell_veto(veto)) for veto in decision.vetoes)
+    yield from (("saw", tell(note)) for note in decision.notes if note.topic != OPTION)
 
 
 def _tell_search(numbers: Numbers) -> str:

@@ -12,16 +12,18 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from autopilot.answers.jobs import Event
 from autopilot.domain.time import show_duration
 from autopilot.words import text
+from autopilot.words.tunnels import tell_fault
 
 Fields = Mapping[str, Any]
 """As the API answers them."""
 
 
-def tell(event: Mapping[str, Any]) -> str:
+def tell(event: Event) -> str:
     """One event as a sentence without its time."""
-    name, fields = str(event["name"]), event.get("fields") or {}
+    name, fields = event.name, event.fields
     sentence = SENTENCES.get(name)
     if sentence is not None:
         return sentence(fields) if callable(sentence) else sentence
@@ -40,8 +42,8 @@ def tell(event: Mapping[str, Any]) -> str:
 class Line:
     """One thing that happened, from its first event to the newest that belongs to it."""
 
-    at: str
-    """When it began: an instant as the API answers it."""
+    at: datetime
+    """When it began."""
     stage: str
     """The name of the event that says what may follow: its first, or a later one that ended a part of it."""
     parts: list[str]
@@ -52,20 +54,20 @@ class Line:
         return "; ".join([*self.parts, self.lost] if self.lost else self.parts)
 
 
-def tell_all(events: Iterable[Mapping[str, Any]]) -> list[Line]:
+def tell_all(events: Iterable[Event]) -> list[Line]:
     """What happened to one job, or to one machine, in order; what a line implies has none of its own."""
     lines: list[Line] = []
     newest: dict[object, Line] = {}
     for event in events:
-        name, lease = str(event["name"]), event.get("lease_id")
+        name, lease = event.name, event.lease_id
         line, phrase = newest.get(lease), CONTINUED.get(name)
         if line is not None and phrase is not None and line.stage in phrase.follows:
-            _go_on(line, name, phrase.tell(event.get("fields") or {}, _since(line.at, event["at"])))
+            _go_on(line, name, phrase.tell(event.fields, _since(line.at, event.at)))
             line.stage = name if name in RUNS else line.stage
         elif line is not None and name == line.stage == "checkpoint.verified":
             line.parts = [tell(event)]  # of consecutive checkpoints only the newest is shown
         elif name not in IMPLIED:
-            newest[lease] = Line(event["at"], name, [tell(event)])
+            newest[lease] = Line(event.at, name, [tell(event)])
             lines.append(newest[lease])
     return lines
 
@@ -77,8 +79,8 @@ def _go_on(line: Line, name: str, phrase: str) -> None:
         line.parts.append(phrase)
 
 
-def _since(began: str, at: str) -> str:
-    return show_duration(datetime.fromisoformat(at) - datetime.fromisoformat(began))
+def _since(began: datetime, at: datetime) -> str:
+    return show_duration(at - began)
 
 
 def _because(fields: Fields, key: str = "reason") -> str:
@@ -283,6 +285,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "run.stop_ordered": lambda fields: f"orders the machine to save and stop{_because(fields)}",
     "run.ordered": _tell_ordered,
     "run.stalled": _tell_stall,
+    "tunnel.failed": lambda fields: f"the machine is cut off from here: {tell_fault(fields.get('fault'))}",
     "run.went_on": lambda fields: f"resumes after {text.span(fields.get('still_s'))} without activity",
     "run.exited": _tell_exit,
     "exec.called": _tell_exec,

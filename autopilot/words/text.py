@@ -89,18 +89,13 @@ def instant(value: str | datetime | None) -> datetime | None:
     return (value if isinstance(value, datetime) else datetime.fromisoformat(value)).astimezone(UTC)
 
 
-def now_of(status: Mapping[str, Any]) -> datetime:
-    """Return the daemon's time, from its status."""
-    return datetime.fromisoformat(status["now"]).astimezone(UTC)
-
-
-def when(value: str | None, now: datetime) -> str:
+def when(value: str | datetime | None, now: datetime) -> str:
     """``5 min 2 s ago (2026-01-01 12:00:00 UTC)``."""
     at = instant(value)
     return NONE if at is None else f"{relative(value, now)} ({at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
-def relative(value: str | None, now: datetime) -> str:
+def relative(value: str | datetime | None, now: datetime) -> str:
     """``5 min 2 s ago``, ``in 2 h``."""
     at = instant(value)
     if at is None:
@@ -108,12 +103,12 @@ def relative(value: str | None, now: datetime) -> str:
     return f"in {show_duration(at - now)}" if at > now else f"{show_duration(now - at)} ago"
 
 
-def age(value: str | None, now: datetime) -> str:
+def age(value: str | datetime | None, now: datetime) -> str:
     at = instant(value)
     return NONE if at is None else show_duration(now - at)
 
 
-def clock_time(value: str | None) -> str:
+def clock_time(value: str | datetime | None) -> str:
     at = instant(value)
     return NONE if at is None else f"{at:%m-%d %H:%M:%S}"
 
@@ -215,5 +210,5 @@ def place(row: Mapping[str, Any]) -> str:
     return f"{plain(row.get('provider'))} ({named})" if named else plain(row.get("provider"))
 
 
-def gpu(row: dict[str, Any]) -> str:
-    return f"{row.get('num_gpus', 1)}×{plain(row.get('gpu'))}"
+def gpu(count: int, name: str) -> str:
+    return f"{count}×{plain(name)}"

@@ -17,6 +17,7 @@ import pytest
 
 from autopilot.blobs.listener import KEPT_FREE_BYTES
 from autopilot.blobs.shares import SMALL_ROOM_BYTES
+from autopilot.cli.exits import Exit
 from autopilot.client.json_client import JsonClient
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot_lab.demo.theatre import Theatre
@@ -161,7 +162,11 @@ SERVE: list[Any] = [
     ),
     pytest.param(
         ("--i-accept-unproven",),
-        {"AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": REAL, "AUTOPILOT_CLOCK__SPEED": "1"},
+        {
+            "AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": REAL,
+            "AUTOPILOT_CLOCK__SPEED": "1",
+            "AUTOPILOT_BLOBS__OVER_SSH": "false",
+        },
         ("mailbox", "blobs.public_url"),
         id="real-market-without-a-reachable-mailbox",
     ),
@@ -172,10 +177,11 @@ SERVE: list[Any] = [
 def test_a_daemon_that_must_not_start(
     running: Theatre, words: tuple[str, ...], environment: dict[str, Any], phrases: tuple[str, ...]
 ) -> None:
-    apart = {} if "another autopilot daemon" in phrases else {"AUTOPILOT_STATE_DIR": str(running.root / "apart")}
+    is_second = "another autopilot daemon" in phrases
+    apart = {} if is_second else {"AUTOPILOT_STATE_DIR": str(running.root / "apart")}
     with unchanged(running):
         done = command(running, "serve", *words, **{**apart, **environment})
-        assert_one_error(done, 2, *phrases)
+        assert_one_error(done, Exit.OTHER_DAEMON if is_second else Exit.USAGE, *phrases)
 
 
 def test_no_market_at_all(running: Theatre) -> None:

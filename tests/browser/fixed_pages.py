@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from autopilot.answers.codec import to_json
 from autopilot.books.ledger_view import LedgerReader, LedgerView
 from autopilot.domain.token import Scope
 from autopilot.web import actions
@@ -78,4 +79,5 @@ class _Asked:
         return self._view.now
 
     async def get(self, path: str) -> dict[str, Any]:
-        return await self._view.read_job(path.rpartition("/")[2])
+        body: dict[str, Any] = to_json(await self._view.read_job(path.rpartition("/")[2]))
+        return body

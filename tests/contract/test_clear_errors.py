@@ -57,7 +57,7 @@ except UserError as error:
     print(error)
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert f"pip install '.[{EXTRAS[market]}]'" in said
+    assert f"pip install --no-index --find-links dist 'gpu-autopilot[{EXTRAS[market]}]'" in said
     assert len(said.splitlines()) == 1
 
 

@@ -1,4 +1,8 @@
-"""HTTP to signed URLs: connections are kept, one per thread and host, and every failure is an ``OSError``."""
+"""HTTP to signed URLs: connections are kept, one per thread and host, and every failure is an ``OSError``.
+
+A store may answer a GET with the address of another host, which has the object. That host is told nothing that says who
+asks: no key, no signature.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ WHOLE_TIMEOUT_S = 60
 """For all of a small exchange: a server that sends a byte now and then satisfies any timeout between two."""
 MAX_OBJECT_BYTES = 1000000
 BLOCK_BYTES = 256 << 10
+REDIRECTS = (301, 302, 303, 307, 308)
+MOST_REDIRECTS = 5
 STALE = (http.client.BadStatusLine, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 
 
@@ -74,27 +80,41 @@ class Web:
 
         ``within_s``: for all of it; None for what may take as long as it goes on.
         """
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise OSError("not an address that can be asked")
-        target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
-        host = (parts.scheme, parts.netloc)
+        host, target = split(url)
+        told = dict(headers or {})
         whole = False
         limit = Limit(within_s)
         try:
-            response = self.exchange(host, method, target, body, headers or {}, limit)
+            for left in range(MOST_REDIRECTS, -1, -1):
+                response = self.exchange(host, method, target, body, told, limit)
+                further = response.getheader("Location") if response.status in REDIRECTS else None
+                if method != "GET" or not further or not left:
+                    break
+                url, before = urllib.parse.urljoin(url, further), host
+                self.leave(host, response)
+                host, target = split(url)
+                if host != before:
+                    told = without_signature(told)
+                if (before[0], host[0]) == ("https", "http"):
+                    raise OSError(f"{before[1]} leads to {host[1]}, which has no TLS")
             if not 200 <= response.status < 300:
-                raise BadStatus(method, parts.netloc, response.status, response.read(1000))
+                raise BadStatus(method, host[1], response.status, response.read(1000))
             yield response
             whole = response.isclosed() and not response.will_close
         except http.client.HTTPException as error:
-            raise OSError(f"{method} to {parts.netloc} was cut off: {type(error).__name__}") from error
+            raise OSError(f"{method} to {host[1]} was cut off: {type(error).__name__}") from error
         finally:
             cut = limit.end()
             if cut or not whole:
                 self.forget(host)
             if cut:
-                raise OSError(f"{method} to {parts.netloc} took longer than {within_s} s")
+                raise OSError(f"{method} to {host[1]} took longer than {within_s} s")
+
+    def leave(self, host: tuple[str, str], response: http.client.HTTPResponse) -> None:
+        """An answer that is followed elsewhere; its connection is kept where it is read to its end."""
+        response.read(MAX_OBJECT_BYTES)
+        if not response.isclosed() or response.will_close:
+            self.forget(host)
 
     def exchange(
         self,
@@ -138,6 +158,22 @@ class Web:
         connection = self.connections().pop(host, None)
         if connection is not None:
             connection.close()
+
+
+def split(url: str) -> tuple[tuple[str, str], str]:
+    """Scheme and host, and what is asked for there."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise OSError("not an address that can be asked")
+    return (parts.scheme, parts.netloc), urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+
+def without_signature(headers: dict[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in headers.items()
+        if name.lower() not in ("authorization", "cookie") and not name.lower().startswith("x-amz-")
+    }
 
 
 class Limit:

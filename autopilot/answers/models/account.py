@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from autopilot.answers.models.base import Answer, Asked, Query, Scalar
-from autopilot.answers.models.plans import Certificate
-from autopilot.answers.scalars import Instant, Money
+from autopilot.answers.models.base import Answer, Asked, Query
+from autopilot.answers.scalars import Instant, Money, Scalar
+from autopilot.answers.status import Certificate
 from autopilot.domain.token import Scope
 
 

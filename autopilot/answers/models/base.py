@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Scalar = str | int | float | bool | None
 
 
 class Asked(BaseModel):

@@ -27,7 +27,7 @@ from autopilot.domain.params import Params
 from autopilot.pricing.hazard import hazard, losses_expected
 from autopilot.pricing.rule.bidding import first_bid, reservation
 from autopilot.pricing.speed import setup_time, work_left
-from autopilot.pricing.traffic import received_gb, sent_gb
+from autopilot.pricing.traffic import received_gb, restart_s, sent_gb
 
 SortKey = tuple[Decimal, Decimal, str, str]
 Place = tuple[SortKey, int]
@@ -66,7 +66,7 @@ def cost_to_finish(
     """
     busy = restart + _work(left, params)
     if losses:
-        busy += losses * (timedelta(seconds=params.timing.setup_s) + job.spec.checkpoint_interval / 2)
+        busy += losses * (timedelta(seconds=restart_s(job, params)) + job.spec.checkpoint_interval / 2)
     return accrue(burn, busy)
 
 

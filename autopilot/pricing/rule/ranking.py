@@ -22,6 +22,7 @@ from autopilot.pricing.hazard import age_shape
 from autopilot.pricing.rule.candidates import Candidates
 from autopilot.pricing.rule.columns import Columns, columns_of
 from autopilot.pricing.rule.cost import Candidate, Place, Pricing, price_candidates
+from autopilot.pricing.traffic import MEGABITS_PER_GB, home_s, restart_s
 
 FEW = 64
 """So many offers are priced sooner than put into arrays; and so many bounds are sorted at first."""
@@ -127,7 +128,7 @@ class _Bounds:
         price = np.where(pays_bid, bid, np.where(columns.floor > 0, columns.floor, bid))
         hours = self._hours()
         losses = self._losses(hours)
-        again_h = (params.timing.setup_s + self.job.spec.checkpoint_interval.total_seconds() / 2) / 3600
+        again_h = (restart_s(self.job, params) + self.job.spec.checkpoint_interval.total_seconds() / 2) / 3600
         cost = (np.fmax(price, 0.0) + self._disk()) * (hours + losses * again_h) + self._traffic()
         resumes = self._flags(lambda able: able.resumes_where_it_was)
         cost += np.where(resumes, 0.0, columns.download * float(self.price.received_gb) * losses)
@@ -140,7 +141,8 @@ class _Bounds:
         columns, params = self.columns, self.params
         work = [self.price.work(gpu, count) for _, gpu, count in columns.kinds]
         by_kind = np.array([params.deadline.horizon_s if left is None else left.total_seconds() for left in work])
-        setup_s = params.timing.boot_s + float(self.price.received_gb) * 8000 / columns.mbps
+        setup_s = params.timing.boot_s + float(self.price.received_gb) * MEGABITS_PER_GB / columns.mbps
+        setup_s += home_s(self.job, params)
         hours: Floats = (setup_s + by_kind[columns.kind]) / 3600
         return hours
 

@@ -66,6 +66,7 @@ class MithrilProvider:
         free_start_s=1200,
     )
     kept_logins = None
+    ssh_keys = None
 
     def __init__(self, settings: MithrilSettings, client: MithrilClient, clock: Clock) -> None:
         self._settings = settings

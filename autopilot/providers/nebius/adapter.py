@@ -71,6 +71,7 @@ class NebiusProvider:
         dead_man=DeadMan.POWERS_OFF,
     )
     kept_logins = None
+    ssh_keys = None
 
     def __init__(self, settings: NebiusSettings, client: NebiusClient, clock: Clock) -> None:
         self._settings = settings

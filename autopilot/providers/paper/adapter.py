@@ -111,6 +111,11 @@ class PaperProvider:
         """Nothing is pulled on paper."""
         return None
 
+    @property
+    def ssh_keys(self) -> None:
+        """Nobody logs in on paper."""
+        return None
+
     async def gpu_names(self) -> tuple[str, ...]:
         return await self._inner.gpu_names()
 

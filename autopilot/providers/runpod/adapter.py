@@ -77,6 +77,7 @@ class RunpodProvider:
         self._runtimes = Runtimes()
         self._bids: dict[str, Decimal] = {}
         self.kept_logins = RunpodLogins(client)
+        self.ssh_keys = None
         self._pull_words: dict[str, str] = {}
         """For pods that did not come up: the error of their host; empty if it did not mention a registry."""
         # No answer names the account, so the key identifies it: another key is another account.

@@ -29,6 +29,7 @@ from autopilot.providers.vastai.inbox import Inbox, Outbid
 from autopilot.providers.vastai.pacing import Family
 from autopilot.providers.vastai.reply import Answer
 from autopilot.providers.vastai.search import OfferSearch
+from autopilot.providers.vastai.ssh_keys import VastaiKeys
 
 Outcome = Done[None] | Refused | Unknown
 _NAMELESS = RefusalCode.INVALID
@@ -53,6 +54,7 @@ class VastaiProvider:
     kept_logins = None
 
     def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
+        self.ssh_keys = VastaiKeys(client)
         self._settings = settings
         self._client = client
         self._clock = clock

@@ -244,4 +244,14 @@ CLAIMS = (
         Step.WORK,
         "`autopilot ssh` reports that there is no login; `exec` works",
     ),
+    MarketClaim(
+        "ssh-forwards",
+        "A machine's SSH server forwards a port of its loopback to whoever logs in with a key that the API attached.",
+        ASSUMED,
+        "2026-11",
+        Confidence.MEDIUM,
+        SANDBOX,
+        Step.WORK,
+        "storage over SSH does not work: set `blobs.url` to a bucket",
+    ),
 )

@@ -11,7 +11,7 @@ FACTS = MarketFacts(
     key_option="--vast-key-file",
     key_help="Take the vast.ai key from this file and ask nothing.",
     domains=("vast.ai",),
-    asks_card=True,
+    can_be_dialled=True,
     certify=CertifyFacts(CLAIMS, bills_traffic=True, address_variables=("PUBLIC_IPADDR", "VAST_TCP_PORT")),
     order=1,
 )

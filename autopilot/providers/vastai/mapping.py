@@ -7,7 +7,7 @@ from datetime import date, datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus, TopUp
+from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus, SshAddress, TopUp
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
@@ -85,6 +85,7 @@ def instance(row: InstanceRow) -> Instance:
         ends_at=row.ends_at,
         message=row.message,
         pull_refused=pull_refused(row),
+        ssh=tuple(SshAddress(host, port) for host, port in row.ssh) if row.actual == "running" else (),
     )
 
 

@@ -116,6 +116,11 @@ def judge_stop(answer: Answer) -> Done[None] | Refused | Unknown:
     return _judge_change(answer) or Done(None)
 
 
+def judge_key(answer: Answer) -> Done[None] | Refused | Unknown:
+    """How it answers for a key that is there already is not documented: a login shows whether it is."""
+    return _judge_change(answer) or Done(None)
+
+
 def judge_destroy(answer: Answer) -> Done[None] | Refused | Unknown:
     """An instance that is not there counts as destroyed."""
     outcome = _judge_change(answer)

@@ -24,6 +24,7 @@ class Family(StrEnum):
     CHARGES = "charges"
     USER = "user"
     INBOX = "inbox"
+    KEYS = "keys"
 
 
 INTERVAL_S = {
@@ -37,9 +38,10 @@ INTERVAL_S = {
     Family.CHARGES: 1.0,
     Family.USER: 1.0,
     Family.INBOX: 3.0,
+    Family.KEYS: 1.0,
 }
 """Smallest distance between two requests that the market accepts. Search and user are observed, not documented; of
-the inbox nothing is known."""
+the inbox, and of keys for a login, nothing is known."""
 PENALTY_S = {Family.CREATE: 12.0}
 """Added by the market once a request came too early."""
 

@@ -41,6 +41,18 @@ _HARDWARE = {
     **ignore("search", OBJECT),
 }
 
+_PORTS = AnswerShape(
+    "",
+    read(
+        wire.SSH_PORT_INSIDE,
+        LIST,
+        optional=True,
+        inside=AnswerShape("", {**read("HostPort", TEXT), **ignore("HostIp", TEXT)}),
+    ),
+    is_open=True,
+)
+"""Of all that are mapped the SSH server's alone is read."""
+
 INSTANCE = AnswerShape(
     "instance",
     {
@@ -72,7 +84,7 @@ INSTANCE = AnswerShape(
         **read("status_msg", TEXT, NULL),
         **ignore(
             "gpu_frac gpu_ram reliability2 hosting_type inet_down inet_up_cost inet_down_cost storage_cost disk_space"
-            " min_bid gpu_totalram ssh_port machine_dir_ssh_port direct_port_start direct_port_end client_run_time"
+            " min_bid gpu_totalram machine_dir_ssh_port direct_port_start direct_port_end client_run_time"
             " host_run_time cpu_util mem_limit disk_util disk_usage",
             NUMBER,
         ),
@@ -82,14 +94,15 @@ INSTANCE = AnswerShape(
             NULL,
         ),
         **ignore(
-            "verification geolocation next_state image_uuid image_runtype onstart jupyter_token ssh_host ssh_idx"
-            " local_ipaddrs",
+            "verification geolocation next_state image_uuid image_runtype onstart jupyter_token ssh_idx local_ipaddrs",
             TEXT,
         ),
         **ignore("template_hash_id template_name", TEXT, NULL),
         **ignore("image_args volume_info", LIST),
         **ignore("extra_env", LIST, NULL),
-        **ignore("ports", OBJECT, NULL),
+        **read("ssh_host public_ipaddr", TEXT, NULL),
+        **read("ssh_port", NUMBER, NULL),
+        **read("ports", OBJECT, NULL, inside=_PORTS),
     },
 )
 

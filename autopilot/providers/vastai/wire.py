@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -15,6 +16,9 @@ from autopilot.providers.strangers import is_strangers, says_whose
 ITEM_TYPES = frozenset({"gpu", "disk", "bwd", "bwu"})
 """What the items of a charge are for."""
 
+
+SSH_PORT_INSIDE = "22/tcp"
+_HOST = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:-]{0,252}", re.ASCII)
 
 UNTOLD = "untold"
 """A state that cannot be read."""
@@ -70,6 +74,8 @@ class InstanceRow:
     current: str
     ends_at: datetime | None
     message: str
+    ssh: tuple[tuple[str, int], ...] = ()
+    """Host and port of its SSH server: its own ones first, then those of the market's proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +227,18 @@ def instance_row(raw: object) -> InstanceRow:
         current=values.text(row.get("cur_state")).lower(),
         ends_at=values.instant(row.get("end_date")),
         message=values.text(row.get("status_msg"))[:200],
+        ssh=tuple(_ssh_addresses(row)),
     )
+
+
+def _ssh_addresses(row: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Those that can be read. They become words of a command: nothing that could be taken for an option passes."""
+    mapped = values.mapping(row.get("ports")).get(SSH_PORT_INSIDE)
+    first = values.mapping(mapped[0]) if isinstance(mapped, list) and mapped else {}
+    own = values.text(row.get("public_ipaddr")).strip(), values.integer(first.get("HostPort"))
+    for host, port in (own, (values.text(row.get("ssh_host")).strip(), values.integer(row.get("ssh_port")))):
+        if port is not None and 0 < port < 65_536 and _HOST.fullmatch(host):
+            yield host, port
 
 
 def _storage_rate(row: dict[str, Any]) -> Decimal:

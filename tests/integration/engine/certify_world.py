@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -14,7 +14,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from autopilot.answers.render import plain
 from autopilot.api.certify import CertifyService
 from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
@@ -25,8 +24,10 @@ from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.mailbox.wire import SSH_PORT
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.provider import Provider
+from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin
+from autopilot.render import plain
 from autopilot_lab.sandbox.market.instances import Container
 from autopilot_lab.sandbox.market.metering import to_decimal
 from autopilot_lab.sandbox.mithril.bids import BILLED, Bid
@@ -161,6 +162,23 @@ def _told_port(env: dict[str, str]) -> int:
     return 2 if f"VAST_TCP_PORT_{SSH_PORT}" in env or f"RUNPOD_TCP_PORT_{SSH_PORT}" in env else 1
 
 
+class Lines:
+    """What dials the machines, as it says that it is. These machines reach the mailbox either way."""
+
+    public_key = "ssh-ed25519 AAAA autopilot"
+
+    def __init__(self, broken: Collection[str]) -> None:
+        self._broken = broken
+        self._wanted: tuple[Dialled, ...] = ()
+
+    async def dial(self, wanted: Collection[Dialled]) -> None:
+        self._wanted = tuple(wanted)
+
+    async def states(self) -> Mapping[str, TunnelState]:
+        fault = TunnelFault.FORWARDING_REFUSED if "ssh-forwards" in self._broken else None
+        return {each.lease_id: TunnelState(fault is None, fault) for each in self._wanted if each.addresses}
+
+
 class CertifyWorld(World):
     """The daemon needs a certificate for the market, as for a real one."""
 
@@ -170,6 +188,7 @@ class CertifyWorld(World):
 
     async def start(self) -> None:
         self.certify_rules = self.rules
+        self.tunnels = Lines(self.market.broken)
         if not isinstance(self.agents, Machines):  # they outlive the daemon
             self.agents: Any = self.kind_of_machines(self, self.blobs)
         await super().start()

@@ -41,6 +41,7 @@ from autopilot.policy.guard import Limits
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import Store
+from autopilot.ports.tunnels import Tunnels
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
@@ -115,6 +116,7 @@ class World:
         self._in_memory = MemoryStore()
         self.api_key = "sandbox-key"
         self.recorder: Recorder | None = None
+        self.tunnels: Tunnels | None = None
         self._ids = UlidIds(clock)
         self._made_by_hand: list[str] = []
 
@@ -143,6 +145,7 @@ class World:
             self.clock,
             self._ids,
             recorder=self.recorder,
+            tunnels=self.tunnels,
         )
         self.jobs = JobService(
             self.engine,

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import Job
 from autopilot.api.metrics import Metrics
 from autopilot.domain.certificate import Certificate, ClaimVerdict
 from autopilot.domain.errors import UserError
@@ -242,9 +244,9 @@ async def test_a_job_and_an_array_that_wait_for_one_say_so_and_what_to_type(worl
     await world.submit(JOB.replace("train", "many", 1) + "[array]\ncount = 3\n", accept_any=True)
     await world.tick(3)
     for name in ("train", "many"):
-        job = await world.jobs.show(name)
-        assert job["job"]["reason"] == "not_certified"
-        assert command in reasons.brief(job["job"])
+        job = from_json(Job, (await world.jobs.show(name))["job"])
+        assert job.reason == "not_certified"
+        assert command in reasons.brief(job)
 
 
 async def test_a_field_of_money_that_has_changed_ends_it(world: CertifyWorld) -> None:

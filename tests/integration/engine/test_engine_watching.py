@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from autopilot import render
+from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import Note
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation
@@ -32,7 +35,7 @@ async def told(world: World) -> list[str]:
     async with world.store.snapshot() as uow:
         decisions = await uow.decisions.list_by_job(job.id, limit=100)
     notes = [note for each in decisions for note in each.notes]
-    return [tell({"topic": note.topic, "numbers": dict(note.numbers)}) for note in notes]
+    return [tell(from_json(Note, render.note(note))) for note in notes]
 
 
 async def test_floors_are_recorded_at_all_times_and_no_job_is_needed(world: World) -> None:

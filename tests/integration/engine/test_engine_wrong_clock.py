@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.status import Status
 from autopilot.cli.trouble import tell
 from autopilot.domain.lease import LeaseState
 from tests.integration.engine.engine_world import World
+from tests.unit.cli.sample_daemon import sample
 
 HOUR = timedelta(hours=1)
 
@@ -49,14 +53,7 @@ async def test_seconds_are_no_matter(world: World) -> None:
 
 
 def test_ps_says_so() -> None:
-    status = {
-        "now": "2026-11-20T12:00:00+00:00",
-        "speed": 1.0,
-        "last_tick_at": "2026-11-20T12:00:00+00:00",
-        "failing_since": None,
-        "failure": "",
-        "providers": [],
-    }
-    assert tell(status | {"clock_behind_s": None}) == []
-    (said,) = tell(status | {"clock_behind_s": 7200})
+    status = from_json(Status, sample("status"))
+    assert tell(status) == []
+    (said,) = tell(replace(status, clock_behind_s=7200))
     assert said.startswith("The daemon's clock is 2 h slow, as the markets say. Nothing is rented")

@@ -19,7 +19,7 @@ ROOMS = {
 }
 """Of the product, each a directory of modules."""
 DATA = {"_data", "migrations"}
-FILES = {"__init__.py", "checkpoint.py", "clock.py", "ids.py", "py.typed", "workers.py"}
+FILES = {"__init__.py", "checkpoint.py", "clock.py", "ids.py", "py.typed", "system.py", "workers.py"}
 
 
 def listed(wheel: Path, about: str) -> list[str]:

@@ -117,7 +117,7 @@ def test_without_graphql_one_line_says_so(command: str, tmp_path: Path) -> None:
     assert "Traceback" not in said.stdout + said.stderr
     (line,) = said.stderr.splitlines()
     assert "graphql-core" in line
-    assert "pip install ./packages/lab" in line
+    assert "pip install --no-index --find-links dist gpu-autopilot-lab" in line
 
 
 def test_the_laboratory_asks_no_registry_for_the_program() -> None:
@@ -135,6 +135,7 @@ def test_no_hint_and_no_page_installs_by_a_name_that_is_not_published() -> None:
         *(ROOT / "systemd").iterdir(),
     ]
     sources = [*pages, *(path for room in ("autopilot", "packages") for path in (ROOT / room).rglob("*.py"))]
-    assert [
-        str(file) for file in sources if re.search(r"gpu-autopilot\[|pip install \S*gpu-autopilot", file.read_text())
-    ] == []
+    named = re.compile(r"^.*(?:pip|tool) install .*gpu-autopilot.*$", re.MULTILINE)
+    lines = {(str(file), line) for file in sources for line in named.findall(file.read_text())}
+    assert lines
+    assert [line for line in lines if "--no-index --find-links dist" not in line[1]] == []

@@ -19,8 +19,11 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import AccountQuota
 from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
+from autopilot.ports.tunnels import TunnelFault, TunnelState
 from autopilot.service import doctor
 from autopilot.service.doctor import Check, run
+from autopilot.tunnels.board import write_states
+from autopilot.tunnels.place import TunnelsPlace
 from tests.permissions import kept_out
 from tests.pg import PostgresServer
 
@@ -235,3 +238,37 @@ def test_the_clock_beside_what_the_markets_say_of_the_time() -> None:
     assert clock_check(none) == (True, "right to within a minute, as the markets say")
     assert clock_check(hour, hour) == (False, "1 h slow, as every market says that tells the time")
     assert clock_check(-hour) == (False, "1 h fast, as every market says that tells the time")
+
+
+def mailbox_check() -> Check:
+    return next(check for check in run(None) if check.name == "mailbox")
+
+
+def test_machines_that_are_dialled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is proved without one; what is wrong with one is said in words."""
+    monkeypatch.setenv("AUTOPILOT_BLOBS__OVER_SSH", "true")
+    monkeypatch.setenv("AUTOPILOT_PROVIDERS__VASTAI__BASE_URL", "http://127.0.0.1:1")
+    check = mailbox_check()
+    assert check.ok is None
+    assert "over SSH, 20 Mbit/s for what is stored here, assumed: set blobs.home_mbps" in check.detail
+    assert "autopilot certify" in check.hint
+    place = TunnelsPlace(tmp_path / "state" / "tunnels")
+    place.root.mkdir(parents=True)
+    write_states(place, {"one": TunnelState(is_up=True, fault=None), "two": TunnelState(is_up=True, fault=None)})
+    monkeypatch.setenv("AUTOPILOT_BLOBS__HOME_MBPS", "40")
+    assert mailbox_check().detail == "over SSH, 40 Mbit/s for what is stored here; 2 of 2 machines are connected"
+    refused = TunnelState(is_up=False, fault=TunnelFault.FORWARDING_REFUSED, down_s=9)
+    write_states(place, {"one": refused, "two": TunnelState(is_up=True, fault=None)})
+    check = mailbox_check()
+    assert check.ok is False
+    assert check.detail.endswith("1 of 2 machines: its SSH server does not forward")
+    assert "a bucket needs no connection" in check.hint
+
+
+def test_a_market_whose_machines_cannot_be_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOPILOT_BLOBS__OVER_SSH", "true")
+    monkeypatch.setenv("AUTOPILOT_PROVIDERS__RUNPOD__BASE_URL", "http://127.0.0.1:1")
+    check = mailbox_check()
+    assert check.ok is False
+    assert "machines of RunPod cannot be dialled over SSH" in check.detail
+    assert "blobs.url to a bucket" in check.hint

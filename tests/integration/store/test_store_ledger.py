@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import from_nano
 from autopilot.ports.store import ConstraintViolated, Totals
 from autopilot.store.database import SqlStore
+from autopilot.store.views import VIEWS
 from tests.store_records import DAY, START, a_job, a_lease, an_entry, forgotten
 
 OCT_31, NOV_1, NOV_30, DEC_1 = date(2026, 10, 31), date(2026, 11, 1), date(2026, 11, 30), date(2026, 12, 1)
@@ -143,6 +145,10 @@ async def test_the_views_answer_in_dollars_to_any_sqlite_client(posted: SqlStore
         ("2026-12", "runpod", 8.0, 0.0, 0.5, 0.0, 8.5),
         ("2026-12", "vastai", 16.0, 0.0, 0.0, 0.0, 16.0),
     ]
+    columns = " + ".join(f"{name}_usd" for name in COST_NAMES)
+    for view in (name for name in VIEWS if name.startswith("spend_by_")):
+        sums = outside.execute(f"SELECT round(sum({columns}), 9), round(sum(total_usd), 9) FROM {view}").fetchone()
+        assert sums[0] == sums[1] > 0, view
     assert outside.execute("SELECT job_id, job, status, leases, total_usd FROM spend_by_job").fetchall() == [
         (None, None, None, 1, 16.0),
         ("job-000001", "train", "pending", 2, 7.249999999),

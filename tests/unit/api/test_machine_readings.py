@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
-from autopilot.answers import render
+from autopilot import render
 from autopilot.books.reconciliation import READINGS_PER_ANSWER, instance
 from autopilot.domain.params import Params
 from autopilot.domain.readings import Gpu, MachineReading, Readings

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+
+from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import Job
 
 SAMPLES = Path(__file__).parents[2] / "assets" / "api"
 
 
 def sample(name: str) -> Any:
     return json.loads((SAMPLES / f"{name}.json").read_text())
+
+
+def sample_job(**changes: Any) -> Job:
+    return replace(from_json(Job, sample("job")["job"]), **changes)
 
 
 @dataclass

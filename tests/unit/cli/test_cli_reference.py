@@ -25,7 +25,7 @@ def program() -> App:
 
 def test_every_command_is_documented_in_the_order_of_the_help() -> None:
     assert list(SECTIONS) == NAMES
-    assert re.findall(r"^  (\w+)  ", overview(), re.MULTILINE) == NAMES
+    assert re.findall(r"^  ([\w-]+)  ", overview(), re.MULTILINE) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,6 +55,21 @@ def test_the_command_s_own_words_are_there(name: str) -> None:
 def test_help_of_each_command_works(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0
     assert f"Usage: autopilot {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_is_as_wide_as_the_terminal(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = {}
+    for width in (80, 5000):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert run([name, "--help"]) == 0
+        shown[width] = capsys.readouterr().out
+    assert max(map(len, shown[80].splitlines())) <= 80
+    assert shown[80].split() == shown[5000].split()
+    paragraphs = re.split(r"^(?:Arguments|Parameters|Commands):$", shown[5000], maxsplit=1, flags=re.MULTILINE)[0]
+    assert not [each for each in paragraphs.strip().split("\n\n") if "\n" in each]
 
 
 def test_exit_codes() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from autopilot.answers.jobs import TakenCode
 from autopilot.cli.views import _code
 from autopilot.code.bundle import _apart
 from autopilot.config.job_file import parse_job
 
-CODE: dict[str, Any] = {"sha256": "ab" * 32, "files": 1204, "size_bytes": 3_400_000, "commit": None, "is_dirty": False}
+CODE = TakenCode(sha256="ab" * 32, files=1204, size_bytes=3_400_000, commit=None, is_dirty=False)
 JOB = """name = "x"
 image = "i"
 run = "r"
@@ -35,7 +37,7 @@ path = "%s"
     ],
 )
 def test_hash_files_size_commit_and_changes_are_shown(changes: dict[str, Any], end: str) -> None:
-    assert _code(CODE | changes) == "ab" * 32 + end
+    assert _code(replace(CODE, **changes)) == "ab" * 32 + end
 
 
 @pytest.mark.parametrize(

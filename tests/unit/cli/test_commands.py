@@ -49,7 +49,8 @@ def test_ps_has_the_sum_of_all_jobs_that_it_shows(daemon: Daemon, capsys: Captur
     assert total in printed(capsys, "ps").splitlines()
     assert "total of" not in printed(capsys, "ps", "-q") + printed(capsys, "ps", "--json")
     array = jobs[0] | {"id": "01ARRAY", "name": "sweep", "posted": "1", "accrued": "0.5", "budget": "10"}
-    array |= {"tasks": {"count": 9, "running": 1, "succeeded": 0, "waiting": 0, "failed": 0}}
+    counts = dict.fromkeys(("unbegun", "waiting", "parked", "ending", "succeeded", "failed", "cancelled"), 0)
+    array |= {"tasks": counts | {"count": 9, "needed": 9, "parallel": 9, "max_failures": None, "running": 1}}
     task = jobs[0] | {"id": "01TASK", "array": "01ARRAY", "budget": None, "is_estimate": True, "posted": "0.75"}
     daemon.answers["GET /v1/jobs"] = (200, {"jobs": [*jobs, array, task]})
     total = "total of 3 jobs: $1.79 spent, $0.21 reserved; 15% of $12.00 in the budgets of 2"
@@ -59,6 +60,15 @@ def test_ps_has_the_sum_of_all_jobs_that_it_shows(daemon: Daemon, capsys: Captur
     daemon.answers["GET /v1/jobs"] = (200, {"jobs": [jobs[0]]})
     total = "total of 1 job: $0.29 spent, $0.11 reserved; 15% of $2.00 in its budget"
     assert total in printed(capsys, "ps").splitlines()
+
+
+@pytest.mark.parametrize(("argv", "path"), [(["ps"], "GET /v1/jobs"), (["show", "bert-qa"], "GET /v1/jobs/bert-qa")])
+def test_an_answer_that_lacks_a_field_is_one_line(daemon: Daemon, capsys: Capture, argv: list[str], path: str) -> None:
+    body = daemon.answers[path][1]
+    job = body["jobs"][0] if "jobs" in body else body["job"]
+    del job["held"]
+    said = printed(capsys, *argv, code=1)
+    assert said.startswith("error: the daemon's answer cannot be read: Job without held\nhint: ")
 
 
 def test_ps_and_show_say_that_a_job_does_nothing(daemon: Daemon, capsys: Capture) -> None:
@@ -89,7 +99,8 @@ def test_ids_are_shown_as_long_as_they_must_be(daemon: Daemon, capsys: Capture) 
 def test_ps_says_what_keeps_the_daemon_from_its_work(daemon: Daemon, capsys: Capture) -> None:
     quiet = printed(capsys, "ps")
     status = sample("status")
-    market = {"name": "mithril", "known": False, "credit": None, "reason": "401: no such key"}
+    (market,) = status["providers"]
+    market |= {"name": "mithril", "known": False, "credit": None, "reason": "401: no such key"}
     market |= {"read_at": "2026-01-01T11:50:00+00:00", "hint": "store a valid key with: autopilot init"}
     status |= {"failing_since": "2026-01-01T11:58:00+00:00", "failure": "disk full", "providers": [market]}
     daemon.answers["GET /v1/status"] = (200, status)
@@ -161,7 +172,8 @@ def test_show_tells_what_a_machine_does_that_is_not_at_work(
 
 
 def test_show_of_a_job_that_has_not_begun(daemon: Daemon, capsys: Capture) -> None:
-    daemon.answers["GET /v1/jobs/new"] = (200, {"job": sample("jobs")["jobs"][1], "spend": sample("job")["spend"]})
+    begun = sample("job") | {"leases": [], "checkpoints": [], "bids": [], "events": []}
+    daemon.answers["GET /v1/jobs/new"] = (200, begun | {"job": sample("jobs")["jobs"][1]})
     out = printed(capsys, "show", "new")
     assert "pending: market unknown" in out
     assert "none yet" in out
@@ -243,17 +255,26 @@ def a_schedule(**changes: object) -> dict[str, object]:
     return {
         "id": "01KDZ3V8XQ7M2N4P6R8T0V1W2X",
         "name": "nightly",
+        "owner": 0,
         "status": "active",
         "reason": "submitted",
+        "created_at": "2026-01-01T00:00:00+00:00",
+        "ended_at": None,
         "cron": "0 2 * * *",
         "zone": "Europe/Berlin",
+        "overlap": "skip",
+        "catch_up": False,
+        "until": None,
         "count": None,
         "next": ["2026-01-02T01:00:00+00:00"],
         "fired": 3,
         "last": {"job": "01KDZ3V8XQ7M2N4P6R8T0V1W2Y", "due_at": "2026-01-01T01:00:00+00:00", "status": "running"},
         "left_out": 1,
+        "left_out_at": None,
         "left_out_reason": "overlap",
         "posted": "3.10",
+        "held": "0",
+        "job_budget": None,
         "budget": "60",
         "is_monthly": True,
     } | changes

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.cli.exits import Exit
 from autopilot.cli.main import run
 from autopilot.engine.accounts import NOTE
 from autopilot.store.care import ledger_without_daemon
@@ -82,7 +83,7 @@ def test_wrong_words(ledger: Path, capsys: pytest.CaptureFixture[str], words: li
 
 def test_a_running_daemon_is_in_the_way_of_a_move(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with single_writer(ledger):
-        assert run(["db", "move", "--to", str(ledger.with_name("other.db"))]) == 2
+        assert run(["db", "move", "--to", str(ledger.with_name("other.db"))]) == Exit.OTHER_DAEMON
         assert run(["db", "check"]) == 0
     assert "another autopilot daemon" in capsys.readouterr().err
 

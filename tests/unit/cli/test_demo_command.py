@@ -18,6 +18,7 @@ def test_the_demo_of_all_markets_names_the_extra_that_is_missing(
     said = capsys.readouterr()
     assert said.err.splitlines() == [
         "error: the SDK of Nebius, which this demo plays, is not installed",
-        "hint: in the checkout that you installed from: pip install '.[nebius]'",
+        "hint: make wheels EXTRAS=nebius in the checkout, "
+        "then there: pip install --no-index --find-links dist 'gpu-autopilot[nebius]'",
     ]
     assert said.out == ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from autopilot.answers.jobs import Note
 from autopilot.cli.main import run
 from autopilot.words import reasons
 from tests.unit.cli.sample_daemon import Daemon, sample
@@ -48,4 +49,4 @@ def test_release_gives_it_back(daemon: Daemon, capsys: pytest.CaptureFixture[str
     ],
 )
 def test_decisions_about_it_are_told(topic: str, numbers: dict[str, Any], said: str) -> None:
-    assert said in reasons.tell({"topic": topic, "numbers": numbers})
+    assert said in reasons.tell(Note(topic=topic, numbers=numbers))

@@ -178,7 +178,7 @@ def test_limits_and_a_bucket_from_the_command_line(
 def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
 ) -> None:
-    answers = iter(["20", "", "3", answer, "my-bucket", "0a1b2c", "n"])
+    answers = iter(["20", "", "3", answer, "my-bucket", "0a1b2c"])
     hidden = iter(["vast-key", "", "", "", "id:hidden-secret"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
@@ -189,33 +189,39 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     assert settings.limits.day == 20
     assert settings.limits.month == 500
     assert settings.limits.uncertified == 3
-    assert settings.markets["vastai"].tops_up is False
     assert settings.blobs.url == "s3://my-bucket/autopilot"
     assert settings.blobs.endpoint == "https://0a1b2c.r2.cloudflarestorage.com"
     assert settings.bucket_key() == ("id", "hidden-secret")
     out, err = capsys.readouterr()
     assert "Object Read & Write for the bucket my-bucket alone" in out
     assert "hidden-secret" not in out + err
-    assert "no last safeguard" in out
     assert next(answers, None) is None
 
 
-@pytest.mark.parametrize(("answer", "kept"), [("y", True), ("", None)])
-def test_it_asks_for_the_card_where_a_key_of_vast_ai_is_stored(
-    home: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kept: bool | None
-) -> None:
-    answers, hidden = iter(["", "", "", "", answer]), iter(["vast-key", "", "", ""])
+def test_a_key_and_enter_is_enough(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, hidden = iter(["", "", "", ""]), iter(["vast-key", "", "", ""])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     monkeypatch.setattr("getpass.getpass", lambda _: next(hidden))
     monkeypatch.setattr(setup, "_check", lambda: 0)
     assert run(["init"]) == 0
-    assert load_settings().markets["vastai"].tops_up is kept
+    settings = load_settings()
+    assert (list(settings.markets), settings.limits.day) == (["vastai"], Decimal(50))
     assert next(answers, None) is None
 
 
+def test_an_address_of_one_s_own_has_a_fixed_port(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", "--public-url", "https://mailbox.example"]) == 0
+    blobs = load_settings().blobs
+    assert (blobs.public_url, blobs.listen) == ("https://mailbox.example", "127.0.0.1:8787")
+    (home / ".config/autopilot/autopilot.toml").unlink()
+    assert run(["init", "--public-url", "https://mailbox.example", "--listen", "127.0.0.1:9000"]) == 0
+    assert load_settings().blobs.listen == "127.0.0.1:9000"
+    capsys.readouterr()
+
+
 def test_an_address_of_one_s_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter(["", "", "0", "5", "https://mailbox.example", ""])
+    answers = iter(["", "", "0", "6", "https://mailbox.example", ""])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     values, key = meeting_place.ask()
     assert key is None
@@ -229,3 +235,13 @@ def test_what_may_be_spent_without_a_certificate_is_asked_for(
     answers = iter(["", "", answer, ""])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     assert meeting_place.ask()[0].get(("limits", "uncertified")) == set_to
+
+
+@pytest.mark.parametrize(("mbps", "set_to"), [("", {}), ("40", {("blobs", "home_mbps"): "40"})])
+def test_it_offers_to_dial_machines_from_here(
+    monkeypatch: pytest.MonkeyPatch, mbps: str, set_to: dict[tuple[str, str], str]
+) -> None:
+    answers = iter(["", "", "0", "7", mbps])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert meeting_place.ask() == (set_to, None)
+    assert next(answers, None) is None

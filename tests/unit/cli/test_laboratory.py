@@ -13,7 +13,7 @@ from autopilot.cli.exits import Exit
 from autopilot.cli.main import OF_THE_LABORATORY, app, overview, run
 
 NAMES = [command.name for command in OF_THE_LABORATORY]
-HINT = "hint: in the checkout that you installed from: pip install ./packages/lab"
+HINT = "hint: make wheels in the checkout, then there: pip install --no-index --find-links dist gpu-autopilot-lab"
 
 
 @pytest.fixture

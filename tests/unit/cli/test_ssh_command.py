@@ -1,7 +1,10 @@
-"""``autopilot ssh``: the line that is given to the system's ssh, and what is refused before."""
+"""``autopilot ssh`` and ``ssh-config``: what is given to the system's ssh, and what is refused before."""
 
 from __future__ import annotations
 
+import shutil
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,3 +84,57 @@ def test_without_ssh_exec_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert run(["ssh", "bert-qa"]) == 2
     assert "autopilot exec bert-qa" in capsys.readouterr().err
+
+
+@pytest.fixture
+def home(daemon: Daemon, program: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(program / "home"))
+    (program / "home").mkdir()
+    daemon.answers["GET /v1/jobs/bert-qa/ssh"] = (200, WHERE)
+    return program / "home"
+
+
+def read_by_openssh(config: Path, host: str) -> dict[str, str]:
+    """As the real client understands it."""
+    ssh = shutil.which("ssh", path="/usr/bin:/usr/local/bin:/bin")
+    assert ssh is not None, "the tests need OpenSSH"
+    done = subprocess.run([ssh, "-G", "-F", str(config), host], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines())
+
+
+def test_an_entry_is_understood_by_openssh(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = home / "my key"
+    assert run(["ssh-config", "bert-qa", "-i", str(key)]) == 0
+    (home / "config").write_text(capsys.readouterr().out)
+    meant = read_by_openssh(home / "config", "autopilot-bert-qa")
+    assert (meant["hostname"], meant["port"], meant["user"]) == ("203.0.113.7", "41234", "root")
+    assert (meant["hostkeyalias"], meant["stricthostkeychecking"]) == ("autopilot-01lease", "accept-new")
+    assert (meant["identityfile"], meant["identitiesonly"], meant["forwardagent"]) == (str(key), "yes", "no")
+    assert read_by_openssh(home / "config", "elsewhere")["hostname"] == "elsewhere"
+
+
+def test_it_is_written_apart_and_included_once(home: Path, daemon: Daemon) -> None:
+    (home / "dotfiles").mkdir()
+    (home / ".ssh").mkdir(mode=0o700)
+    (home / "dotfiles/config").write_text("Host mine\n    User me\n")
+    (home / ".ssh/config").symlink_to(home / "dotfiles/config")
+    assert run(["ssh-config", "bert-qa", "--write"]) == 0
+    daemon.answers["GET /v1/jobs/bert-qa/ssh"] = (200, WHERE | {"port": 5})
+    assert run(["ssh-config", "bert-qa", "--write"]) == 0
+    main = home / ".ssh/config"
+    assert main.is_symlink()
+    assert main.read_text().count("Include") == 1
+    assert stat.S_IMODE(main.stat().st_mode) == 0o600
+    assert read_by_openssh(main, "autopilot-bert-qa")["port"] == "5"
+    assert read_by_openssh(main, "mine")["user"] == "me"
+
+
+@pytest.mark.parametrize("host", ["a\n    ProxyCommand touch x", "a b", "", "*"])
+def test_a_market_cannot_write_lines_of_its_own(
+    home: Path, daemon: Daemon, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.answers["GET /v1/jobs/bert-qa/ssh"] = (200, WHERE | {"host": host})
+    assert run(["ssh-config", "bert-qa", "--write"]) == 2
+    assert "that ssh cannot use" in capsys.readouterr().err
+    assert not (home / ".ssh").exists()

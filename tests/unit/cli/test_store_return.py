@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import FoundInStore
+from autopilot.answers.status import Status
 from autopilot.cli import actions
 from autopilot.cli.exits import CommandError
 from autopilot.cli.store_return import tell
@@ -49,13 +52,13 @@ def asked(daemon: Daemon) -> Daemon:
 
 
 def test_each_thing_that_was_found_has_a_line_and_nothing_of_a_machine_moves_the_cursor() -> None:
-    assert list(tell(STORE)) == [
+    assert list(tell(from_json(FoundInStore, STORE))) == [
         f"checkpoint: {LEASE}.7, step 4100, 1.5 GB, verified 2 h 10 min ago",
         f"machine: {LEASE}, vastai 47848147, since 2026-01-30 08:15 UTC, $0.31/h, its last word was that it is active",
         f"passed over: {LEASE}.8: not whole",
         "passed over: x[2J: none of ours",
     ]
-    assert list(tell({"checkpoint": None, "machines": [], "passed_over": []})) == [
+    assert list(tell(FoundInStore(checkpoint=None, machines=[], passed_over=[]))) == [
         "checkpoint: the store has none that is newer than the ledger's"
     ]
 
@@ -85,6 +88,6 @@ def test_wishes_that_exclude_each_other_are_refused(wish: dict[str, Any]) -> Non
 
 
 def test_ps_names_the_job_and_the_command() -> None:
-    (told,) = tell_trouble(sample("status") | {"behind_store": ["train"]})
+    (told,) = tell_trouble(from_json(Status, sample("status") | {"behind_store": ["train"]}))
     assert "machines of train that the ledger does not know" in told
     assert "autopilot resume train --from-store" in told

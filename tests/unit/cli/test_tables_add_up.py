@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import PaidLease
 from autopilot.answers.money import Budget, Reconciliation, Spend
 from autopilot.cli import money_views, views
+from autopilot.domain.cost_columns import COST_NAMES, list_shown
 from tests.unit.cli.sample_daemon import sample
 
 nanos = st.one_of(st.just(0), st.integers(0, 10**7), st.integers(0, 10**13)).map(lambda nano: Decimal(nano).scaleb(-9))
@@ -51,16 +53,14 @@ def some(data: st.DataObject, names: tuple[str, ...], amounts: st.SearchStrategy
 def test_spend(data: st.DataObject, count: int, exact: bool) -> None:
     body = sample("spend")
     body["rows"] = [
-        body["rows"][0]
-        | {"saved": None}
-        | some(data, ("compute", "storage", "bandwidth", "fees"), signed)
-        | some(data, ("accrued", "held"))
+        body["rows"][0] | {"saved": None} | some(data, COST_NAMES, signed) | some(data, ("accrued", "held"))
         for _ in range(count)
     ]
-    has_fees = any(Decimal(row["fees"]) for row in body["rows"])
-    kinds = ["compute", "storage", "bandwidth", *(["fees"] if has_fees else [])]
+    body["total_row"] |= dict.fromkeys(COST_NAMES, "0")
+    spend = from_json(Spend, body)
+    kinds = [column.name for column in list_shown(spend.rows)]
     columns = [*kinds, "posted", "accrued", "held"]
-    rows = shown(money_views.spend_table(from_json(Spend, body), "job", exact=exact), columns)
+    rows = shown(money_views.spend_table(spend, "job", exact=exact), columns)
     assert {row["posted"].as_tuple().exponent for row in rows} == {-9 if exact else -2}
     check_totals(rows, columns)
     for row in rows:
@@ -99,7 +99,7 @@ def test_budget(data: st.DataObject) -> None:
 @given(data=st.data(), count=st.integers(1, 6))
 def test_leases_of_a_job(data: st.DataObject, count: int) -> None:
     lease = sample("job")["leases"][0]
-    leases = [lease | some(data, ("posted", "accrued", "held")) for _ in range(count)]
+    leases = [from_json(PaidLease, lease | some(data, ("posted", "accrued", "held"))) for _ in range(count)]
     part = views.lease_list(leases, datetime(2026, 1, 1, 12, tzinfo=UTC))
     columns = ["posted", "accrued", "held"]
     check_totals(shown(part, columns), columns)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from autopilot.cli import watch
 from autopilot.client.json_client import JsonClient
-from tests.unit.cli.sample_daemon import Daemon, sample
+from tests.unit.cli.sample_daemon import Daemon, sample, sample_job
 
 JOB = "01KDZ3V8XQ7M2N4P6R8T0V1W2X"
 
@@ -64,7 +64,7 @@ def test_a_line_grows_as_more_of_it_happens(daemon: Daemon) -> None:
 def test_the_newest_lines_alone_are_on_the_screen(daemon: Daemon) -> None:
     many = [event(seq, f"07:{seq:02d}:00", "lease.offline", f"L{seq}") for seq in range(1, 20)]
     daemon.answers[f"GET /v1/jobs/{JOB}"] = (200, {"events": many})
-    lines = watch.News(JsonClient()).read([{"id": JOB, "name": "x"}])
+    lines = watch.News(JsonClient()).read([sample_job(id=JOB, name="x")])
     assert [line[:5] for line in lines] == [f"07:{minute}" for minute in range(12, 20)]
 
 

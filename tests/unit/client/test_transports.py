@@ -14,7 +14,7 @@ from aiohttp import web
 
 from autopilot.cli.exit_codes import exit_code_of
 from autopilot.cli.exits import Exit
-from autopilot.client import AsyncClient, asynchronous, tries
+from autopilot.client import AsyncClient, asynchronous, http, json_client, tries
 from autopilot.client.errors import (
     AnswerLost,
     ApiError,
@@ -103,6 +103,15 @@ async def test_an_answer_is_read_in_one_way(
     assert type(problem) is kind
     assert exit_code_of(problem) is code
     assert message in problem.message
+
+
+async def test_an_answer_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for transport in (http, json_client):
+        monkeypatch.setattr(transport, "MOST_BYTES", 1 << 20)
+    async with at_a_socket(lambda _: web.Response(body=b" " * (1 << 20) + b"{}")) as socket:
+        problem = await ask_both(DaemonAddress(socket))
+    assert type(problem) is UnreadableAnswer
+    assert problem.message == "the daemon's answer (HTTP 200) is larger than 1 MiB"
 
 
 async def test_an_absent_daemon_is_reported_in_one_way(tmp_path: Path) -> None:

@@ -6,15 +6,10 @@ import ast
 import inspect
 from pathlib import Path
 
-from autopilot.answers import money as answered
-from autopilot.answers.models import jobs as m
-from autopilot.answers.models import money, plans, schedules
 from autopilot.api.operations import OPERATIONS
 from autopilot.client import asynchronous, synchronous
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
 from autopilot.client.synchronous import Client, SubmittedJob
-
-ROOMS = {"m": m, "money": money, "plans": plans, "s": schedules}
 
 
 def requests() -> list[tuple[str, str | None, dict[str, ast.expr], ast.AsyncFunctionDef]]:
@@ -37,7 +32,7 @@ def requests() -> list[tuple[str, str | None, dict[str, ast.expr], ast.AsyncFunc
 
 def model_of(name: str) -> object:
     room, _, model = name.rpartition(".")
-    return getattr(ROOMS[room] if room else answered, model)
+    return getattr(vars(asynchronous)[room] if room else asynchronous, model)
 
 
 def test_each_request_is_one_of_the_document() -> None:

@@ -61,7 +61,7 @@ RATES = {
 """All names with the word "rate" in them; our own offer is a bid, a posted price a price."""
 ALLOWED = {
     ("planning/list_prices.py", "terms"): "the vendor's own terms, as in the list",
-    ("answers/models/plans.py", "ways_out"): "a key of the plan's JSON",
+    ("answers/plans.py", "ways_out"): "a key of the plan's JSON",
     ("planning/prospects.py", "ways_out"): "what fills that key",
     ("planning/prospects.py", "_ways_out"): "the same",
     ("cli/setup.py", "force"): "the option --force",

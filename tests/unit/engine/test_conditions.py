@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from autopilot.clock import ManualClock
 from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.conditions import ConditionLog
+from autopilot.engine.dialling import Dialling
 from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import START, D, a_job, a_spec
 
@@ -22,7 +24,9 @@ async def test_a_pace_beyond_all_numbers_keeps_nothing_from_the_other_jobs() -> 
     store = MemoryStore()
     async with store.transaction() as uow:
         await uow.jobs.save_all([absurd, poor])
-        await ConditionLog({}, lambda name, now: False, Certification(CertifyRules(), {})).note(
+        dialling = Dialling({}, None, ManualClock(START))
+        certification = Certification(CertifyRules(), {}, dialling)
+        await ConditionLog({}, lambda name, now: False, certification, dialling.list_troubles).note(
             uow, {}, [absurd, poor], (), None, START
         )
     async with store.snapshot() as uow:

@@ -31,6 +31,7 @@ FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "run.stalled": (("since", START.isoformat()),),
     "budget.ran_low": (("spent", Decimal("8.10")), ("budget", Decimal(10))),
     "market.stayed_unread": (("provider", "vastai"), ("unread_s", 300), ("machines", 2)),
+    "tunnel.failed": (("fault", "login_refused"), ("down_s", 240)),
     "market.quarantined": (("provider", "vastai"),),
     "market.account_changed": (("provider", "vastai"), ("machines", 1)),
     "credit.ran_low": (("provider", "vastai"), ("credit", Decimal("4.10")), ("per_hour", Decimal("0.50"))),

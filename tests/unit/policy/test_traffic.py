@@ -7,11 +7,12 @@ from datetime import timedelta
 from decimal import Decimal
 
 from autopilot.domain.code import JobCode
+from autopilot.domain.job import Checkpoint
 from autopilot.domain.params import Params, Timing, TrafficSizes
 from autopilot.policy.budget import traffic_cost
 from autopilot.pricing.rule.cost import price_candidates
 from autopilot.pricing.speed import setup_time
-from tests.builders import a_job, a_market, a_spec, an_offer
+from tests.builders import START, a_job, a_market, a_spec, an_offer
 
 PARAMS = Params(timing=Timing(boot_s=100), traffic=TrafficSizes(image_gb=Decimal(10), upload_gb=Decimal(5)))
 D = Decimal
@@ -57,3 +58,24 @@ def test_code_weighs_as_inputs_do() -> None:
     plain, large = a_job(), a_job(code=code)
     assert setup_time(large, offer, PARAMS) - setup_time(plain, offer, PARAMS) == timedelta(seconds=20)
     assert traffic_cost(offer, large, PARAMS) - traffic_cost(offer, plain, PARAMS) == D("0.02")
+
+
+def test_what_is_stored_here_comes_over_the_line_of_the_daemon_where_it_dials_its_machines() -> None:
+    """5 GB at 20 Mbit/s are 33 minutes; image and inputs do not come from here."""
+    offer = an_offer(download_mbps=D(8000))
+    checkpoint = Checkpoint("job-1", "lease-1", 0, 1, 5, timedelta(hours=1), 5 * 10**9, 1, START)
+    saved = replace(a_job(spec=a_spec(inputs_gb=D(40))), checkpoint=checkpoint)
+    over_ssh = replace(PARAMS, traffic=replace(PARAMS.traffic, home_mbps=D(20)))
+    assert setup_time(saved, offer, over_ssh) - setup_time(saved, offer, PARAMS) == timedelta(seconds=2000)
+    fresh = replace(saved, checkpoint=None)
+    assert setup_time(fresh, offer, over_ssh) == setup_time(fresh, offer, PARAMS)
+
+
+def test_a_loss_costs_the_restore_over_that_line() -> None:
+    checkpoint = Checkpoint("job-1", "lease-1", 0, 1, 5, timedelta(hours=1), 5 * 10**9, 1, START)
+    job = replace(a_job(spec=a_spec(work_estimate=timedelta(hours=4))), checkpoint=checkpoint)
+    over_ssh = replace(PARAMS, traffic=replace(PARAMS.traffic, home_mbps=D(20)))
+    market = a_market(an_offer("one", floor=D("0.30")))
+    cheap, dear = (price_candidates(job, market, market.offers, each)[0] for each in (PARAMS, over_ssh))
+    # The set-up takes 2000 s longer, and so does each of the losses that are expected.
+    assert dear.cost > cheap.cost + D("0.30") * D(2000) / D(3600)

@@ -311,3 +311,33 @@ def test_any_number_reads_or_not(literal: str) -> None:
     for value in (literal, values._decimal(literal)):
         for read in (values.number, values.dollars, values.integer, values.identifier, values.instant):
             read(value)
+
+
+def running(**changes: Any) -> dict[str, Any]:
+    return {**body("instance_running_bid")["instances"], **changes}
+
+
+def addresses(row: dict[str, Any]) -> list[tuple[str, int]]:
+    return [(each.host, each.port) for each in mapping.instance(wire.instance_row(row)).ssh]
+
+
+def test_a_machine_is_logged_in_to_at_its_own_address_or_at_the_market_s_proxy() -> None:
+    assert addresses(running()) == [("203.0.113.42", 40122), ("ssh5.vast.ai", 18146)]
+    assert addresses(running(ports=None)) == [("ssh5.vast.ai", 18146)]
+    assert addresses(running(ports={}, public_ipaddr=" 203.0.113.42\n")) == [("ssh5.vast.ai", 18146)]
+    assert addresses(running(actual_status="exited")) == []
+
+
+@pytest.mark.parametrize(
+    "host", ["", "-oProxyCommand=touch /tmp/x", "a b", "host;id", "root@host", None, 7, "é.example"]
+)
+def test_an_address_that_could_be_anything_else_is_none(host: object) -> None:
+    assert addresses(running(ports=None, ssh_host=host)) == []
+    assert addresses(running(public_ipaddr=host)) == [("ssh5.vast.ai", 18146)]
+
+
+@pytest.mark.parametrize("port", [None, 0, -1, 65_536, "x", 1.5, True])
+def test_a_port_that_is_none_is_no_address(port: object) -> None:
+    assert addresses(running(ports=None, ssh_port=port)) == []
+    assert addresses(running(ports={"22/tcp": [{"HostPort": port}]})) == [("ssh5.vast.ai", 18146)]
+    assert addresses(running(ports={"22/tcp": port})) == [("ssh5.vast.ai", 18146)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.blobs.place import MailboxPlace
 from autopilot.config import paths
 from autopilot.config.keys import KEY_SUFFIX
 from autopilot.config.settings import Settings
@@ -18,10 +19,13 @@ from autopilot.listener.door import ConnectionLimits
 from autopilot.listener.process import API_CONNECTIONS, DESCRIPTORS, SPARE_DESCRIPTORS
 from autopilot.service.main import CREATE_GRACE_REAL_S
 from autopilot.service.sockets import SOCKET_GROUP
+from autopilot.tunnels.ssh import DESCRIPTORS as DESCRIPTORS_OF_ONE
+from autopilot.tunnels.ssh import MOST_MACHINES, PROCESSES_A_MACHINE
 
 SYSTEMD = Path(__file__).parents[3] / "systemd"
 UNIT = SYSTEMD / "autopilot.service"
 LISTENER = SYSTEMD / "autopilot-listener.service"
+TUNNELS = SYSTEMD / "autopilot-tunnels.service"
 MAILBOX = "/var/lib/autopilot-mailbox"
 MOST_EXPOSURE = 1.5
 
@@ -125,8 +129,24 @@ def test_only_the_listener_may_open_a_port_and_its_descriptors_are_enough(servic
     assert listener["MemoryMax"] == ["256M"]
 
 
+def test_the_tunnels_see_their_own_part_of_the_mailbox_and_have_room_for_their_processes() -> None:
+    tunnels = read_unit(TUNNELS)
+    assert tunnels["ExecStart"] == ["/opt/autopilot/bin/autopilot dial"]
+    own = MailboxPlace(Path(MAILBOX)).tunnels
+    assert tunnels["TemporaryFileSystem"] == [f"{MAILBOX}:ro"]
+    assert tunnels["BindPaths"] == [str(own)]
+    (user,), (group,) = tunnels["User"], tunnels["Group"]
+    assert f"u {user} -:{group} " in (SYSTEMD / "autopilot.sysusers.conf").read_text()
+    assert f"d {own} 0770 root {group} " in (SYSTEMD / "autopilot.tmpfiles.conf").read_text()
+    assert not tunnels.keys() & {"LoadCredential", "SetCredential", "StateDirectory", "ReadWritePaths"}
+    assert f"hold for {MOST_MACHINES} machines" in TUNNELS.read_text()
+    assert Settings().limits.max_instances <= MOST_MACHINES
+    assert int(tunnels["TasksMax"][0]) >= MOST_MACHINES * PROCESSES_A_MACHINE + 16
+    assert int(tunnels["LimitNOFILE"][0]) >= MOST_MACHINES * PROCESSES_A_MACHINE * 3 + DESCRIPTORS_OF_ONE
+
+
 @needs_systemd
-@pytest.mark.parametrize("kept", [UNIT, LISTENER], ids=lambda path: path.stem)
+@pytest.mark.parametrize("kept", [UNIT, LISTENER, TUNNELS], ids=lambda path: path.stem)
 def test_systemd_accepts_it(kept: Path, tmp_path: Path) -> None:
     """The program is not installed here, so that a stand-in is named; nothing else may be complained about."""
     unit = tmp_path / kept.name
@@ -136,7 +156,7 @@ def test_systemd_accepts_it(kept: Path, tmp_path: Path) -> None:
 
 
 @needs_systemd
-@pytest.mark.parametrize("kept", [UNIT, LISTENER], ids=lambda path: path.stem)
+@pytest.mark.parametrize("kept", [UNIT, LISTENER, TUNNELS], ids=lambda path: path.stem)
 def test_its_exposure_is_small(kept: Path) -> None:
     answer = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", kept], capture_output=True, text=True

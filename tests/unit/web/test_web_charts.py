@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
-from autopilot.answers import render
+from autopilot import render
+from autopilot.answers.codec import from_json
+from autopilot.answers.instances import Span
+from autopilot.answers.jobs import Decision, Event, Lease, Note
 from autopilot.books.job_life import list_spans
 from autopilot.web import curves, machines, svg
 from autopilot.web.hero import draw_decisions
@@ -21,12 +25,12 @@ AXIS = Axis(START, START + 10 * HOUR)
 
 def two_machines() -> list[MachineLife]:
     leases = leases_of()
-    body = {
-        "leases": [render.lease(lease) for lease in leases],
-        "spans": {lease.id: list_spans(lease) for lease in leases},
-        "events": [render.event(record) for record in events_of()],
-    }
-    return machines.read_machines(body, NOW)
+    return machines.read_machines(
+        from_json(list[Lease], [render.lease(lease) for lease in leases]),
+        from_json(dict[str, list[Span]], {lease.id: list_spans(lease) for lease in leases}),
+        from_json(list[Event], [render.event(record) for record in events_of()]),
+        NOW,
+    )
 
 
 def test_a_machine_sets_up_until_its_command_runs() -> None:
@@ -57,7 +61,7 @@ def test_each_market_has_a_lane_and_an_overlap_a_row() -> None:
     first, second = two_machines()
     lanes = machines.draw_lanes([first, second], AXIS)
     assert [lane.market for lane in lanes] == ["runpod", "vastai"]
-    again = MachineLife({**second.lease, "provider": "vastai"}, second.bars)
+    again = MachineLife(replace(second.lease, provider="vastai"), second.bars)
     (lane,) = machines.draw_lanes([first, again], AXIS)
     assert 'height="44"' in lane.picture
     assert 'x="25.00%" y="15"' in lane.picture.replace('class="lost mid" ', "")  # where the first was taken away
@@ -71,10 +75,9 @@ def test_what_is_outside_the_axis_is_not_drawn() -> None:
 
 
 def test_near_decisions_are_one_mark_with_their_number() -> None:
-    def decision(number: int, minutes: float) -> dict[str, object]:
-        at = (START + timedelta(minutes=minutes)).isoformat()
-        action = {"topic": "change_bid", "numbers": {"bid": "0.31"}}
-        return {"id": f"D{number}", "at": at, "actions": [action], "vetoes": [], "notes": []}
+    def decision(number: int, minutes: float) -> Decision:
+        at, action = START + timedelta(minutes=minutes), Note(topic="change_bid", numbers={"bid": "0.31"})
+        return Decision(id=f"D{number}", at=at, actions=[action], vetoes=[], notes=[], answers=[], bids=[])
 
     drawn = draw_decisions([decision(1, 60), decision(2, 61), decision(3, 300)], AXIS, "D1")
     assert re.findall(r'href="([^"]*)"', drawn) == ["?d=D1#why", "?d=D3#why"]
@@ -83,10 +86,10 @@ def test_near_decisions_are_one_mark_with_their_number() -> None:
 
 
 def test_a_meter_never_exceeds_its_limit() -> None:
-    drawn = curves.draw_meter([("used", D(9)), ("held", D(5))], "10", "spent")
+    drawn = curves.draw_meter([("used", D(9)), ("held", D(5))], D(10), "spent")
     assert re.findall(r'width="([\d.]+)%"', drawn) == ["100", "100", "90.00", "10.00"]
     assert curves.draw_meter([("used", D(1))], None, "spent") == ""
-    assert curves.draw_meter([("used", D(1))], "0", "spent") == ""
+    assert curves.draw_meter([("used", D(1))], D(0), "spent") == ""
 
 
 def test_the_bars_of_a_day_are_as_tall_as_its_spend() -> None:
@@ -111,7 +114,7 @@ async def test_the_curve_ends_at_what_is_spent() -> None:
 async def test_the_fan_begins_where_it_was_reckoned_and_ends_with_nine_tenths_of_the_markets() -> None:
     async with (await a_reader()).view() as view:
         body = await view.read_job(JOB)
-    panel, _ = curves.draw_budget({**body, "forecast": None}, NOW)
+    panel, _ = curves.draw_budget(replace(body, forecast=None), NOW)
     assert "fan" not in panel.picture
     assert curves.tell_forecast(None, NOW) == ""
     drawn = re.search(r'<path d="M([\d.]+) ([\d.]+)L([^"]*)Z" class="fan"', curves.draw_budget(body, NOW)[0].picture)
@@ -120,7 +123,7 @@ async def test_the_fan_begins_where_it_was_reckoned_and_ends_with_nine_tenths_of
     (soonest_x, high_y), (latest_x, top_y), (end_x, low_y) = points[:3]
     assert float(drawn[1]) < soonest_x < latest_x == end_x < 1000
     assert high_y == top_y < low_y < float(drawn[2]), "dollars grow upwards"
-    assert curves.tell_forecast(body["forecast"], NOW).replace("\N{NO-BREAK SPACE}", " ") == (
+    assert curves.tell_forecast(body.forecast, NOW).replace("\N{NO-BREAK SPACE}", " ") == (
         "Ends at about $3.60, between $3.20 and $4.40 in 8 of 10 markets; done about 20 Nov 19:30,"
         " in 9 of 10 by 20 Nov 23:30; 96 % on time. Estimated 20 min ago."
     )

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import Decided, LogChunk, Logs, Note, Waiting
+from autopilot.answers.pages import Now
+from autopilot.answers.status import Market
 from autopilot.books.ledger_view import LedgerReader, LedgerView
 from autopilot.clock import ManualClock
 from autopilot.domain.array import ArraySpec
@@ -25,6 +29,7 @@ from autopilot.web.source import READER
 from autopilot_lab.memory_store.store import MemoryStore
 from tests.contract.store_schedules import a_schedule
 from tests.store_records import a_job, a_lease, an_entry
+from tests.unit.cli.sample_daemon import sample, sample_job
 from tests.unit.web.page_reader import PageReader
 from tests.unit.web.web_ledger import JOB, LIMITS, NOW, a_reader, fill
 
@@ -38,11 +43,11 @@ async def reader() -> LedgerReader:
 
 async def test_what_is_spent_is_what_the_api_says(reader: LedgerReader) -> None:
     async with reader.view() as view:
-        job = (await view.read_job(JOB))["job"]
+        job = (await view.read_job(JOB)).job
         page = await job_page.build(view, JOB, {})
         now = await now_page.build(view)
     # Accrued: 2 h 48 min at $0.59 less $1.40, and what the first machine cost beyond $0.587654321.
-    assert (job["posted"], job["accrued"]) == ("2.237654321", "0.258145679")
+    assert (job.posted, job.accrued) == (D("2.237654321"), D("0.258145679"))
     assert page.figures[1].number == "$2.50"
     assert page.figures[1].meaning.startswith("of $8.00; ")
     row = now.open[1]
@@ -86,13 +91,13 @@ async def test_money_of_another_month_has_no_limit_and_no_end(reader: LedgerRead
 async def test_banners_name_the_way_out(reader: LedgerReader) -> None:
     async with reader.view() as view:
         page = await now_page.build(view)
-    said = {need.jobs[0]["name"]: f"{need.what} {need.way_out}" for need in page.needs}
+    said = {need.jobs[0].name: f"{need.what} {need.way_out}" for need in page.needs}
     assert said == {
         "research-2": "is parked: user stopped. autopilot resume research-2 resumes it.",
         "research-3": "has failed: command failed. autopilot logs research-3 shows the output.",
     }
-    assert [row.job["name"] for row in page.open] == ["research-2", "research"]
-    assert [row.job["name"] for row in page.finished] == ["research-3"]
+    assert [row.job.name for row in page.open] == ["research-2", "research"]
+    assert [row.job.name for row in page.finished] == ["research-3"]
 
 
 async def test_a_budget_that_is_used_up_is_raised_and_not_resumed() -> None:
@@ -120,7 +125,7 @@ async def test_schedules_stand_beside_the_jobs() -> None:
         page = await now_page.build(view)
         text = PageReader(PageSite().render("now.html", "/", page=page)).text
     (row,) = page.schedules
-    assert (row.schedule["name"], row.when) == ("nightly", "30 2 * * * Europe/Berlin")
+    assert (row.schedule.name, row.when) == ("nightly", "30 2 * * * Europe/Berlin")
     assert (row.fired, row.spent) == ("3 fired, 1 left out", "$0.00 of $60.00 a month")
     assert row.next.endswith("01:30:00")
     assert "nightly 30 2 * * * Europe/Berlin" in text
@@ -132,23 +137,17 @@ class _WithMarkets:
 
     def __init__(self, view: LedgerView, *, sees_all: bool = True) -> None:
         self._view = view
-        self._left_out = {} if sees_all else {"account": None, "month": None}
+        self._left_out: dict[str, Any] = {} if sees_all else {"account": None, "month": None}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._view, name)
 
-    async def read_now(self) -> dict[str, Any]:
-        known = {"name": "vastai", "known": True, "reason": "", "read_at": (NOW - timedelta(seconds=12)).isoformat()}
-        dark = {
-            "name": "runpod",
-            "known": False,
-            "reason": "no answer",
-            "read_at": (NOW - timedelta(hours=3)).isoformat(),
-        }
-        never = dark | {"name": "third", "read_at": None}
-        markets = [each | {"credit": "12.5", "certificate": {"lack": None}} for each in (known, dark, never)]
-        markets[0]["unwatched"] = "a machine there bills on"
-        return await self._view.read_now() | self._left_out | {"markets": markets}
+    async def read_now(self) -> Now:
+        (market,) = from_json(list[Market], sample("status")["providers"])
+        known = replace(market, read_at=NOW - timedelta(seconds=12), unwatched="a machine there bills on")
+        dark = replace(market, name="runpod", known=False, reason="no answer", read_at=NOW - timedelta(hours=3))
+        markets = [known, dark, replace(dark, name="third", read_at=None)]
+        return replace(await self._view.read_now(), markets=markets, **self._left_out)
 
 
 async def test_a_market_that_cannot_be_read_is_said_with_its_age(reader: LedgerReader) -> None:
@@ -178,7 +177,7 @@ async def test_a_failure_of_yesterday_is_no_news() -> None:
     reader = await a_reader(now=NOW + timedelta(days=1))
     async with reader.view() as view:
         page = await now_page.build(view)
-    assert [need.jobs[0]["name"] for need in page.needs] == ["research", "research-2"]
+    assert [need.jobs[0].name for need in page.needs] == ["research", "research-2"]
     assert page.needs[0].what == "will be late."
 
 
@@ -197,20 +196,21 @@ async def test_a_decision_is_shown_with_its_options_and_its_neighbours(reader: L
 async def test_each_open_job_says_what_is_next(reader: LedgerReader) -> None:
     async with reader.view() as view:
         body = await view.read_now()
-        (job,) = [job for job in body["jobs"] if job["id"] == JOB]
-        to = job["main"] | {"provider": "vastai", "capacity_type": "spot", "bid": "0.31"}
-        left_out = {"offers": 9, "fitting": 0, "only_on_demand": None}
-        waits = {"at": NOW.isoformat(), "vetoes": [], "notes": [{"topic": "search", "numbers": left_out}]}
+        (job,) = [job for job in body.jobs if job.id == JOB]
+        assert job.main is not None
+        to = replace(job.main, provider="vastai", capacity_type="spot", bid=D("0.31"))
+        left_out: dict[str, Any] = {"offers": 9, "fitting": 0, "only_on_demand": None}
+        waits = Waiting(at=NOW, vetoes=[], notes=[Note(topic="search", numbers=left_out)])
 
         def told(**changes: Any) -> str:
-            return now_page._tell_next(job | changes, body["forecasts"].get(JOB)).replace("\u00a0", " ")
+            return now_page._tell_next(replace(job, **changes), body.forecasts.get(JOB)).replace("\u00a0", " ")
 
         end = f"about $3.60 in total, done about {NOW + timedelta(hours=5):%d %b %H:%M}"
         page = await now_page.build(view)
     assert told() == end
     assert told(next=to) == f"moves to 1 × RTX 4090, vast.ai, spot at $0.31/h; {end}"
     assert told(main=None, waiting=waits) == f"9 offers, none match; {end}"
-    assert told(status="starting", main=to | {"agent_state": "setting_up"}).startswith(
+    assert told(status="starting", main=replace(to, agent_state="setting_up")).startswith(
         "the machine is setting up; then the command resumes; "
     )
     text = PageReader(PageSite().render("now.html", "/", page=page)).text
@@ -231,7 +231,7 @@ async def test_jobs_are_found_by_name_and_status_sorted_and_paged() -> None:
             links = PageReader(PageSite().render("now.html", "/", page=page)).links
             is_beside = query in ({"sort": "name"}, {"sort": "name", "page": "3"})
             assert ("./?sort=name&page=2" in links) == is_beside
-            return [row.job["name"] for row in page.open]
+            return [row.job.name for row in page.open]
 
         assert len(await names()) == 50
         in_order = [f"Train-{n:03}" for n in range(1, 120, 2)] + [f"eval-{n:03}" for n in range(0, 120, 2)]
@@ -251,12 +251,12 @@ async def test_jobs_are_found_by_name_and_status_sorted_and_paged() -> None:
 
 def test_jobs_are_sorted_by_what_they_have_cost_and_by_their_deadline() -> None:
     rows = [
-        {"name": name, "status": "running", "posted": posted, "accrued": "1", "held": "0", "deadline": deadline}
-        for name, posted, deadline in (("a", "9", None), ("b", "10", "2026-11-02"), ("c", "1", "2026-11-01"))
+        sample_job(name=name, posted=D(posted), accrued=D(1), held=D(0), deadline=deadline)
+        for name, posted, deadline in (("a", 9, None), ("b", 10, NOW + timedelta(days=1)), ("c", 1, NOW))
     ]
     for sort, expected in (("spent", "bac"), ("deadline", "cba")):
         found = job_list.choose(job_list.ListChoice(sort=sort), rows)
-        assert "".join(job["name"] for job in found.jobs) == expected
+        assert "".join(job.name for job in found.jobs) == expected
 
 
 async def test_the_page_of_a_failed_job_begins_with_what_failed(reader: LedgerReader) -> None:
@@ -267,8 +267,10 @@ async def test_the_page_of_a_failed_job_begins_with_what_failed(reader: LedgerRe
         def __getattr__(self, name: str) -> Any:
             return getattr(self._view, name)
 
-        async def read_log(self, _: str) -> dict[str, Any]:
-            return {"chunks": [{"text": "".join(f"line {n}\n" for n in range(30)) + "<b>CUDA</b> out of memory\n"}]}
+        async def read_log(self, reference: str) -> Logs:
+            text = "".join(f"line {n}\n" for n in range(30)) + "<b>CUDA</b> out of memory\n"
+            chunk = LogChunk(key="k", lease_id="l", boot=1, where="vastai", text=text)
+            return Logs(chunks=[chunk], earlier=False, finished=True)
 
     async with reader.view() as view:
         page = await job_page.build(WithOutput(view), "job-failed", {})
@@ -305,9 +307,10 @@ def _dollars(cell: str) -> Decimal:
 
 
 def test_a_decision_of_an_array_is_how_many_tasks_run_at_once() -> None:
-    note = {"topic": "width", "numbers": {"tasks": 4, "bound": "price", "cheap": 4, "begun": 2, "count": 9}}
-    assert words.tell_decision({"actions": (), "vetoes": (), "notes": (note,)}) == "4 of its tasks at once"
-    assert words.tell_decision({"actions": (), "vetoes": (), "notes": ()}) == "nothing to do"
+    note = Note(topic="width", numbers={"tasks": 4, "bound": "price", "cheap": 4, "begun": 2, "count": 9})
+    nothing = Decided(id="D1", at=NOW, actions=[], vetoes=[], notes=[])
+    assert words.tell_decision(replace(nothing, notes=[note])) == "4 of its tasks at once"
+    assert words.tell_decision(nothing) == "nothing to do"
 
 
 async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
@@ -337,11 +340,11 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
     assert [(each.title, each.number) for each in page.figures[:4]] == [
         ("Tasks done", "1"), ("Running", "1"), ("Failed or cancelled", "1"), ("Spent", "$0.60"),
     ]  # fmt: skip
-    of_tasks = [(each.job["name"], each.machine.lease["id"]) for each in now.machines if "/" in each.job["name"]]
+    of_tasks = [(each.job.name, each.machine.lease.id) for each in now.machines if "/" in each.job.name]
     assert of_tasks == [("sweep/2", "of-2")]
-    (row,) = [row for row in now.open if row.job["name"].startswith("sweep")]
+    (row,) = [row for row in now.open if row.job.name.startswith("sweep")]
     assert row.strip != svg.NOTHING, "its last hours are those of its tasks' machines"
-    assert (row.job["name"], row.done, row.work) == ("sweep", "20\u00a0%", "1/5 done, 1 running, 1 failed")
+    assert (row.job.name, row.done, row.work) == ("sweep", "20\u00a0%", "1/5 done, 1 running, 1 failed")
     assert row.deadline is not None
     assert (row.deadline.word, row.deadline.due) == ("for all its tasks", "in 9\u00a0h")
     given = {"page": page, "log": (), "done": "", "chosen": ""}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
+from autopilot.domain.job import JobStatus
 from autopilot.web.picture import draw_job
 from tests.store_records import START
 from tests.unit.web.web_ledger import HOUR, JOB, NOW, a_reader
@@ -42,7 +44,8 @@ async def test_the_deadline_is_said_in_words(over_after: int | None, said: str) 
     async with reader.view() as view:
         body = await view.read_job(JOB)
     if over_after is not None:
-        body["job"] |= {"status": "succeeded", "finished_at": (START + over_after * HOUR).isoformat()}
+        job = replace(body.job, status=JobStatus.SUCCEEDED, finished_at=START + over_after * HOUR)
+        body = replace(body, job=job)
     assert f", {said}</text>" in draw_job(body, [], NOW)
 
 
@@ -50,8 +53,8 @@ async def test_a_job_that_failed_before_its_deadline_has_missed_none() -> None:
     reader = await a_reader()
     async with reader.view() as view:
         body = await view.read_job(JOB)
-    body["job"] |= {"status": "failed", "finished_at": (START + 4 * HOUR).isoformat()}
-    assert ", failed</text>" in draw_job(body, [], NOW)
+    job = replace(body.job, status=JobStatus.FAILED, finished_at=START + 4 * HOUR)
+    assert ", failed</text>" in draw_job(replace(body, job=job), [], NOW)
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", '"><svg onload=alert(1)>', "]]></style>", "&lt;&#60;"])

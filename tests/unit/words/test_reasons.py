@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from autopilot.answers.jobs import Note, Waiting
 from autopilot.policy import eligibility, wait
 from autopilot.words import reasons
+from tests.unit.cli.sample_daemon import sample_job
 
 
 def removed(condition: str, has: Any = None, wanted: Any = None) -> str:
-    return reasons.tell(
-        {
-            "topic": "removed",
-            "numbers": {"condition": condition, "offers": 3, "has": has, "wanted": wanted, "provider": "vastai"},
-        }
-    )
+    numbers = {"condition": condition, "offers": 3, "has": has, "wanted": wanted, "provider": "vastai"}
+    return reasons.tell(Note(topic="removed", numbers=numbers))
 
 
 def test_each_condition_has_its_words() -> None:
@@ -71,8 +70,8 @@ def test_a_condition_says_by_how_much(condition: str, has: Any, wanted: Any, tol
     ],
 )
 def test_a_job_says_which_others_it_waits_for(on: str, status: str, told: str) -> None:
-    note = {"topic": "after", "numbers": {"job": "01KDZ3V8", "name": "prepare", "on": on, "status": status}}
-    assert reasons.brief({"waiting": {"vetoes": [], "notes": [note]}}) == told
+    numbers = {"job": "01KDZ3V8", "name": "prepare", "on": on, "status": status}
+    assert reasons.brief(sample_job(waiting=a_wait(("after", numbers)))) == told
 
 
 @pytest.mark.parametrize(
@@ -98,22 +97,22 @@ def test_a_job_says_which_others_it_waits_for(on: str, status: str, told: str) -
     ],
 )
 def test_vetoes(numbers: dict[str, Any], told: str) -> None:
-    assert reasons.tell_veto({"topic": "veto", "numbers": numbers}) == told
+    assert reasons.tell_veto(Note(topic="veto", numbers=numbers)) == told
 
 
-def a_wait(*notes: tuple[str, dict[str, Any]], **waiting: Any) -> dict[str, Any]:
-    listed = [{"topic": topic, "numbers": numbers} for topic, numbers in notes]
-    return {"waiting": {"at": "2026-01-01T12:00:00+00:00", "vetoes": [], "notes": listed, **waiting}}
+def a_wait(*notes: tuple[str, dict[str, Any]], vetoes: tuple[dict[str, Any], ...] = ()) -> Waiting:
+    listed = [Note(topic=topic, numbers=numbers) for topic, numbers in notes]
+    refused = [Note(topic="veto", numbers=numbers) for numbers in vetoes]
+    return Waiting(at=datetime(2026, 1, 1, 12, tzinfo=UTC), vetoes=refused, notes=listed)
 
 
-SEARCH = {"gpus": "1×H100", "disk_gb": "20", "offers": 4, "fitting": 0}
+SEARCH: dict[str, Any] = {"gpus": "1×H100", "disk_gb": "20", "offers": 4, "fitting": 0}
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("waiting", "told"),
     [
-        ({"waiting": None}, ""),
-        ({}, ""),
+        (None, ""),
         (a_wait(("search", SEARCH | {"offers": 0})), "no offers"),
         (a_wait(("search", SEARCH | {"offers": 1}), ("removed", {"condition": "held", "offers": 1})),
          "1 offer, none match; 1 that the job is still releasing"),
@@ -130,22 +129,22 @@ SEARCH = {"gpus": "1×H100", "disk_gb": "20", "offers": 4, "fitting": 0}
          "given back in 13 min and the job is parked, for autopilot resume; until then its disk costs $0.004/h"),
         (a_wait(("paused", {"cause": "unknown", "paused_s": 120, "cost_of_waiting_per_h": "0.0041"})),
          "stopped, and nothing shows why, for 2 min: its disk costs $0.004/h"),
-        (a_wait(vetoes=[{"topic": "veto", "numbers": {"action": "acquire", "because": "over_day_limit"}}]),
+        (a_wait(vetoes=({"action": "acquire", "because": "over_day_limit"},)),
          "acquire: over day limit"),
     ],
 )  # fmt: skip
-def test_the_line_below_the_list_of_jobs(job: dict[str, Any], told: str) -> None:
-    assert reasons.brief(job) == told
+def test_the_line_below_the_list_of_jobs(waiting: Waiting | None, told: str) -> None:
+    assert reasons.brief(sample_job(waiting=waiting)) == told
 
 
 def test_a_bid_that_lost() -> None:
-    numbers = {"provider": "vastai", "machine_id": "7", "bid": "0.138", "times": 2, "for_s": 7200}
+    numbers: dict[str, Any] = {"provider": "vastai", "machine_id": "7", "bid": "0.138", "times": 2, "for_s": 7200}
     told = "2 bids up to $0.138/h lost on vastai machine 7; assumed to need a higher bid for 2 h"
-    assert reasons.tell({"topic": "lost_bid", "numbers": numbers}) == told
+    assert reasons.tell(Note(topic="lost_bid", numbers=numbers)) == told
 
 
 def test_what_a_job_file_names_cannot_command_the_terminal() -> None:
-    told = reasons.tell({"topic": "search", "numbers": SEARCH | {"gpus": "1×\x1b[2JH100"}})
+    told = reasons.tell(Note(topic="search", numbers=SEARCH | {"gpus": "1×\x1b[2JH100"}))
     assert "\x1b" not in told
 
 
@@ -164,4 +163,4 @@ def test_what_a_job_file_names_cannot_command_the_terminal() -> None:
     ],
 )
 def test_what_bids_come_from(numbers: dict[str, Any], told: str) -> None:
-    assert reasons.tell({"topic": "floors", "numbers": numbers}) == told
+    assert reasons.tell(Note(topic="floors", numbers=numbers)) == told

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from autopilot.answers.jobs import Event
 from autopilot.api import submissions
 from autopilot.domain.job import JobStatus
 from autopilot.engine import event_log, firings, invoices
@@ -48,13 +50,18 @@ def _names() -> set[str]:
     source = re.sub(r"\blog\.\w+\(.*", "", source)  # what the daemon's log is told is no event
     return set(
         re.findall(
-            r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job|schedule|store)\.[a-z_]+)"', source
+            r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job|schedule|store|tunnel)\.[a-z_]+)"', source
         )
     )
 
 
+def an_event(name: str, fields: dict[str, Any], at: str = "06:00:00", lease: str | None = "L1") -> Event:
+    when = datetime.fromisoformat(f"2026-01-01T{at}+00:00")
+    return Event(seq=1, at=when, name=name, job_id=None, lease_id=lease, fields=fields)
+
+
 def tell(name: str, **fields: Any) -> str:
-    return story.tell({"name": name, "fields": fields})
+    return story.tell(an_event(name, fields))
 
 
 def test_each_event_of_the_log_has_its_sentence() -> None:
@@ -105,11 +112,8 @@ def test_the_story_of_an_outbid() -> None:
 
 def story_of(*events: tuple[str, str, dict[str, Any]], lease: str | None = "L1") -> list[tuple[str, str]]:
     """Each event: when on one day, its name, its fields."""
-    recorded = [
-        {"at": f"2026-01-01T{at}+00:00", "name": name, "lease_id": lease, "fields": fields}
-        for at, name, fields in events
-    ]
-    return [(line.at[11:16], str(line)) for line in story.tell_all(recorded)]
+    recorded = [an_event(name, fields, at, lease) for at, name, fields in events]
+    return [(f"{line.at:%H:%M}", str(line)) for line in story.tell_all(recorded)]
 
 
 def test_an_outbid_is_one_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import console, print_json, table
 from autopilot.domain.errors import UserError
+from autopilot.system import count_usable_cores
 from autopilot.words import text
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def backtest(  # noqa: C901
     plan = Plan(market, policies, models, Conditions(budget_share, perturbation, live))
     chosen = select_runs(market, runs)
     with _progress(len(chosen)) as advance:
-        results = run_trials(trials, plan, chosen, jobs or len(os.sched_getaffinity(0)), on, advance)
+        results = run_trials(trials, plan, chosen, jobs or count_usable_cores(), on, advance)
     scores = score_all(market, policies, results)
     if report is not None:
         from autopilot_lab.backtest.report import report as page
@@ -214,9 +214,7 @@ def _play_arrays(
     widths = parse_widths(PARALLEL if parallel is None else parallel)
     chosen = [(number, run) for number, suite in enumerate(of_bids) for run in select_runs(suite, runs)]
     with _progress(len(chosen) * len(widths)) as advance:
-        scores = run_arrays(
-            ArrayPlan(of_bids, tasks, live), chosen, widths, jobs or len(os.sched_getaffinity(0)), advance
-        )
+        scores = run_arrays(ArrayPlan(of_bids, tasks, live), chosen, widths, jobs or count_usable_cores(), advance)
     names = ", ".join(dict.fromkeys(suite.name for suite in of_bids))
     if json:
         print_json({"suite": names, "tasks": tasks, "arrays": len(chosen), "widths": [s.as_json() for s in scores]})

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autopilot.answers.jobs import Event
 from autopilot.answers.money import Spend
 from autopilot.cli import money_views
 from autopilot.cli.answers import read
@@ -104,11 +105,11 @@ def _play(story: Story, theatre: Theatre, view: View) -> tuple[Json, tuple[Struc
     give_up = time.monotonic() + GIVE_UP_AFTER_S
     while True:
         body = theatre.client.get(job_path(reference))
-        for event in body["events"]:
-            if event["seq"] > seq:
-                seq = event["seq"]
-                if event["name"] not in IMPLIED:
-                    view.say(f"{_since(event['at'], began)}  {tell(event)}")
+        for event in read(list[Event], body["events"]):
+            if event.seq > seq:
+                seq = event.seq
+                if event.name not in IMPLIED:
+                    view.say(f"{_since(event.at, began)}  {tell(event)}")
         view.show(body, _winning_bid(theatre, body["job"]["main"]))
         act = script.play(body, theatre.client.market_now())
         if act is not None:
@@ -126,9 +127,9 @@ def _play(story: Story, theatre: Theatre, view: View) -> tuple[Json, tuple[Struc
     return body, script.struck, None
 
 
-def _since(at: str, began: datetime) -> str:
+def _since(at: datetime, began: datetime) -> str:
     """``0:07``: hours and minutes of market time."""
-    minutes = int((datetime.fromisoformat(at) - began).total_seconds()) // 60
+    minutes = int((at - began).total_seconds()) // 60
     return f"{minutes // 60}:{minutes % 60:02d}"
 
 
@@ -169,9 +170,9 @@ def _story(body: Json, struck: Sequence[Struck]) -> RenderableType:
     from rich.text import Text
 
     began = datetime.fromisoformat(body["job"]["submitted_at"])
-    events = [event for event in body["events"] if event["name"] not in UNTOLD]
+    events = [event for event in read(list[Event], body["events"]) if event.name not in UNTOLD]
     rows = [(each.at, "", Text(f"⚡ {each.act.title}", style="yellow")) for each in struck]
-    rows += [(datetime.fromisoformat(line.at), _since(line.at, began), Text(str(line))) for line in tell_all(events)]
+    rows += [(line.at, _since(line.at, began), Text(str(line))) for line in tell_all(events)]
     table = Table.grid(padding=(0, 1))
     for _, since, what in sorted(rows, key=lambda row: row[0]):
         table.add_row(since, what)

@@ -210,8 +210,13 @@ class MemoryTables:
         if reading.at not in {each.at for each in known}:
             self.readings.put(reading.lease_id, (*known, reading))
 
-    def check_references(self) -> None:  # noqa: C901
+    def check_references(self) -> None:
         """Every row that was written names rows that exist. Raises ``ConstraintViolated``."""
+        self._check_work()
+        self._check_money()
+        self._check_notes()
+
+    def _check_work(self) -> None:
         for lease in _list_written(self.leases):
             for job_id in (lease.job_id, *(use.job_id for use in lease.uses)):
                 self._refer(f"lease {lease.id}", self.jobs, job_id)
@@ -222,12 +227,16 @@ class MemoryTables:
         for checkpoint in _list_written(self.checkpoints):
             self._refer(f"checkpoint {checkpoint.number}", self.jobs, checkpoint.job_id)
             self._refer(f"checkpoint {checkpoint.number}", self.leases, checkpoint.lease_id)
+
+    def _check_money(self) -> None:
         for entry in _list_written(self.entries):
             self._refer(f"entry {entry.id}", self.leases, entry.lease_id)
             self._refer(f"entry {entry.id}", self.jobs, entry.job_id)
             self._refer(f"entry {entry.id}", self.entries, entry.corrects)
         for line in _list_written(self.invoice_lines):
             self._refer(f"line {line.id}", self.leases, line.lease_id)
+
+    def _check_notes(self) -> None:
         for readings in _list_written(self.readings):
             self._refer("a reading", self.leases, readings[0].lease_id)
         for written in (self.certificates, self.findings, self.marks):

@@ -18,8 +18,11 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from autopilot_lab.sandbox.apart import OwnNetwork
 
 _log = logging.getLogger(__name__)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -42,6 +45,8 @@ class Launch:
     """Where the volume that outlives the container is mounted; relative, without ``..``."""
     shared: Path | None = None
     """A directory outside the box that is mounted there in place of a volume of its own."""
+    network: OwnNetwork | None = None
+    """None: that of the sandbox."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,10 @@ class Boxes:
         """Kill, and remove everything but the volume."""
         self._submit(self._wipe_container, key)
 
+    def beside(self, key: str) -> Path:
+        """A directory that lasts as long as the disk, out of the instance's sight."""
+        return self._directory / key / "beside"
+
     def root(self, key: str) -> Path:
         return self._directory / key / "root"
 
@@ -139,7 +148,8 @@ class Boxes:
             "cwd": str(root),
             "mode": launch.mode,
         }
-        with self.console_path(key).open("ab") as console:
+        inside = nullcontext() if launch.network is None else launch.network.enter()
+        with self.console_path(key).open("ab") as console, inside:
             supervisor = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_SUPERVISOR)],
                 stdin=subprocess.PIPE,

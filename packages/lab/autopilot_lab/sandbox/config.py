@@ -40,6 +40,8 @@ class SandboxConfig:
     enforce_rate_limits: bool = True
     search_quota_rows: int = 20_000
     real_processes: bool = True
+    ssh: bool = False
+    """vast.ai's instances can be logged in to, and have a network of their own. It takes root, Linux and OpenSSH."""
     clearing_is_visible: bool = False
     """Whether a chunk held by a rival shows the bid that would win it; otherwise it shows the host's floor."""
     list_lag_s: float = 0.0

@@ -24,6 +24,7 @@ FAMILIES = frozenset(
         "logs",
         "inbox",
         "names",
+        "keys",
         "other",
     }
 )

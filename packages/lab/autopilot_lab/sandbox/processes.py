@@ -6,10 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from autopilot_lab.sandbox.apart import OwnNetwork
 from autopilot_lab.sandbox.boxes import Boxes, Launch
+from autopilot_lab.sandbox.logins import SshDoor
 from autopilot_lab.sandbox.market.instances import Contract
 
 _LOGIN_RUNTYPES = ("ssh", "jupyter")
+
+
+@dataclass(frozen=True)
+class SshRules:
+    """``forwards``: whether instances' SSH servers do. ``serve``: lets the market be called from within a network that
+    leads nowhere; returns what ends that."""
+
+    forwards: Callable[[], bool]
+    serve: Callable[[OwnNetwork], Callable[[], None]]
 
 
 @dataclass(frozen=True)
@@ -22,18 +33,28 @@ class ContainerExit:
 class LocalContainers:
     """The containers of vast.ai instances, ``<state_dir>/instances/<id>``. See ``boxes.py``."""
 
-    def __init__(self, state_dir: Path, environment: Callable[[Contract], dict[str, str]]) -> None:
-        """``environment`` gives what the provider sets for an instance, besides what is set here."""
+    def __init__(
+        self,
+        state_dir: Path,
+        environment: Callable[[Contract], dict[str, str]],
+        ssh: SshRules | None = None,
+    ) -> None:
+        """``environment`` gives what the provider sets for an instance, besides what is set here. ``ssh`` None: nobody
+        can log in, and all instances share the sandbox's network."""
         self._environment = environment
         self._boxes = Boxes(state_dir / "instances")
+        self._ssh = ssh
+        self._doors: dict[int, tuple[OwnNetwork, SshDoor, Callable[[], None]]] = {}
 
     def start(self, instance: Contract) -> None:
+        network = None if self._ssh is None else self._open_door(instance, self._ssh)
         data_directory = {"DATA_DIRECTORY": str(self.root(instance.id) / "workspace")}
         launch = Launch(
             image=instance.order.image,
             command=_command(instance),
             env=_user_environment(instance) | self._environment(instance) | data_directory,
             mode="service" if (instance.order.runtype or "").startswith(_LOGIN_RUNTYPES) else "container",
+            network=network,
         )
         self._boxes.start(str(instance.id), instance.boots, launch)
 
@@ -42,9 +63,11 @@ class LocalContainers:
 
     def kill(self, instance_id: int) -> None:
         self._boxes.kill(str(instance_id))
+        self._close_door(instance_id)
 
     def wipe(self, instance_id: int) -> None:
         self._boxes.wipe(str(instance_id))
+        self._close_door(instance_id)
 
     def root(self, instance_id: int) -> Path:
         return self._boxes.root(str(instance_id))
@@ -64,6 +87,28 @@ class LocalContainers:
     async def close(self) -> None:
         """Kill every instance; disks stay."""
         await self._boxes.close()
+        for instance_id in list(self._doors):
+            self._close_door(instance_id)
+
+    def host_key(self, instance_id: int) -> Path:
+        return self._boxes.beside(str(instance_id)) / "host_key"
+
+    def _open_door(self, instance: Contract, ssh: SshRules) -> OwnNetwork:
+        self._close_door(instance.id)
+        network = OwnNetwork()
+        home = self._boxes.beside(str(instance.id))
+        door = SshDoor(home, network, lambda: tuple(instance.ssh_keys), ssh.forwards)
+        self._doors[instance.id] = network, door, ssh.serve(network)
+        instance.ssh_port = door.port
+        return network
+
+    def _close_door(self, instance_id: int) -> None:
+        if (opened := self._doors.pop(instance_id, None)) is not None:
+            network, door, stop_serving = opened
+            stop_serving()
+            door.close()
+            network.kill_all()
+            network.close()
 
 
 def _command(instance: Contract) -> list[str]:

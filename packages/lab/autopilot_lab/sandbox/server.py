@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
@@ -23,6 +23,7 @@ from aiohttp import web
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
+from autopilot_lab.sandbox.apart import OwnNetwork
 from autopilot_lab.sandbox.boxes import BOX_ADDRESS
 from autopilot_lab.sandbox.catalogue import default_catalogue
 from autopilot_lab.sandbox.churn import Churn
@@ -34,7 +35,7 @@ from autopilot_lab.sandbox.market.lifecycle import NoContainers, Timings
 from autopilot_lab.sandbox.market.market import SandboxMarket
 from autopilot_lab.sandbox.mithril.market import MithrilMarket
 from autopilot_lab.sandbox.mithril.provider import MithrilSandbox
-from autopilot_lab.sandbox.processes import LocalContainers
+from autopilot_lab.sandbox.processes import LocalContainers, SshRules
 from autopilot_lab.sandbox.runpod.market import PodMarket
 from autopilot_lab.sandbox.runpod.pods import Pod
 from autopilot_lab.sandbox.runpod.provider import RunpodSandbox
@@ -71,6 +72,7 @@ class Sandbox:
         self._ticking: asyncio.Task[None] | None = None
         self._lock: IO[str] | None = None
         self._nebius: NebiusSandbox | None = None
+        self._stopping: asyncio.Future[None] | None = None
 
     @property
     def url(self) -> str:
@@ -123,7 +125,9 @@ class Sandbox:
         self._lock = _claim(config.state_dir)
         now = self.clock.now()
         self._containers = (
-            LocalContainers(config.state_dir, self.environment) if config.real_processes else _SilentContainers()
+            LocalContainers(config.state_dir, self.environment, self._ssh_rules() if config.ssh else None)
+            if config.real_processes
+            else _SilentContainers()
         )
         self._market = SandboxMarket(
             config.machines if config.machines is not None else default_catalogue(config.seed, now),
@@ -252,6 +256,25 @@ class Sandbox:
                 if due is not None:
                     wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))
             await asyncio.sleep(wait_s)
+
+    def _ssh_rules(self) -> SshRules:
+        return SshRules(lambda: "ssh-forwards" not in self._market.broken, self._serve_within)
+
+    def _serve_within(self, network: OwnNetwork) -> Callable[[], None]:
+        """The market answers in that network too, at the same address: what else is there reaches nothing."""
+        assert self._runner is not None
+        site = web.SockSite(self._runner, network.listen(int(self.url.rpartition(":")[2])))
+        starting = asyncio.ensure_future(site.start())
+
+        async def stop() -> None:
+            with contextlib.suppress(RuntimeError):  # the sandbox ended meanwhile, and all of its sites
+                await starting
+                await site.stop()
+
+        def begin_stop() -> None:
+            self._stopping = asyncio.ensure_future(stop())
+
+        return begin_stop
 
     def environment(self, instance: Contract) -> dict[str, str]:
         """What the provider sets in a container, and where the instance finds its market."""

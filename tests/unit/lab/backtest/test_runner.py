@@ -69,7 +69,7 @@ def test_what_selects_nothing(which: str) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
 def test_without_ray_the_extra_is_named() -> None:
     plan = plan_of(random_availability_body(6))
-    with pytest.raises(UserError, match=r"\./packages/lab\[ray\]"):
+    with pytest.raises(UserError, match=r"gpu-autopilot-lab\[ray\]"):
         run_plan(plan, [0], jobs=1, place="ray")
 
 

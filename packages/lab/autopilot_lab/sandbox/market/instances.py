@@ -95,6 +95,10 @@ class Contract:
     epoch: int = 0
     """Raised by every transition, so that an action scheduled before it does nothing."""
     destroyed_at: datetime | None = None
+    ssh_keys: list[str] = field(default_factory=list)
+    """Attached to it."""
+    ssh_port: int | None = None
+    """Where its SSH server answers since it last began to run; ``None``: it has none."""
     meter: Meter = field(default_factory=Meter)
     prices: list[tuple[datetime, Decimal]] = field(default_factory=list)
 

@@ -35,7 +35,7 @@ _REDIRECT_PREFIX = "/r"
 
 _PATTERNS: dict[str, list[tuple[Route, re.Pattern[str]]]] = {}
 for _route in ROUTES:
-    _pattern = re.compile(_route.path.replace("{id}", "(?P<id>[^/]+)"))
+    _pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", _route.path))
     _PATTERNS.setdefault(_route.method, []).append((_route, _pattern))
 
 

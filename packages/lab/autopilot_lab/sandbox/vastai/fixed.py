@@ -9,8 +9,6 @@ from autopilot_lab.sandbox.vastai.replies import OK, HttpReply, Json, failure
 ANSWERS: dict[tuple[str, str], Json] = {
     ("GET", "/api/v0/ssh/"): {"success": True, "ssh_keys": []},
     ("POST", "/api/v0/ssh/"): {"success": True},
-    ("POST", "/api/v0/instances/{id}/ssh/"): {"success": True},
-    ("DELETE", "/api/v0/instances/{id}/ssh/{key_id}/"): {"success": True},
     ("PUT", "/api/v0/commands/copy_direct/"): {"success": True},
     ("DELETE", "/api/v0/commands/copy_direct/"): {"success": True},
     ("PUT", "/api/v0/commands/rsync/"): {"success": True},

@@ -75,6 +75,24 @@ def reboot(call: Call) -> HttpReply:
     return OK
 
 
+def attach_key(call: Call) -> HttpReply:
+    instance, key = call.instance(), call.body.get("ssh_key")
+    if not isinstance(key, str) or not key.startswith("ssh-") or not key.isprintable():
+        raise invalid_args("ssh_key must be a public key")
+    if key not in instance.ssh_keys:
+        instance.ssh_keys.append(key)
+    return OK
+
+
+def detach_key(call: Call) -> HttpReply:
+    """By its place among those that are attached, from 1."""
+    instance, number = call.instance(), call.path["key_id"]
+    if not number.isdigit() or not 0 < int(number) <= len(instance.ssh_keys):
+        raise failure(404, "invalid_id", "There is no such key.")
+    del instance.ssh_keys[int(number) - 1]
+    return OK
+
+
 def destroy(call: Call) -> HttpReply:
     call.market.destroy(call.instance().id, by="customer" if call.scope is None else "instance")
     return OK

@@ -48,6 +48,8 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/api/v0/instances/command/{id}/", "execute", fixed.execute),
     Route("PUT", "/api/v0/instances/accept-price-increase/", "other", fixed.no_price_increase),
     Route("PUT", "/api/v0/instances/reject-price-increase/", "other", fixed.no_price_increase),
+    Route("POST", "/api/v0/instances/{id}/ssh/", "keys", instances.attach_key),
+    Route("DELETE", "/api/v0/instances/{id}/ssh/{key_id}/", "keys", instances.detach_key),
     *(Route(method, path, "other", partial(_fixed_reply, body)) for (method, path), body in fixed.ANSWERS.items()),
     Route("PUT", "/api/v0/instances/", "state", instances.change_state_bulk),
     Route("DELETE", "/api/v0/instances/", "destroy", instances.destroy_bulk),

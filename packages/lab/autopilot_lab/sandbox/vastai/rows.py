@@ -20,6 +20,7 @@ PORTS_LAG = timedelta(seconds=3)
 
 LEAST_SAME_PORT = 70_000
 """A port from here on asks for one that is the same inside and outside."""
+_SSH = 22
 
 
 def offer_row(ask: Ask, *, is_bid: bool, storage_gb: Decimal, tenant_holds: bool, now: datetime) -> Json:
@@ -120,9 +121,9 @@ def instance_row(market: SandboxMarket, instance: Contract) -> Json:
         "template_id": None,
         "template_hash_id": None,
         "template_name": None,
-        "ssh_host": f"ssh{instance.boots % 9 + 1}.vast.ai",
+        "ssh_host": f"ssh{instance.boots % 9 + 1}.vast.ai" if instance.ssh_port is None else "127.0.0.1",
         "ssh_idx": str(instance.boots % 9 + 1),
-        "ssh_port": 10_000 + (instance.id + instance.boots) % 50_000,
+        "ssh_port": instance.ssh_port or 10_000 + (instance.id + instance.boots) % 50_000,
         "machine_dir_ssh_port": 21_000,
         "public_ipaddr": spec.public_ipaddr if provisioned else None,
         "local_ipaddrs": "10.2.202.31 172.17.0.1 \n",
@@ -250,6 +251,7 @@ def _ports(instance: Contract, now: datetime) -> Json:
             for address in ("0.0.0.0", "::")  # noqa: S104
         ]
         for inside, outside in open_ports(instance)
+        if inside != _SSH or instance.ssh_port is None  # one that can be logged in to has the proxy's address alone
     }
 
 
@@ -257,7 +259,7 @@ def open_ports(instance: Contract) -> list[tuple[int, int]]:
     """Ports inside, as they were asked for, and outside; other ones after each boot."""
     first = 40_000 + (instance.id + 7 * instance.boots) % 20_000
     asked = [key.split()[1].split(":")[-1] for key, _ in instance.order.env if key.startswith("-p ")]
-    inside = [22, *(int(port) for port in asked if port.isascii() and port.isdigit())]
+    inside = [_SSH, *(int(port) for port in asked if port.isascii() and port.isdigit())]
     return [(port, first + index) for index, port in enumerate(inside)]
 
 

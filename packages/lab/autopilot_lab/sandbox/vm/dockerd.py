@@ -243,9 +243,10 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    def act(self, method: str, words: list[str], query: dict[str, str], body: Any) -> None:  # noqa: C901
-        daemon = self.daemon
+    def act(self, method: str, words: list[str], query: dict[str, str], body: Any) -> None:
         match method, words:
+            case _, ["containers", *rest]:
+                self.act_on_container(method, rest, query, body)
             case "GET", ["_ping"]:
                 self.reply(200, "OK")
             case "GET", ["info"]:
@@ -255,23 +256,29 @@ class Handler(BaseHTTPRequestHandler):
             case "GET", ["images", *parts, "json"]:
                 image = "/".join(parts)
                 tagged = image if ":" in image.rpartition("/")[2] else image + ":latest"
-                self.reply(200 if tagged in daemon.images() else 404, {"message": f"No such image: {image}"})
-            case "GET", ["containers", "json"]:
+                self.reply(200 if tagged in self.daemon.images() else 404, {"message": f"No such image: {image}"})
+            case _:
+                raise DockerRefused(404, "page not found")
+
+    def act_on_container(self, method: str, words: list[str], query: dict[str, str], body: Any) -> None:
+        daemon = self.daemon
+        match method, words:
+            case "GET", ["json"]:
                 self.reply(200, [{"Names": [f"/{name}"]} for name in sorted(daemon.containers)])
-            case "POST", ["containers", "create"]:
+            case "POST", ["create"]:
                 daemon.create(query["name"], body)
                 self.reply(201, {"Id": query["name"], "Warnings": []})
-            case "GET", ["containers", name, "json"]:
+            case "GET", [name, "json"]:
                 self.reply(200, daemon.find(name).config)
-            case "POST", ["containers", name, "start"]:
+            case "POST", [name, "start"]:
                 daemon.start(name)
                 self.reply(204, None)
-            case "POST", ["containers", name, "stop"]:
+            case "POST", [name, "stop"]:
                 daemon.find(name).stop(float(query["t"]) / daemon.config.speed)
                 self.reply(204, None)
-            case "GET", ["containers", name, "logs"]:
+            case "GET", [name, "logs"]:
                 self.reply_bytes(200, daemon.find(name).words(int(query["tail"])))
-            case "DELETE", ["containers", name]:
+            case "DELETE", [name]:
                 daemon.remove(name)
                 self.reply(204, None)
             case _:

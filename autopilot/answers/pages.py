@@ -1,0 +1,92 @@
+"""What whole pages show. No others ask for these, so they stand in no document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autopilot.answers.instances import Span
+from autopilot.answers.jobs import Decided, Decision, Event, Job, JobLife, Lease
+from autopilot.answers.money import AccountMoney, Spend
+from autopilot.answers.plans import Forecast
+from autopilot.answers.scalars import Described, Instant, Money
+from autopilot.answers.schedules import Schedule
+from autopilot.answers.status import Market
+from autopilot.domain.job import JobStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachinesOfJob(Described):
+    """What a strip of its last hours is drawn of."""
+
+    leases: list[Lease]
+    spans: dict[str, list[Span]]
+    """By lease."""
+    events: list[Event]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posting(Described):
+    at: Instant
+    amount: Money
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOfPage(Described):
+    id: str
+    task: int
+    status: JobStatus
+    reason: str
+    posted: Money
+    is_estimate: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnLife(JobLife):
+    """Of one job, what its page and its picture show."""
+
+    gpus: list[str]
+    tasks: list[TaskOfPage]
+    """Of an array, those that have begun; the first of them."""
+    decisions: list[Decision]
+    """Newest first."""
+    spans: dict[str, list[Span]]
+    postings: list[Posting]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskAtWork(Described):
+    id: str
+    name: str
+    array_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Now(Described):
+    jobs: list[Job]
+    """All that are open, and the newest that are over."""
+    tasks: list[TaskAtWork]
+    """Of arrays, those that have machines."""
+    schedules: list[Schedule]
+    """Those that have not ended."""
+    burns: dict[str, Money]
+    """$/h, by open job."""
+    forecasts: dict[str, Forecast]
+    account: AccountMoney | None
+    """Null for users who do not see all."""
+    month: Spend | None
+    markets: list[Market]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecidedForJob(Decided):
+    job_id: str
+    job: str
+    """Its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decisions(Described):
+    decisions: list[DecidedForJob]
+    """Newest first."""
+    before: str | None
+    """Where the next page begins; null: it is the last."""

@@ -1,0 +1,43 @@
+"""What GPUs have cost on their markets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autopilot.answers.scalars import Described, Instant, Money, Seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceStep(Described):
+    at: Instant
+    low: Money | None
+    mean: Money | None
+    high: Money | None
+    on_demand: Money | None
+    machines: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarketPrices(Described):
+    provider: str
+    gpu: str
+    observations: int
+    machines: int
+    low: Money | None
+    mean: Money | None
+    high: Money | None
+    on_demand: Money | None
+    last_low: Money | None
+    last_seen_at: Instant
+    steps: list[PriceStep]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices(Described):
+    gpu: str
+    since: Instant
+    until: Instant
+    step_s: Seconds
+    unit: str
+    markets: list[MarketPrices]
+    """One for each market and model."""
