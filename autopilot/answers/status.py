@@ -20,6 +20,10 @@ class Certificate(Described):
     version: str | None
     account: str | None
     broken: list[str]
+    uncertified: Money | None = None
+    """Without one: what limits.uncertified allows there."""
+    uncertified_left: Money | None = None
+    """Of that, beyond all that is spent or committed there."""
 
 
 @dataclass(frozen=True, kw_only=True)

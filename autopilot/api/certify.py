@@ -11,11 +11,11 @@ from autopilot import render
 from autopilot.api.confirmations import PlanBook
 from autopilot.certify.claim import HOW, CertifyFacts, MarketClaim
 from autopilot.certify.job import spec_for
-from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, Lack
+from autopilot.domain.certificate import MAY_BE_TRIED, ClaimFinding, ClaimVerdict, Lack
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.money import ZERO
+from autopilot.domain.money import ZERO, show
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
 from autopilot.domain.token import Token
@@ -113,6 +113,7 @@ def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
     """``lack``: why nothing new may be rented there; None if it may. ``status``: what the certificate lacks."""
     held = engine.certification.statuses.get(market)
     found = None if held is None else held.certificate
+    room = engine.uncertified_rooms().get(market)
     return {
         "lack": engine.certification.lack_of(market, now),
         "status": held.lack if held is not None else Lack.MISSING,
@@ -122,6 +123,8 @@ def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
         "version": found.version if found else None,
         "account": found.account if found else None,
         "broken": list(held.broken) if held else [],
+        "uncertified": None if room is None else render.plain(room.allowance),
+        "uncertified_left": None if room is None else render.plain(room.left),
     }
 
 
@@ -130,9 +133,14 @@ def certificate_notes(engine: Engine, now: datetime) -> list[str]:
     notes = []
     for market in sorted(engine.watches):
         lack = engine.certification.lack_of(market, now)
-        if lack is not None:
-            told = f"nothing new is rented on {market}: its certificate is {LACKS[lack]}"
-            notes.append(f"{told} ({tell_command(market, lack)})")
+        if lack is None:
+            continue
+        told = f"nothing new is rented on {market}"
+        room = engine.uncertified_rooms().get(market)
+        if room is not None and lack in MAY_BE_TRIED:
+            left = f"{show(max(room.left, ZERO))} of the {show(room.allowance)} of limits.uncertified"
+            told = f"{market} is rented from for the {left} that are left, one machine at a time"
+        notes.append(f"{told}: its certificate is {LACKS[lack]} ({tell_command(market, lack)})")
     for note in engine.certification.notes(now):
         numbers = dict(note.numbers)
         day = str(numbers["ends_at"])[:10]

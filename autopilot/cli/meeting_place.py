@@ -18,6 +18,12 @@ Values = dict[tuple[str, str], str | bool]
 """(section, key) → what to set."""
 
 
+UNCERTIFIED = "$5"
+_UNCERTIFIED = """
+What a market does with your money is proved by autopilot certify, in about an hour. Until then so much may be spent on
+each market, by all jobs together, on one machine at a time."""
+
+
 def ask() -> tuple[Values, str | None]:
     """What to set, and the bucket's key; what is answered by Enter stays as it is. Raises ``UserError``."""
     values: Values = {}
@@ -25,6 +31,10 @@ def ask() -> tuple[Values, str | None]:
         answer = input(f"Maximum spend in a {key} [{default}]: ").strip()
         if answer:
             values["limits", key] = f"${usd(answer)}"
+    print(_UNCERTIFIED)
+    answer = input(f"Maximum spend there without it, 0 for none [{UNCERTIFIED}]: ").strip() or UNCERTIFIED
+    if usd(answer):
+        values["limits", "uncertified"] = f"${usd(answer)}"
     dialled = " and ".join(facts.display_name for facts in every_market().values() if facts.can_be_dialled)
     print(
         "\nRented machines and your daemon share storage: a bucket, an https address of yours, or this machine by SSH:"

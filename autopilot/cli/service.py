@@ -35,7 +35,7 @@ def serve(
     paper
         Real offers and prices, simulated machines: spends nothing, and uses a separate ledger and socket.
     i_accept_unproven
-        Rent on real markets without a certificate; a claim found broken still stops its market.
+        Until the next version: rent on real markets without a certificate. Set limits.uncertified instead.
     certify_only
         Rent only for certifications; no job gets a machine. For the first autopilot certify on a real market.
     record

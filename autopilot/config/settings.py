@@ -143,6 +143,7 @@ class LimitsSettings(_Section):
     max_instances: PositiveInt = 10
     max_launches_per_hour: PositiveInt = 20
     max_launches_per_job: PositiveInt = 3
+    uncertified: Money | None = None
 
 
 class PermitSettings(_Section):

@@ -33,6 +33,10 @@ class Lack(StrEnum):
     """The daemon was started to certify markets, and for nothing else."""
 
 
+MAY_BE_TRIED = frozenset({Lack.MISSING, Lack.EXPIRED, Lack.OTHER_ACCOUNT, Lack.OTHER_VERSION})
+"""Where nothing is known against the market: an allowance for markets without a certificate may stand in for one."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:
     """What one certification saw of one claim."""
@@ -86,6 +90,8 @@ class CertificateStatus:
     """None: it is in force."""
     broken: tuple[str, ...] = ()
     """Claims that matter to money or to ending machines, that do not hold, and that are not accepted."""
+    unproven: Lack | None = None
+    """What the certificate itself lacks, claims that do not hold apart."""
 
     def ends_soon(self, now: datetime) -> bool:
         return self.lack is None and self.certificate is not None and self.certificate.ends_at - now <= NOTICE
@@ -110,14 +116,11 @@ def judge_certificate(
             if each.verdict is ClaimVerdict.BROKEN and each.accepted_at is None and each.claim in weighty
         )
     )
-    return CertificateStatus(certificate, _lack(certificate, broken, account, version, now), broken)
+    unproven = _lack(certificate, account, version, now)
+    return CertificateStatus(certificate, Lack.CLAIM_BROKEN if broken else unproven, broken, unproven)
 
 
-def _lack(
-    certificate: Certificate | None, broken: tuple[str, ...], account: str, version: str, now: datetime
-) -> Lack | None:
-    if broken:
-        return Lack.CLAIM_BROKEN
+def _lack(certificate: Certificate | None, account: str, version: str, now: datetime) -> Lack | None:
     if certificate is None:
         return Lack.MISSING
     if certificate.ended_at is not None:

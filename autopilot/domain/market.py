@@ -16,6 +16,18 @@ from autopilot.domain.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
+class UncertifiedRoom:
+    """What the allowance for a market without a certificate in force still allows there."""
+
+    allowance: Decimal
+    """Dollars in all."""
+    left: Decimal
+    """Beyond all that is spent or committed there."""
+    is_taken: bool
+    """Another job has a machine there: without a certificate there is one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderView:
     """``known`` False: the last list was not complete; nothing is launched there and nothing counts as gone."""
 
@@ -26,6 +38,8 @@ class ProviderView:
     """Why its offers could not be searched, in its own words; empty when they could."""
     lack: Lack | None = None
     """Why nothing new may be rented there, but for a certification of it."""
+    uncertified: UncertifiedRoom | None = None
+    """What may be spent there all the same, where an allowance stands in for the certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,11 @@ class Market:
         """Why the job may not rent there for want of a certificate; a certification of that market needs none."""
         view = self.providers.get(provider)
         return None if view is None or job.certifies == provider else view.lack
+
+    def room_on(self, job: Job, provider: str) -> UncertifiedRoom | None:
+        """What bounds the job's machines there for want of a certificate; None: nothing does."""
+        view = self.providers.get(provider)
+        return None if view is None or job.certifies == provider else view.uncertified
 
     def able(self, provider: str) -> Capabilities | None:
         """What that market can do; None: no longer known."""

@@ -78,4 +78,6 @@ class Reason(StrEnum):
     BID_ABOVE_CEILING = "bid_above_ceiling"
     LOW_CREDIT = "low_credit"
     NOT_CERTIFIED = "not_certified"
+    ONE_UNCERTIFIED = "one_uncertified"
+    OVER_UNCERTIFIED = "over_uncertified"
     IS_ARRAY = "is_array"

@@ -43,7 +43,7 @@ from autopilot.policy.width import Bound, Width, due_of_task
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import DecisionRecord, EventRecord, UnitOfWork
 
-MarketOf = Callable[[Job], Market]
+MarketOf = Callable[[Job, Exposure], Market]
 _PARKED_WITH_ARRAY = (Reason.USER_STOPPED, Reason.CONSOLE, Reason.BUDGET_EXHAUSTED)
 
 
@@ -202,7 +202,7 @@ class Arrays:
         budget = None if purse is None else purse.left_for(job, exposure.leases, self._params)
         queued = sum(_is_queued(each.job) for each in tasks)
         chosen = width_now(
-            job, counts, leases, market_of(job), now, self._params, free=free, budget=budget, queued=queued
+            job, counts, leases, market_of(job, exposure), now, self._params, free=free, budget=budget, queued=queued
         )
         # What goes on by itself keeps its place: with another task in it more would run then than the owner allows.
         waiting = sum(waits_for_money(each.job) for each in tasks)

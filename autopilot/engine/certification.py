@@ -6,6 +6,7 @@ it, and the guard's knowledge of which markets may be rented from.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -36,6 +37,8 @@ from autopilot.ports.store import UnitOfWork
 
 log = structlog.get_logger(__name__)
 
+OUTLIVED = "outlived_certificates"
+"""The ledger's note of certificates of another account or version, and when each was first seen to be so."""
 SUCCESS = SetStatus(JobStatus.SUCCEEDED, Reason.COMPLETED)
 
 
@@ -51,6 +54,37 @@ class CertifyRules:
     """Markets on which a broken claim stops new machines, certificate or not: the real ones."""
     only: bool = False
     """Nothing but certifications rents anything."""
+    allowance: Decimal | None = None
+    """Dollars that may be spent on a market without a certificate in force; None: nothing is rented there."""
+
+
+@dataclass(slots=True)
+class _Outlived:
+    """When certificates without an end of their own were first seen to be in force no more.
+
+    One of another account or version has none. It is kept, so that what was spent since stays spent.
+    """
+
+    seen: dict[str, datetime]
+    """By the certification."""
+    is_changed: bool = False
+
+    @classmethod
+    def of(cls, kept: str | None) -> _Outlived:
+        return cls({job_id: datetime.fromisoformat(at) for job_id, at in json.loads(kept or "{}").items()})
+
+    def note(self, certificate: Certificate, now: datetime) -> None:
+        if certificate.job_id not in self.seen:
+            self.seen[certificate.job_id] = now
+            self.is_changed = True
+
+    def end_of(self, certificate: Certificate, now: datetime) -> datetime | None:
+        expired_at = certificate.ends_at if now >= certificate.ends_at else None
+        ends = (self.seen.get(certificate.job_id), certificate.ended_at, expired_at)
+        return min((at for at in ends if at is not None), default=None)
+
+    def to_json(self) -> str:
+        return json.dumps({job_id: at.isoformat() for job_id, at in self.seen.items()}, sort_keys=True)
 
 
 @dataclass(slots=True)
@@ -59,6 +93,8 @@ class Certification:
     watches: Mapping[str, Watch]
     dialling: Dialling
     statuses: dict[str, CertificateStatus] = field(default_factory=dict)
+    uncertified: dict[str, datetime | None] = field(default_factory=dict)
+    """Markets that need a certificate and have none in force, and since when; None: they never had one."""
 
     def lack_of(self, market: str, now: datetime) -> Lack | None:
         """Why nothing new may be rented there but for a certification; None if it may."""
@@ -105,6 +141,26 @@ class Certification:
             )
             for name, account in account_of.items()
         }
+        self.uncertified = await self._find_uncertified(uow, now)
+
+    async def _find_uncertified(self, uow: UnitOfWork, now: datetime) -> dict[str, datetime | None]:
+        """Since when each market has had no certificate in force; not those of which that is not known yet."""
+        outlived = _Outlived.of(await uow.notes.get(OUTLIVED))
+        found: dict[str, datetime | None] = {}
+        for market, status in self.statuses.items():
+            certificate, lack = status.certificate, status.unproven
+            if lack is None or market not in self.rules.needed_on:
+                continue
+            if certificate is None:
+                found[market] = None
+                continue
+            if lack is Lack.OTHER_VERSION or (lack is Lack.OTHER_ACCOUNT and self.watches[market].account_digest):
+                outlived.note(certificate, now)
+            if (since := outlived.end_of(certificate, now)) is not None:
+                found[market] = since
+        if outlived.is_changed:
+            await uow.notes.set(OUTLIVED, outlived.to_json())
+        return found
 
     async def decide(
         self,
@@ -143,6 +199,11 @@ class Certification:
         await uow.certificates.save(certificate)
         await uow.events.add([certificate_issued(certificate)])
         log.info("certificate.issued", provider=job.certifies, ends_at=str(certificate.ends_at))
+
+
+async def find_end(uow: UnitOfWork, certificate: Certificate, now: datetime) -> datetime | None:
+    """Since when it has been in force no more, as the ledger knows; None: it may be in force yet."""
+    return _Outlived.of(await uow.notes.get(OUTLIVED)).end_of(certificate, now)
 
 
 async def end_certificate(uow: UnitOfWork, provider: str, because: str, now: datetime) -> None:

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import structlog
 
-from autopilot.domain.certificate import Lack
+from autopilot.domain.certificate import MAY_BE_TRIED, Lack
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
@@ -140,7 +140,8 @@ class ConditionLog:
         lack = self._certification.lack_of(name, now)
         if lack is not None and lack is not Lack.CERTIFYING_ONLY:
             waiting = sum(job.status.wants_capacity and job.main is None and not job.certifies for job in jobs)
-            yield Condition(name, certificate_lacked(name, lack, waiting, now))
+            allowance = self._certification.rules.allowance if lack in MAY_BE_TRIED else None
+            yield Condition(name, certificate_lacked(name, lack, waiting, now, allowance))
         ends_at = self._certification.ends_soon(name, now)
         if ends_at is not None:
             yield Condition(name, certificate_ends(name, ends_at, now))

@@ -28,7 +28,7 @@ from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import GpuChoice, Job, JobSpec
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
-from autopilot.domain.market import Market, ProviderView
+from autopilot.domain.market import Market, ProviderView, UncertifiedRoom
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
@@ -59,7 +59,7 @@ from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.past_prices import PastPrices
 from autopilot.engine.predecessors import judge_waiting, look_for_outputs
-from autopilot.engine.purses import read_array_purses, read_purses
+from autopilot.engine.purses import read_array_purses, read_market_purses, read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
@@ -76,6 +76,7 @@ from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.own_bids import leave_room, ours_in_pools
 from autopilot.policy.scene import Scene
+from autopilot.policy.uncertified import room_note
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
@@ -92,6 +93,8 @@ log = structlog.get_logger(__name__)
 PERMIT_EVERY = timedelta(seconds=60)
 OBSERVATION_LASTS = timedelta(minutes=30)
 """A machine whose market could not be read for so long gets no new permit: what is unobserved must end by itself."""
+UNCERTIFIED_PERMIT_S = 900
+"""No longer permit for a machine on a market that has no certificate in force."""
 CALLS_WAIT_REAL_S = 10.0
 """How long a tick waits for its calls before it continues without them."""
 
@@ -207,6 +210,8 @@ class Engine:
         self._known_jobs: tuple[Job, ...] = ()
         self._with_room: frozenset[str] = frozenset()
         """Ids of parked jobs that may find room again."""
+        self._exposure: Exposure | None = None
+        """Where all jobs stood together at the end of the newest tick."""
 
     async def tick(self) -> None:
         """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""
@@ -292,8 +297,28 @@ class Engine:
         """By how much all markets that tell the time are ahead of our clock. While there is any, nothing is rented."""
         return find_clock_error((watch.provider.reported_time() for watch in self.watches.values()), self._clock.now())
 
-    def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
-        """The market as a decision sees it now, with these offers."""
+    def uncertified_rooms(
+        self, job_id: str | None = None, exposure: Exposure | None = None
+    ) -> dict[str, UncertifiedRoom]:
+        """By market without a certificate in force: what its allowance still allows, to that job.
+
+        ``exposure``: where all jobs stand; None: as at the end of the newest tick.
+        """
+        exposure = exposure or self._exposure
+        rooms: dict[str, UncertifiedRoom] = {}
+        for market, purse in (exposure.market_purses if exposure is not None else {}).items():
+            assert exposure is not None, "it has the purse"
+            left = purse.left(exposure.leases, self.config.params)
+            if left is not None and purse.allowance is not None:
+                is_taken = purse.has_machine(exposure.leases, besides=job_id)
+                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken)
+        return rooms
+
+    def market_view(
+        self, offers: tuple[Offer, ...], job_id: str | None, now: datetime, exposure: Exposure | None = None
+    ) -> Market:
+        """The market as a decision sees it now, with these offers; ``exposure`` as of ``uncertified_rooms``."""
+        rooms = self.uncertified_rooms(job_id, exposure)
         clock_problem = CLOCK_IS_WRONG if self.clock_error is not None else ""
         views = {}
         for name, watch in self.watches.items():
@@ -303,6 +328,7 @@ class Engine:
                 known=watch.last.known and not problem and not self._orphans.is_quarantined(name, now),
                 credit=watch.last.credit,
                 lack=self.certification.lack_of(name, now),
+                uncertified=rooms.get(name),
                 search_problem=problem or watch.search_problem,
             )
         avoid = self._avoid.machines(job_id, now) if job_id else frozenset()
@@ -406,7 +432,7 @@ class Engine:
                 event_logs,
                 exposure,
                 allowance(exposure, self.config.limits, self.config.params).instances,
-                lambda job: self.market_view(offers.get(job.spec.query, ()), job.id, now),
+                lambda job, exposure: self.market_view(offers.get(job.spec.query, ()), job.id, now, exposure),
                 self.calls.busy,
                 now,
             )
@@ -418,6 +444,7 @@ class Engine:
                 _end_outlived(event_log, now)
                 if not event_log.is_broken:
                     self._renew_permits(event_log, exposure, now)
+            self._exposure = exposure
             changed = [replace(each.job, spent=each.original.spent) for each in event_logs if each.changed]
             await uow.jobs.save_all(changed)
             await uow.events.add([record for event_log in event_logs for record in event_log.records])
@@ -498,6 +525,9 @@ class Engine:
             held=held + sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO),
             purses=await read_purses(uow, jobs, upper, now, params, self.config.settled),
             array_purses=array_purses,
+            market_purses=await read_market_purses(
+                uow, jobs, orphans, upper, self.certification.uncertified, self.certification.rules.allowance, params
+            ),
         )
 
     async def _decide(  # noqa: C901
@@ -519,7 +549,7 @@ class Engine:
         if room.instances is not None and room.instances <= 0 and self.waits.is_queued(job, now):
             return exposure
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
-        market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
+        market = self.market_view(offers.get(job.spec.query, ()), job.id, now, exposure)
         if job.array_id is not None:
             market = replace(market, avoid=market.avoid | self._avoid.machines(job.array_id, now))
         # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
@@ -610,7 +640,12 @@ class Engine:
         decision = decide(job, market, now, params)
         if self._recorder is not None:
             self._recorder.record(Scene(job, market, now, params, decision))
-        return replace(decision, notes=(*decision.notes, *self.certification.notes(now))), Turn()
+        places = {lease.provider for lease in job.leases}
+        places |= {action.offer.provider for action in decision.actions if isinstance(action, Acquire)}
+        rooms = ((name, market.room_on(job, name)) for name in sorted(places))
+        told = (room_note(name, room) for name, room in rooms if room is not None)
+        notes = dict.fromkeys((*decision.notes, *told, *self.certification.notes(now)))
+        return replace(decision, notes=tuple(notes)), Turn()
 
     def _renew_permits(self, event_log: EventLog, exposure: Exposure, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
@@ -647,7 +682,12 @@ class Engine:
             (over_all.month, all_burn),
             *((purse.left_for(job, exposure.leases, params), purse.burn(exposure.leases)) for purse in purses),
         )
-        return permit_ttl_s(lefts, self.config.permit_ttl_s, params)
+        longest_s = self.config.permit_ttl_s
+        uncertified = exposure.market_purse(job, lease.provider)
+        if uncertified is not None:
+            lefts += ((uncertified.left(exposure.leases, params), uncertified.burn(exposure.leases)),)
+            longest_s = min(longest_s, UNCERTIFIED_PERMIT_S)
+        return permit_ttl_s(lefts, longest_s, params)
 
     def _destroy_due(self, jobs: Sequence[Job], orphans: Sequence[Lease]) -> None:
         for lease in [*(lease for job in jobs for lease in job.leases), *orphans]:

@@ -227,9 +227,15 @@ def certificate_ends(provider: str, ends_at: datetime, at: datetime) -> EventRec
     return EventRecord(at, "certificate.ends_soon", None, None, fields)
 
 
-def certificate_lacked(provider: str, lack: Lack, waiting: int, at: datetime) -> EventRecord:
-    """Nothing new may be rented there. ``waiting``: jobs that have no machine and want one, wherever that may be."""
-    fields: Fields = (("provider", provider), ("lack", lack), ("waiting", waiting))
+def certificate_lacked(
+    provider: str, lack: Lack, waiting: int, at: datetime, allowance: Decimal | None = None
+) -> EventRecord:
+    """Nothing new may be rented there, or only within an allowance (dollars).
+
+    ``waiting``: jobs that have no machine and want one, wherever that may be.
+    """
+    bound: Fields = () if allowance is None else (("allowance", allowance),)
+    fields: Fields = (("provider", provider), ("lack", lack), ("waiting", waiting), *bound)
     return EventRecord(at, "certificate.lacked", None, None, fields)
 
 

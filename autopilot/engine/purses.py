@@ -1,5 +1,5 @@
-"""Where each token's jobs stand together, each schedule's, and each array's tasks: from the ledger, in the transaction
-that decides.
+"""Where each token's jobs stand together, each schedule's, each array's tasks, and all that is on a market without a
+certificate: from the ledger, in the transaction that decides.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from decimal import Decimal
 
 from autopilot.domain.delegation import NO_LIMITED_USERS, Delegation, Settled
 from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import is_of_token
 from autopilot.policy.budget import commitment
 from autopilot.policy.guard import Exposure
-from autopilot.policy.purse import Purse
+from autopilot.policy.purse import MarketPurse, Purse
 from autopilot.ports.store import OwnerTotals, UnitOfWork
 
 
@@ -70,7 +71,7 @@ async def _read_allowances(
         of_family = [job for owner in family for job in by_owner.get(owner, ())]
         if of_family and (token.allowance is not None or not token.is_in_force(now)):
             sums = await uow.ledger.sum_owners(family, token.counts_from(now))
-            spent = _spent(sums, of_family, unposted, params)
+            spent = _spent(sums, _leases(of_family), unposted, params)
             found.append(Purse(token.allowance, spent, _ids(of_family), not token.is_in_force(now)))
     known = {user.owner for user in settled.users} | {token.owner for token in tokens}
     for job in (job for owner in by_owner.keys() - known for job in by_owner[owner]):
@@ -91,7 +92,7 @@ async def _read_schedule_purses(
         if schedule.budget is not None:
             firings = by_schedule[schedule.id]
             sums = await uow.ledger.sum_schedule(schedule.id, schedule.counts_from(now))
-            spent = _spent(sums, firings, unposted, params)
+            spent = _spent(sums, _leases(firings), unposted, params)
             found.append(Purse(schedule.budget, spent, _ids(firings), reason=Reason.OVER_SCHEDULE_BUDGET))
     return found
 
@@ -116,8 +117,33 @@ async def read_array_purses(
     for array_id, of_array in tasks.items():
         array = arrays.get(array_id)
         budget, max_rate = (ZERO, ZERO) if array is None else (array.spec.budget, array.spec.max_rate)
-        spent = _spent(sums[array_id], of_array, unposted, params)
+        spent = _spent(sums[array_id], _leases(of_array), unposted, params)
         purses[array_id] = Purse(budget, spent, _ids(of_array), reason=Reason.BUDGET_EXHAUSTED, max_rate=max_rate)
+    return purses
+
+
+async def read_market_purses(
+    uow: UnitOfWork,
+    jobs: Iterable[Job],
+    orphans: Iterable[Lease],
+    unposted: Mapping[str, Decimal],
+    uncertified: Mapping[str, datetime | None],
+    allowance: Decimal | None,
+    params: Params,
+) -> dict[str, MarketPurse]:
+    """By market: what its machines have cost of the allowance since its last certificate ended (``uncertified``; None:
+    ever). ``orphans``: machines there of no job. The rest as of ``read_purses``.
+    """
+    if allowance is None:
+        return {}
+    jobs = tuple(jobs)
+    certifications = frozenset(job.id for job in jobs if job.certifies)
+    held = [lease for lease in (*_leases(jobs), *orphans) if lease.job_id not in certifications]
+    purses = {}
+    for market, since in uncertified.items():
+        sums = await uow.ledger.sum_market(market, since)
+        there = [lease for lease in held if lease.provider == market]
+        purses[market] = MarketPurse(allowance, _spent(sums, there, unposted, params), market, certifications)
     return purses
 
 
@@ -139,13 +165,16 @@ def with_tasks(exposure: Exposure, array_id: str, task_ids: Sequence[str]) -> Ex
     return replace(exposure, purses=purses, array_purses=array_purses)
 
 
-def _spent(sums: OwnerTotals, jobs: Sequence[Job], unposted: Mapping[str, Decimal], params: Params) -> Decimal:
-    """``sums``: of all their jobs; ``jobs``: those that are open."""
-    leases = [lease for job in jobs for lease in job.leases]
+def _spent(sums: OwnerTotals, leases: Sequence[Lease], unposted: Mapping[str, Decimal], params: Params) -> Decimal:
+    """``sums``: of all that was ever theirs; ``leases``: of the jobs that are open."""
     more = sum((unposted.get(lease.id, ZERO) for lease in leases), ZERO)
     # What is held back for machines that go in this very tick; for earlier ones it is in the sums.
     going = sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO)
     return sums.posted + sums.held + more + going
+
+
+def _leases(jobs: Iterable[Job]) -> list[Lease]:
+    return [lease for job in jobs for lease in job.leases]
 
 
 def _ids(jobs: Sequence[Job]) -> frozenset[str]:

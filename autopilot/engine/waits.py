@@ -13,6 +13,7 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import Number
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import veto_note
+from autopilot.policy.eligibility import UNCERTIFIED
 from autopilot.policy.wait import REMOVED, SEARCH, UNSEARCHED
 
 RECORDED_EVERY = timedelta(minutes=10)
@@ -105,7 +106,7 @@ def _reason(refused: tuple[Reason, ...], notes: tuple[Note, ...]) -> Reason:
     if refused:
         return refused[0]
     numbers = [dict(note.numbers) for note in notes]
-    is_uncertified = any(each.get("condition") == Reason.NOT_CERTIFIED for each in numbers)
+    is_uncertified = any(each.get("condition") in UNCERTIFIED for each in numbers)
     has_other = any(each["fitting"] for note, each in zip(notes, numbers, strict=True) if note.topic == SEARCH)
     return Reason.NOT_CERTIFIED if is_uncertified and not has_other else Reason.WAITING_FOR_OFFER
 

@@ -302,10 +302,16 @@ def _say_certificate_lacked(facts: Facts) -> Words:
     waiting = facts.fields["waiting"]
     jobs = f"{waiting} job{' is' if waiting == 1 else 's are'} without a machine now. " if waiting else ""
     shows = "shows which, and how to accept it" if lack is Lack.CLAIM_BROKEN else "tests the market again"
+    next_step = f"Next: {tell_command(market, lack)} {shows}."
+    if (allowance := facts.fields.get("allowance")) is not None:
+        return (
+            f"{market} has no valid certificate: at most {_money(allowance)} is spent there",
+            f"{_LACKS[lack]} {jobs}Until it has one, all jobs together have one machine there at a time; what runs is "
+            f"saved and given back before the {_money(allowance)} of limits.uncertified are passed.\n{next_step}",
+        )
     return (
         f"Nothing new is rented on {market}: it has no valid certificate",
-        f"{_LACKS[lack]} {jobs}Machines already rented there keep running.\nNext: {tell_command(market, lack)} "
-        f"{shows}.",
+        f"{_LACKS[lack]} {jobs}Machines already rented there keep running.\n{next_step}",
     )
 
 

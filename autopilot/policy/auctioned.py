@@ -25,6 +25,7 @@ from autopilot.policy import budget
 from autopilot.policy.markups import follow_record, free_slack_h, markup_note, tight_slack_h
 from autopilot.policy.options import is_affordable, option_note, why_not_cheaper
 from autopilot.policy.situation import Answer, Situation
+from autopilot.policy.uncertified import fits_room
 from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, SpotMachine, choice, quotes
 from autopilot.pricing.auction.replays import MOVE_RATIO
 from autopilot.pricing.auction.tables import auction_tables
@@ -229,13 +230,15 @@ class _Auctioned:
         return changed_at is None or (self.situation.now - changed_at).total_seconds() >= gap_s
 
     def _can_start(self, quote: Quote, bids: dict[str, Candidate]) -> bool:
-        """Whether the budget covers a start and a stop of it at that bid."""
+        """Whether the budget, and the allowance of its market, cover a start and a stop of it at that bid."""
         situation = self.situation
-        if situation.job.spec.budget is None:
-            return True
         candidate = bids[quote.machine]
+        is_bounded = situation.market.room_on(situation.job, candidate.offer.provider) is not None
+        if situation.job.spec.budget is None and not is_bounded:
+            return True
         at_bid = replace(candidate, bid=self._first_bid(quote, candidate))
-        return is_affordable(situation.job, at_bid, situation.params)
+        is_paid = is_affordable(situation.job, at_bid, situation.params)
+        return is_paid and fits_room(situation.job, at_bid, situation.market, situation.params)
 
     def _can_pay(self, on_demand: Candidate) -> bool:
         """A start and a stop of it; and, when it would be for good, all the rest."""

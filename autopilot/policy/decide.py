@@ -35,6 +35,7 @@ from autopilot.policy.migration import continue_move, is_given_up, last_save, wa
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused, keep_by_raise
 from autopilot.policy.situation import Answer, Situation
+from autopilot.policy.uncertified import find_used_up, give_back, keep_within_rooms, may_raise, room_note
 from autopilot.policy.unpaid import awaits_bill, budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
 from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, Verdict, is_at_work, measure_pressure
@@ -84,6 +85,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         if (waits := awaits_bill(job, market, now, params)) is not None:
             return Decision((), (status, Note("limits", allowance), waits))
         return Decision(_park(job, at_limit, now, params), (status, Note("limits", allowance)))
+    if used_up := find_used_up(job, market):
+        return _leave_uncertified(job, used_up, status, market, now, params)
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:
@@ -91,13 +94,25 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     if job.main is None and market.outlook.is_learning and pressure.verdict is Verdict.FINE:
         return Decision((), (status, *_recorded_notes(market)))
     candidates = rank(job, market, Eligibility(job, market, now, params).holds, params)
-    situation = _with_payable(Situation(job, market, now, params, pressure, candidates))
+    situation = _with_payable(keep_within_rooms(Situation(job, market, now, params, pressure, candidates)))
     actions, why = _for_main(situation)
-    actions = tuple(_in_its_place(situation, action) for action in actions)
+    actions = tuple(_in_its_place(situation, action) for action in actions if may_raise(job, action, market, params))
     if job.main is None and not actions:
         why = (*why, *wait_notes(job, market, now, params))
     notes = (*_recorded_notes(market), *_no_spot_notes(market), *_lost_bid_notes(market, now, params))
     return Decision(actions, (status, *why, *notes))
+
+
+def _leave_uncertified(
+    job: Job, used_up: tuple[Lease, ...], status: Note, market: Market, now: datetime, params: Params
+) -> Decision:
+    """Its machines where the allowance is used up go; its bill may show first that there is some left."""
+    if (waits := awaits_bill(job, market, now, params)) is not None:
+        return Decision((), (status, waits))
+    actions = (give_back(lease, is_saved=was_saved(job, lease, now, params)) for lease in used_up)
+    rooms = {lease.provider: market.room_on(job, lease.provider) for lease in used_up}
+    notes = (room_note(name, room) for name, room in sorted(rooms.items()) if room is not None)
+    return Decision(tuple(action for each in actions for action in each), (status, *notes))
 
 
 def _recorded_notes(market: Market) -> tuple[Note, ...]:

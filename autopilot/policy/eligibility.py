@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autopilot.domain import gpu_names
+from autopilot.domain.certificate import MAY_BE_TRIED
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.policy.uncertified import price_least_start
 from autopilot.pricing.speed import setup_time, work_left
+
+UNCERTIFIED = ("not_certified", "one_uncertified", "over_uncertified")
+"""Conditions that a certificate of the market would lift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Unfit:
     @property
     def is_uncertified(self) -> bool:
         """All else would do."""
-        return self.condition == "not_certified"
+        return self.condition in UNCERTIFIED
 
 
 def misfit(spec: JobSpec, offer: Offer) -> Unfit | None:
@@ -82,6 +87,7 @@ class Eligibility:
     def __init__(self, job: Job, market: Market, now: datetime, params: Params) -> None:
         pools = {name for name, view in market.providers.items() if view.capabilities.is_pooled}
         self._held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
+        self._machines_on = {lease.provider for lease in job.leases if not lease.is_over}
         self._needed: dict[tuple[str, int], timedelta] = {}
         self._job = job
         self._market = market
@@ -108,7 +114,17 @@ class Eligibility:
     def _check_certificate(self, offer: Offer) -> Unfit | None:
         """Checked last: so this answer means that a certificate would help."""
         lack = self._market.lack_for(self._job, offer.provider)
-        return None if lack is None else Unfit("not_certified", lack)
+        room = self._market.room_on(self._job, offer.provider)
+        if lack is None:
+            return None
+        if room is None or lack not in MAY_BE_TRIED:
+            return Unfit("not_certified", lack)
+        if room.is_taken:
+            return Unfit("one_uncertified")
+        if offer.provider in self._machines_on:
+            return None  # what its own machine there has committed is free once that is gone
+        needed = price_least_start(self._job, offer, self._market, self._params)
+        return Unfit("over_uncertified", room.left, needed) if needed > room.left else None
 
     def _ends_too_soon(self, offer: Offer) -> Unfit | None:
         if offer.ends_at is None:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Promote, Release, RunAgain, Veto
 from autopilot.domain.after import waited_for
+from autopilot.domain.certificate import MAY_BE_TRIED
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, Slot
@@ -23,7 +24,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.same import Same
 from autopilot.policy import budget
-from autopilot.policy.purse import Purse
+from autopilot.policy.purse import MarketPurse, Purse
 from autopilot.pricing.rule.bidding import ceiling
 
 
@@ -65,6 +66,12 @@ class Exposure:
     """By job: of those that are a token's, or a schedule's."""
     array_purses: Mapping[str, Purse] = field(default_factory=dict)
     """By array: of those of which a task is open."""
+    market_purses: Mapping[str, MarketPurse] = field(default_factory=dict)
+    """By market: of those without a certificate in force, where an allowance bounds what is spent on them."""
+
+    def market_purse(self, job: Job, provider: str) -> MarketPurse | None:
+        """What the job's machines on that market draw on for want of a certificate; None: nothing of the kind."""
+        return None if job.certifies == provider else self.market_purses.get(provider)
 
     def purse_left(self, job: Job, params: Params) -> tuple[Decimal, Reason] | None:
         """Dollars that the job's token and its schedule leave beyond all commitments, and which of them leaves the
@@ -131,20 +138,37 @@ def guard(
     allowed: list[Action] = []
     vetoes: list[Veto] = []
     pledged, pledged_per_hour = ZERO, ZERO
+    pledged_on: dict[str, Decimal] = {}
     for action in decision.actions:
         more, more_per_hour = _growth(job, action, params)
         refusal = _refusal(job, action, more, allowed, market, exposure, limits, params)
         is_growth = more > ZERO or more_per_hour > ZERO
+        provider = _market_of(job, action)
+        pledged_there = pledged_on.get(provider, ZERO) + more
         if refusal is None and is_growth:
-            refusal = _unobserved_for_long(job, action, exposure, now)
-        if refusal is None and is_growth:
-            refusal = _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
+            refusal = (
+                _unobserved_for_long(job, action, exposure, now)
+                or _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
+                or _over_uncertified(job, provider, pledged_there, exposure, params)
+            )
         if refusal is None:
             allowed.append(action)
+            pledged_on[provider] = pledged_there
             pledged, pledged_per_hour = pledged + more, pledged_per_hour + more_per_hour
         else:
             vetoes.append(Veto(action, *refusal))
     return tuple(allowed), tuple(vetoes)
+
+
+def _market_of(job: Job, action: Action) -> str:
+    """Where the action spends; empty for one that spends nothing."""
+    match action:
+        case Acquire():
+            return action.offer.provider
+        case ChangeBid(lease_id) | Hold(lease_id):
+            lease = _lease(job, lease_id)
+            return "" if lease is None else lease.provider
+    return ""
 
 
 def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]:
@@ -247,9 +271,9 @@ def _acquire_refusal(
 ) -> Refusal | None:
     if not market.knows(action.offer.provider):
         return Reason.MARKET_UNKNOWN, ()
-    lack = market.lack_for(job, action.offer.provider)
+    lack = _refuse_uncertified(job, action.offer.provider, market, exposure)
     if lack is not None:
-        return Reason.NOT_CERTIFIED, (("provider", action.offer.provider), ("certificate", lack))
+        return lack
     live = sum(1 for lease in exposure.leases if not lease.is_over)
     if live >= limits.max_instances:
         return Reason.TOO_MANY_INSTANCES, (("live", live), ("limit", limits.max_instances))
@@ -266,6 +290,25 @@ def _acquire_refusal(
     if credit is not None and credit < reserve:
         return Reason.LOW_CREDIT, (("credit", credit), ("reserve", reserve))
     return None
+
+
+def _refuse_uncertified(job: Job, provider: str, market: Market, exposure: Exposure) -> Refusal | None:
+    """Without a certificate, nothing; or, where an allowance stands in for it, one machine at a time of all jobs."""
+    lack, purse = market.lack_for(job, provider), exposure.market_purse(job, provider)
+    if lack is not None and (purse is None or lack not in MAY_BE_TRIED):
+        return Reason.NOT_CERTIFIED, (("provider", provider), ("certificate", lack))
+    if purse is not None and purse.has_machine(exposure.leases):
+        return Reason.ONE_UNCERTIFIED, (("provider", provider),)
+    return None
+
+
+def _over_uncertified(job: Job, provider: str, more: Decimal, exposure: Exposure, params: Params) -> Refusal | None:
+    """``more``: dollars committed on that market."""
+    purse = exposure.market_purse(job, provider)
+    left = None if purse is None else purse.left(exposure.leases, params)
+    if left is None or more <= left:
+        return None
+    return Reason.OVER_UNCERTIFIED, (("provider", provider), ("needed", more), ("left", left))
 
 
 def _too_many_launches(action: Acquire, exposure: Exposure, limits: Limits) -> Refusal | None:

@@ -71,10 +71,12 @@ def _why_over(job: Job, main: Lease, until: datetime, market: Market, now: datet
 
 def _unpaid(job: Job, market: Market, more: Decimal, params: Params) -> Reason | None:
     """The limit beyond which the job is, were there so much more room."""
+    room = None if job.main is None else market.room_on(job, job.main.provider)
     limits = (
         (Reason.BUDGET_EXHAUSTED, budget.left(job, params)),
         (Reason.OVER_DAY_LIMIT, market.allowance.day),
         (Reason.OVER_MONTH_LIMIT, market.allowance.month),
         (market.allowance.purse_reason, market.allowance.purse),
+        (Reason.OVER_UNCERTIFIED, None if room is None else room.left),
     )
     return next((reason for reason, left in limits if left is not None and left + more < ZERO), None)

@@ -60,7 +60,10 @@ def awaits_bill(job: Job, market: Market, now: datetime, params: Params) -> Note
     if view is None or not view.capabilities.has_bills or now - doubt.found_at >= BILL_TAKES:
         return None
     room = market.allowance
-    lefts = [left for left in (budget.left(job, params), room.day, room.month, room.purse) if left is not None]
+    there = market.room_on(job, main.provider)
+    of_market = None if there is None else there.left
+    bounds = (budget.left(job, params), room.day, room.month, room.purse, of_market)
+    lefts = [left for left in bounds if left is not None]
     disk = worst_case(main.storage_rate, BILL_TAKES)
     if min(lefts, default=ZERO) + doubt.cost <= disk:
         return None

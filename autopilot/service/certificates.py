@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 import structlog
 
@@ -11,15 +12,17 @@ from autopilot.certify.claims import weighty
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.certificate import (
+    MAY_BE_TRIED,
     Certificate,
     CertificateStatus,
     ClaimFinding,
     Lack,
     judge_certificate,
 )
-from autopilot.engine.certification import CertifyRules
+from autopilot.domain.money import ZERO, show
+from autopilot.engine.certification import CertifyRules, find_end
 from autopilot.markets.installed import claims_of
-from autopilot.ports.store import StoreUnavailable
+from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.store.database import unopened_store
 from autopilot.store.health import is_current
 from autopilot.words.certificates import tell_command
@@ -33,7 +36,8 @@ def certify_rules(settings: Settings, *, accept_unproven: bool = False, certify_
     """
     is_real = {name for name, market in settings.markets.items() if market.is_real and not settings.is_on_paper}
     real = frozenset(is_real)
-    return CertifyRules(minor_version(), frozenset() if accept_unproven else real, real, certify_only)
+    needed = frozenset() if accept_unproven else real
+    return CertifyRules(minor_version(), needed, real, certify_only, settings.limits.uncertified)
 
 
 async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | None, str]]:
@@ -45,11 +49,13 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     store = unopened_store(settings.ledger_url)
     issued: dict[str, Certificate] = {}
     found: dict[str, tuple[ClaimFinding, ...]] = {}
+    spent: dict[str, Decimal] = {}
     try:
         if await is_current(store):
             async with store.snapshot() as uow:
                 issued = {each.provider: each for each in await uow.certificates.list_newest()}
                 found = {name: await uow.certificates.list_findings_on(name) for name in rules.needed_on}
+                spent = {name: await _sum_uncertified(uow, name, issued.get(name), now) for name in rules.needed_on}
     except StoreUnavailable:
         pass  # the ledger's own check says so
     finally:
@@ -59,15 +65,27 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
         held = issued.get(market)
         account = held.account if held else ""
         status = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
-        told[market] = _tell(status, now)
+        told[market] = _tell(status, now, _tell_allowance(status, rules.allowance, spent.get(market, ZERO)))
     return told
 
 
-def _tell(status: CertificateStatus, now: datetime) -> tuple[bool | None, str]:
+async def _sum_uncertified(uow: UnitOfWork, market: str, certificate: Certificate | None, now: datetime) -> Decimal:
+    """Dollars posted for its machines since the certificate ended; ever, where there was none."""
+    since = None if certificate is None else (await find_end(uow, certificate, now) or now)
+    return (await uow.ledger.sum_market(market, since)).posted
+
+
+def _tell_allowance(status: CertificateStatus, allowance: Decimal | None, spent: Decimal) -> str:
+    if allowance is None or (status.lack or Lack.MISSING) not in MAY_BE_TRIED:
+        return ""
+    return f": {show(spent)} of the {show(allowance)} of limits.uncertified are spent, one machine at a time"
+
+
+def _tell(status: CertificateStatus, now: datetime, allowance: str) -> tuple[bool | None, str]:
     if status.broken:
         return False, f"claims that do not hold: {', '.join(status.broken)}"
     if status.lack is not None or status.certificate is None:
-        return None, f"none valid ({(status.lack or Lack.MISSING).replace('_', ' ')})"
+        return None, f"none valid ({(status.lack or Lack.MISSING).replace('_', ' ')}){allowance}"
     ends = f"valid until {status.certificate.ends_at:%Y-%m-%d}"
     return (None, f"{ends}, which is soon") if status.ends_soon(now) else (True, ends)
 
@@ -84,9 +102,8 @@ def tell_rules(rules: CertifyRules) -> None:
             "certify.only", consequence="no job rents anything; autopilot certify MARKET starts a certification"
         )
     for market in sorted(rules.needed_on):
+        allowance = rules.allowance
+        without = "nothing new is rented there" if allowance is None else f"at most {show(allowance)} is spent there"
         log.info(
-            "certificate.needed",
-            provider=market,
-            consequence="nothing new is rented there without one",
-            remedy=tell_command(market),
+            "certificate.needed", provider=market, consequence=f"{without} without one", remedy=tell_command(market)
         )

@@ -66,6 +66,12 @@ def serve(
         check_ledger_kept(settings)
     rules = certify_rules(settings, accept_unproven=accept_unproven, certify_only=certify_only)
     tell_rules(rules)
+    if accept_unproven:
+        log.warning(
+            "certificates.skipped",
+            consequence="real markets are rented from without a certificate and without a bound of its own",
+            remedy="the next version no longer knows --i-accept-unproven: set limits.uncertified instead",
+        )
     return asyncio.run(_serve(settings, record, rules))
 
 

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import (
@@ -90,6 +90,20 @@ class SqlLedger(SqlRepository):
 
     async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
         return await self._sum_jobs(jobs.c.schedule_id == schedule_id, since)
+
+    async def sum_market(self, provider: str, since: datetime | None) -> OwnerTotals:
+        certifications = select(jobs.c.id).where(jobs.c.certifies > "")
+        counts = or_(_entry.job_id.is_(None), _entry.job_id.not_in(certifications))
+        of_market = select(_total).join_from(ledger_entries, leases, _entry.lease_id == leases.c.id)
+        of_market = of_market.where(_entry.provider == provider, counts)
+        spend = of_market.where(_is_spend)
+        held = of_market.where(UNSETTLED, _entry.type.in_(RESERVE_TYPES))
+        if since is not None:
+            later = and_(_entry.posted_at >= since, _entry.day >= since.date(), _entry.amount > ZERO)
+            spend = spend.where(or_(leases.c.intended_at >= since, later))
+            held = held.where(or_(leases.c.gone_at.is_(None), leases.c.gone_at >= since))
+        ((posted,),), ((reserved,),) = await self._sql.fetch_all(spend), await self._sql.fetch_all(held)
+        return OwnerTotals(Decimal(posted), Decimal(reserved))
 
     async def _sum_jobs(self, are_meant: ColumnElement[bool], since: date | None) -> OwnerTotals:
         of_jobs = _entry.job_id.in_(select(jobs.c.id).where(are_meant))

@@ -235,14 +235,15 @@ def _since(market: Market, now: datetime) -> str:
 
 
 def _market_row(market: Market, now: datetime) -> MarketRow:
-    lack, at = market.certificate.lack, market.read_at
+    lack, at, left = market.certificate.lack, market.read_at, market.certificate.uncertified_left
+    bound = "no new rentals" if left is None else f"{words.money(left)} left without a certificate"
     return MarketRow(
         words.market(market.name),
         market.known,
         "readable" if market.known else f"not readable: {words.plain(market.reason)}",
         f"{words.duration(max(now - at, timedelta(0)))} ago" if at else "never",
         words.money(market.credit),
-        f"no new rentals: {words.words(lack)}" if lack else "",
+        f"{bound}: {words.words(lack)}" if lack else "",
         words.plain(market.unwatched) if market.unwatched else "",
     )
 

@@ -19,6 +19,8 @@ Numbers = Mapping[str, Any]
 
 STOPS = {"permit": "stopped by itself, because its permit expired,", "unknown": "stopped, and nothing shows why,"}
 """Causes of a stop that want more than their word."""
+UNCERTIFIED = ("not_certified", "one_uncertified", "over_uncertified")
+"""What removes offers for want of a certificate."""
 BRIEF = ("after", "paused", "no_spot", "unsearched")
 """Topics that are a reason by themselves."""
 
@@ -34,7 +36,7 @@ def brief(job: Job) -> str:
     searched = [numbers for topic, numbers in notes if topic == "search" and not int(numbers["fitting"])]
     removed = [numbers for topic, numbers in notes if topic == "removed"]
     nearest = [each for each in removed[:1] if searched]
-    nearest += [each for each in removed if each["condition"] == "not_certified" and each not in nearest]
+    nearest += [each for each in removed if each["condition"] in UNCERTIFIED and each not in nearest]
     chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
     others = [tell(note) for note in waiting.notes if note.topic in BRIEF]
     return "; ".join([*map(_tell_count, searched), *map(_tell_removed, nearest), *chosen, *others])
@@ -184,9 +186,33 @@ def _tell_lack(numbers: Numbers, key: str) -> str:
     return f"{market}, which has no valid certificate{because}: {command}"
 
 
+def _tell_one_at_a_time(numbers: Numbers) -> str:
+    market = text.plain(numbers.get("provider"))
+    return f"on {market}, which has no valid certificate: one machine at a time; {tell_command(market)} lifts that"
+
+
+def _tell_over_uncertified(numbers: Numbers) -> str:
+    market, left = text.plain(numbers.get("provider")), text.money(numbers["has"])
+    return (
+        f"on {market}, which has no valid certificate: {left} is left of limits.uncertified, the cheapest needs "
+        f"{text.money(numbers['wanted'])}; {tell_command(market)} lifts that"
+    )
+
+
+def _tell_room(numbers: Numbers) -> str:
+    market, left = text.plain(numbers.get("provider")), text.money(numbers.get("left"))
+    of_all = text.money(numbers.get("allowance"))
+    return (
+        f"{market} has no valid certificate: {left} of the {of_all} of limits.uncertified is left; "
+        f"{tell_command(market)} lifts that"
+    )
+
+
 CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "market_unknown": "on a market that cannot be read",
     "not_certified": lambda numbers: f"on {_tell_lack(numbers, 'has')}",
+    "one_uncertified": _tell_one_at_a_time,
+    "over_uncertified": _tell_over_uncertified,
     "other_market": "on a market other than the one being certified",
     "gpu": "with a different GPU",
     "vram_gb": _less("GPU memory", _gb),
@@ -351,6 +377,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
         f"the certificate of {text.plain(numbers.get('provider'))} ends on {text.plain(numbers.get('ends_at'))[:10]}: "
         f"{tell_command(text.plain(numbers.get('provider')))} renews it"
     ),
+    "uncertified": _tell_room,
     "certify": lambda numbers: f"a step of certifying {text.plain(numbers.get('provider'))}",
     "acquire": _tell_acquire,
     "change_bid": lambda numbers: f"bid {text.per_hour(numbers.get('bid'))}{_because(numbers)}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -617,6 +617,44 @@ class HowAStoreCountsMoney:
         assert job.spent == Decimal("11.249999999")
 
 
+class HowAStoreSumsUpAMarket:
+    async def test_spend_and_what_is_held_there_without_certifications_and_since_a_moment(self, store: Store) -> None:
+        end = datetime(2026, 11, 1, 12, tzinfo=UTC)
+        before, after = end - timedelta(hours=1), end + timedelta(hours=1)
+        old = a_lease("old", "mine", intended_at=before)
+        new = a_lease("new", "mine", slot=Slot.NEXT, intended_at=after)
+        gone = a_lease("gone", "mine", state=LeaseState.GONE, instance_id="7", intended_at=after, gone_at=after)
+        long_gone = a_lease("long", "mine", state=LeaseState.GONE, instance_id="8", intended_at=before, gone_at=before)
+        certifying, orphan = a_lease("proof", "proof"), a_lease("orphan", None, intended_at=after)
+        elsewhere = a_lease("else", "mine", provider="runpod", state=LeaseState.GONE, instance_id="9")
+        async with store.transaction() as work:
+            await work.jobs.save(a_job("mine", leases=(old,)))
+            await work.jobs.save(a_job("proof", certifies="vastai", leases=(certifying,)))
+            for lease in (new, gone, long_gone, elsewhere, orphan):
+                await work.leases.save(lease)
+            for n, (lease, amount, day, posted_at) in enumerate(
+                [
+                    (old, "1", NOV_1, before),
+                    (old, "0.5", NOV_1, after),
+                    (old, "-0.25", NOV_1, after),
+                    (old, "2", OCT_31, after),
+                    (new, "4", NOV_1, after),
+                    (new, "-0.125", NOV_1, after),
+                    (gone, "8", NOV_1, after),
+                    (certifying, "16", NOV_1, after),
+                    (elsewhere, "32", NOV_1, after),
+                    (orphan, "64", NOV_1, after),
+                ]
+            ):
+                await work.ledger.post([an_entry(f"e{n}", amount, lease=lease, day=day, posted_at=posted_at)])
+            for lease in (old, gone, long_gone, certifying, elsewhere):
+                await work.ledger.post([an_entry(f"r-{lease.id}", "3", lease=lease, type=EntryType.RESERVE)])
+
+            assert await work.ledger.sum_market("vastai", None) == OwnerTotals(Decimal("79.125"), Decimal(6))
+            assert await work.ledger.sum_market("vastai", end) == OwnerTotals(Decimal("76.375"), Decimal(3))
+            assert await work.ledger.sum_market("mithril", None) == OwnerTotals(Decimal(0), Decimal(0))
+
+
 class HowAStoreSumsUpAnOwner:
     async def test_spend_of_the_owner_s_jobs_and_what_is_held_for_machines_that_are_gone(self, store: Store) -> None:
         before = DAY - timedelta(days=1)
@@ -844,6 +882,7 @@ class StoreContract(
     WhatAStoreKeeps,
     WhatAStoreAnswers,
     HowAStoreCountsMoney,
+    HowAStoreSumsUpAMarket,
     HowAStoreSumsUpAnOwner,
     WhatAStoreRefuses,
     WhatATransactionIs,

@@ -17,11 +17,12 @@ from decimal import Decimal
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, ChangeBid
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.certificate import Lack
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, SpotPolicy
 from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day, keep_watched
-from autopilot.domain.market import Market, ProviderView
+from autopilot.domain.market import Market, ProviderView, UncertifiedRoom
 from autopilot.domain.money import ZERO, ceil_nano
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -32,7 +33,7 @@ from autopilot.engine.sweep import Sweep
 from autopilot.policy.budget import PERMIT_TAIL_S, burn, commitment, create_reserve, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
-from autopilot.policy.purse import Purse
+from autopilot.policy.purse import MarketPurse, Purse
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
 
 TICK = timedelta(seconds=30)
@@ -140,6 +141,8 @@ class Spending:
     token_jobs: frozenset[str] = frozenset()
     """Ids of jobs of one token, whose allowance bounds them together."""
     token_allowance: Decimal | None = None
+    uncertified: Decimal | None = None
+    """What may be spent on the market, which has no certificate; None: it has one."""
     given_ids: int = 0
     created: int = 0
     floor: Decimal = ZERO
@@ -174,6 +177,9 @@ class Spending:
         if self.token_allowance is not None:
             spent = sum((self.books.total(job_id) for job_id in self.token_jobs), ZERO)
             assert spent <= self.token_allowance, f"the token spent {spent} of {self.token_allowance} by {self.now}"
+        if self.uncertified is not None:
+            spent = self.books.total()
+            assert spent <= self.uncertified, f"without a certificate {spent} of {self.uncertified} by {self.now}"
         if self.limits.day is not None:
             assert self.books.total(day=today) <= self.limits.day, f"the day's limit is broken by {self.now}"
         if self.limits.month is not None:
@@ -427,9 +433,10 @@ class Spending:
     def _decide(self, reading: Reading, spent: tuple[Decimal, Decimal]) -> Iterator[tuple[str, str, str, Decimal]]:
         live = tuple(lease for job in self.jobs.values() for lease in job.leases if not lease.is_over)
         exposure = Exposure(live, *spent, held=self._held() + self._going(), purses=self._purses())
+        exposure = replace(exposure, market_purses=self._market_purses(spent[1]))
         offers = tuple(self._offers())
         for job in list(self.jobs.values()):
-            views = {"vastai": ProviderView(capabilities(), reading.known, None)}
+            views = {"vastai": self._view(job, exposure, is_known=reading.known)}
             market = Market(views, offers, self.now, allowance=allowance(exposure, self.limits, PARAMS, job))
             decision = decide(job, market, self.now, PARAMS)
             allowed, _ = guard(job, decision, market, exposure, self.limits, self.now, PARAMS)
@@ -458,6 +465,20 @@ class Spending:
         purse = Purse(self.token_allowance, spent, self.token_jobs, has_ended=False)
         return dict.fromkeys(self.token_jobs, (purse,))
 
+    def _market_purses(self, spent: Decimal) -> dict[str, MarketPurse]:
+        if self.uncertified is None:
+            return {}
+        return {"vastai": MarketPurse(self.uncertified, spent + self._held() + self._going(), "vastai")}
+
+    def _view(self, job: Job, exposure: Exposure, *, is_known: bool) -> ProviderView:
+        purse = exposure.market_purses.get("vastai")
+        if purse is None or self.uncertified is None:
+            return ProviderView(capabilities(), is_known, None)
+        left = purse.left(exposure.leases, PARAMS)
+        assert left is not None, "it has a bound"
+        room = UncertifiedRoom(self.uncertified, left, purse.has_machine(exposure.leases, besides=job.id))
+        return ProviderView(capabilities(), is_known, None, lack=Lack.MISSING, uncertified=room)
+
     def _renew(self, job_id: str, exposure: Exposure) -> None:
         """As the engine renews permits."""
         job = self.jobs[job_id]
@@ -467,6 +488,10 @@ class Spending:
             *(
                 (p.left_for(job, exposure.leases, PARAMS), p.burn(exposure.leases))
                 for p in exposure.purses.get(job_id, ())
+            ),
+            *(
+                (purse.left(exposure.leases, PARAMS), purse.burn(exposure.leases))
+                for purse in exposure.market_purses.values()
             ),
         )
         for left_over, rate in lefts:
@@ -553,15 +578,20 @@ class Spending:
                         self.late.append((self.now + timedelta(seconds=self.rng.randint(60, 600)), machine))
                 self._apply(job.id, e.DestroySent(lease.id, accepted, self.now))
 
+    def leases(self) -> tuple[Lease, ...]:
+        """All that there ever were."""
+        return (*self.past.values(), *(lease for job in self.jobs.values() for lease in job.leases))
+
     def _lease(self, machine: Machine) -> Lease:
         held = self.jobs[machine.job_id].leases
         return next((lease for lease in held if lease.id == machine.lease_id), None) or self.past[machine.lease_id]
 
 
-def a_scenario(seed: int, *, has_token: bool = False) -> Spending:
+def a_scenario(seed: int, *, has_token: bool = False, is_uncertified: bool = False) -> Spending:
     """Half of all seeds have a market that destroys what it is told to and a daemon that lives.
 
-    ``has_token``: the jobs are a token's, whose allowance bounds them together.
+    ``has_token``: the jobs are a token's, whose allowance bounds them together. ``is_uncertified``: the market has no
+    certificate, and an allowance.
     """
     rng = random.Random(seed)
 
@@ -612,7 +642,7 @@ def a_scenario(seed: int, *, has_token: bool = False) -> Spending:
     day = limit(0.4 if is_bound else 1)
     limits = Limits(day, limit(0.3), None, 6, 20, 1000)
     start = rng.choice([START, datetime(2028, 2, 29, 23, 40, tzinfo=START.tzinfo)])
-    return Spending(
+    scenario = Spending(
         *(rng, trouble, jobs, limits),
         now=start,
         floor=floor,
@@ -621,3 +651,20 @@ def a_scenario(seed: int, *, has_token: bool = False) -> Spending:
         token_jobs=frozenset(jobs),
         token_allowance=limit(1, random.Random(-seed)) if has_token else None,
     )
+    return (
+        _without_certificate(scenario, create_reserve(floor * 2, disk_price * 20 / 720, PARAMS))
+        if is_uncertified
+        else scenario
+    )
+
+
+def _without_certificate(scenario: Spending, start: Decimal) -> Spending:
+    """Its allowance is what ends the machines: no other limit is near. ``start``: the reserve of a first machine, $."""
+    for job_id, job in scenario.jobs.items():
+        scenario.jobs[job_id] = replace(job, spec=replace(job.spec, budget=None))
+    up, down = scenario.traffic_prices
+    traffic = up * 2 * PARAMS.traffic.upload_gb + down * PARAMS.traffic.image_gb
+    times = D(str(scenario.rng.choice([1.01, 1.1, 1.5])))
+    scenario.uncertified = ceil_nano((start + traffic + scenario.floor / 2) * times)
+    scenario.limits = replace(scenario.limits, day=None, month=None)
+    return scenario

@@ -16,11 +16,11 @@ THOROUGH = 1_000
 PER_TEST = 100
 
 
-def play(seed: int, *, has_token: bool = False) -> Spending:
+def play(seed: int, *, has_token: bool = False, is_uncertified: bool = False) -> Spending:
     """To the end; every limit is checked every ten seconds of the market's time."""
-    scenario = a_scenario(seed, has_token=has_token)
+    scenario = a_scenario(seed, has_token=has_token, is_uncertified=is_uncertified)
     try:
-        for _ in range(TICKS):
+        for _ in range(TICKS * (2 if is_uncertified else 1)):
             scenario.tick()
     except AssertionError as error:
         raise AssertionError(f"seed {seed}: {error}; {scenario.trouble}") from error
@@ -44,6 +44,13 @@ def test_what_all_jobs_of_a_token_really_spend_never_passes_its_allowance() -> N
     statuses = [{(job.status, job.reason) for job in scenario.jobs.values()} for scenario in played]
     parked = sum((JobStatus.PARKED, Reason.OVER_ALLOWANCE) in each for each in statuses)
     assert parked >= QUICK / 20, "too few scenarios came to the allowance to prove anything"
+
+
+def test_what_is_really_spent_on_a_market_without_a_certificate_never_passes_its_allowance() -> None:
+    played = [play(seed, is_uncertified=True) for seed in range(QUICK)]
+    reasons = [{lease.reason for lease in scenario.leases()} for scenario in played]
+    ended = sum(Reason.OVER_UNCERTIFIED in each for each in reasons)
+    assert ended >= QUICK / 5, "too few scenarios came to the allowance to prove anything"
 
 
 @pytest.mark.slow

@@ -36,6 +36,14 @@ class Ledger(Protocol):
     async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
         """The same of all firings of that schedule."""
 
+    async def sum_market(self, provider: str, since: datetime | None) -> OwnerTotals:
+        """The same of all machines of that market, those of its certifications left out, ever or from ``since`` on.
+
+        Of a machine that was rented before, what was posted since for the days since: what was given back for it is
+        left out, because that is of the time before.
+        """
+        ...
+
     async def sum_arrays(self, array_ids: Collection[str]) -> Mapping[str, OwnerTotals]:
         """By array, of each that is named: what all its tasks have spent, and what is held for them."""
         ...

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from autopilot.config.settings import LedgerSettings, ProviderSettings, Settings
+from autopilot.config.settings import LedgerSettings, LimitsSettings, ProviderSettings, Settings
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.service.certificates import examine_certificates, minor_version
 from autopilot.store.database import open_store
@@ -33,6 +34,14 @@ async def issue(tmp_path: Path, ends_in: timedelta, *, version: str = "", verdic
 
 async def test_a_ledger_that_is_not_there_yet_has_none(tmp_path: Path) -> None:
     assert await examine_certificates(settings(tmp_path)) == {"vastai": (None, "none valid (missing)")}
+
+
+async def test_what_is_spent_of_the_allowance_without_one_is_said(tmp_path: Path) -> None:
+    await issue(tmp_path, timedelta(days=-1))
+    limited = settings(tmp_path).model_copy(update={"limits": LimitsSettings(uncertified=Decimal(5))})
+    found = await examine_certificates(limited)
+    told = "none valid (expired): $0.00 of the $5.00 of limits.uncertified are spent, one machine at a time"
+    assert found == {"vastai": (None, told)}
 
 
 @pytest.mark.parametrize(

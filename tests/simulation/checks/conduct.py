@@ -181,7 +181,7 @@ class Conduct:
             self._is_worth_renting(market, host)
             and (name not in BOUNDED_BY_JOB or job.spec.max_bid is not None or job.spec.max_hourly is not None)
             for name, market in self._markets.items()
-            if not market.is_dry
+            if not market.is_dry and name not in ground.scenario.uncertified  # others may have the one machine there
             for host in market.hosts.values()
             if name in POOLED or (name, host.machine_id) not in had
         )

@@ -26,6 +26,7 @@ from tests.simulation.checks.holds import Holds
 from tests.simulation.checks.leftovers import Leftovers
 from tests.simulation.checks.notices import Notices
 from tests.simulation.checks.pacing import Pacing
+from tests.simulation.checks.uncertified import Uncertified
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
 from tests.simulation.ground.machines import REUSED_LABEL, Box, State
@@ -74,6 +75,7 @@ CHECKERS = {
     "S36": "what a market keeps for a machine beside it is gone once the lease is, or is looked for and found",
     "S37": "without other bidders, each price paid stays within one markup of its market's least",
     "S38": "the bid of a stopped machine is raised only where somebody else has bid more for it",
+    "S39": "on a market without a certificate all jobs together stay within its allowance, on one machine at a time",
     "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -144,6 +146,7 @@ class Invariants:
         self._conduct = Conduct(ground, markets, objects, self._unless_old, self._dependants.is_held_up)
         self._holds = Holds(ground, markets, self._unless_old)
         self._allowances = Allowances(ground, self._unless_old)
+        self._uncertified = Uncertified(ground, self._unless_old)
         self._firings = Firings(ground, self._unless_old)
         self._arrays = Arrays(ground, self._boxes, self._unless_old)
         notices = self._notices = Notices(ground, self._unless_old)
@@ -416,6 +419,7 @@ class Invariants:
         self._conduct.look()
         self._holds.look()
         self._allowances.look()
+        self._uncertified.look()
         self._firings.look()
         self._arrays.look()
         self._leftovers.look()

@@ -29,6 +29,7 @@ class Meter:
 
     job_id: str | None
     """None: not ours, no limits apply."""
+    market: str = ""
     compute_nano: int = 0
     """Nano-dollars an hour, now."""
     disk_nano: int = 0
@@ -47,12 +48,14 @@ class Books:
         self.by_job: dict[str, int] = defaultdict(int)
         self.by_job_month: dict[tuple[str, int, int], int] = defaultdict(int)
         """By job, year and month."""
+        self.by_market: dict[str, int] = defaultdict(int)
         self.by_day: dict[date, int] = defaultdict(int)
         self.by_month: dict[tuple[int, int], int] = defaultdict(int)
         self.excused_by_reason: dict[str, int] = defaultdict(int)
 
     def open(self, key: str, job_id: str | None, now_s: float) -> Meter:
-        meter = self.meters[key] = Meter(job_id, since_s=now_s)
+        """``key``: begins with the market's name and a slash."""
+        meter = self.meters[key] = Meter(job_id, key.partition("/")[0], since_s=now_s)
         return meter
 
     def change(self, meter: Meter, now_s: float, compute: Decimal, disk: Decimal, excuse: str) -> None:
@@ -93,6 +96,7 @@ class Books:
             return
         self.by_job[meter.job_id] += amount
         self.by_job_month[meter.job_id, day.year, day.month] += amount
+        self.by_market[meter.market] += amount
         self.by_day[day] += amount
         self.by_month[day.year, day.month] += amount
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -32,6 +32,8 @@ TICKS_S = {15.0: 1, 20.0: 1, 30.0: 4, 60.0: 10}
 TWO_MARKETS = ("vastai", "runpod")
 UNDER_A_TOKEN = 0.4
 """Share of the seeds."""
+WITHOUT_CERTIFICATE = 0.06
+"""Share of the seeds in which a market has no certificate, and an allowance."""
 OF_ARRAYS = 0.25
 """Share of the seeds in which a job is an array."""
 FOLLOWED = 0.4
@@ -180,6 +182,8 @@ class Scenario:
     markets: tuple[str, ...] = TWO_MARKETS
     is_alone: bool = False
     """No market has other bidders, so each stays at its least."""
+    uncertified: Mapping[str, Decimal] = field(default_factory=dict)
+    """By market without a certificate: dollars that may be spent there all the same, of all of them as many."""
 
     @property
     def jobs(self) -> dict[str, JobSpec]:
@@ -230,7 +234,22 @@ def draw_scenario(seed: int) -> Scenario:
     tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
     markets, wishes = _at_an_auction(random.Random(f"{seed}/markets"), wishes)
     markets, wishes = _under_a_cap(random.Random(f"{seed}/{CAPPED_NAME}"), markets, wishes)
-    return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens, markets=markets)
+    return Scenario(
+        tuple(sorted(wishes, key=lambda pair: pair[0])),
+        limits,
+        tick_s,
+        tokens=tokens,
+        markets=markets,
+        uncertified=_without_certificate(random.Random(f"{seed}/uncertified"), markets),
+    )
+
+
+def _without_certificate(rng: random.Random, markets: tuple[str, ...]) -> dict[str, Decimal]:
+    """In some seeds one market has none, or none has one."""
+    if rng.random() >= WITHOUT_CERTIFICATE:
+        return {}
+    allowance = rng.choice((D("0.60"), D(1), D(2), D(5)))
+    return dict.fromkeys(markets if rng.random() < 0.5 else markets[:1], allowance)
 
 
 def _at_an_auction(

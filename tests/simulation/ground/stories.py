@@ -193,6 +193,15 @@ STORIES: dict[str, Scenario] = {
     "an array, its budget used up": _story(
         minutes=120, array=ArraySpec(4, parallel=4), budget=D("0.55"), work_estimate=None, length_s=9000.0
     ),
+    "without a certificate, the allowance used up": replace(
+        _story(
+            minutes=300,
+            wishes=((60.0, Submit(SECOND, a_spec(timedelta(minutes=300)))),),
+            work_estimate=None,
+            length_s=9000.0,
+        ),
+        uncertified={"vastai": D("0.40"), "runpod": D("0.40")},
+    ),
     "a job waits for another that fails": _story(
         faults={"E15": (0,)},
         max_attempts=1,

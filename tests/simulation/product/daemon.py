@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.params import Params
+from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
@@ -126,8 +127,15 @@ class Daemon:
 
     def _config(self) -> EngineConfig:
         ground = self.ground
+        uncertified = ground.scenario.uncertified
+        rules = CertifyRules("1.0", frozenset(uncertified), allowance=max(uncertified.values(), default=None))
         return EngineConfig(
-            INSTALL_ID, ground.scenario.limits, Params(), ground.permit_ttl_s, settle_delay=timedelta(minutes=10)
+            INSTALL_ID,
+            ground.scenario.limits,
+            Params(),
+            ground.permit_ttl_s,
+            settle_delay=timedelta(minutes=10),
+            certify=rules,
         )
 
     async def _run(self) -> None:

@@ -34,7 +34,7 @@ from autopilot.engine import (
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.policy import budget, guard
-from autopilot.policy.purse import Purse
+from autopilot.policy.purse import MarketPurse, Purse
 from autopilot.ports.provider import Done, MarketUnknown, Refused, Unknown
 from autopilot.providers import pacing, values
 from autopilot.providers.runpod.adapter import RunpodProvider
@@ -352,6 +352,27 @@ def _allowance_of_posted_alone() -> Patches:
         }
 
     return [(engine, "read_purses", posted_alone)]
+
+
+@bug("the allowance for a market without a certificate counts what is posted and nothing else")
+def _uncertified_of_posted_alone() -> Patches:
+    read = purses.read_market_purses
+
+    class Posted(MarketPurse):
+        def left(self, leases: Any, params: Any) -> Any:
+            return None if self.allowance is None else self.allowance - self.spent
+
+    async def posted_alone(uow: Any, *given: Any) -> dict[str, Posted]:
+        found = await read(uow, *given)
+        posted = {market: (await uow.ledger.sum_market(market, None)).posted for market in found}
+        return {market: Posted(each.allowance, posted[market], market) for market, each in found.items()}
+
+    return [(engine, "read_market_purses", posted_alone)]
+
+
+@bug("without a certificate jobs have as many machines on a market as they like")
+def _uncertified_without_count() -> Patches:
+    return [(MarketPurse, "has_machine", lambda *_, **__: False)]
 
 
 @bug("the bill is added to what was accrued instead of taking its place")

@@ -179,7 +179,7 @@ def test_limits_and_a_bucket_from_the_command_line(
 def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
 ) -> None:
-    answers = iter(["20", "", answer, "my-bucket", "0a1b2c"])
+    answers = iter(["20", "", "3", answer, "my-bucket", "0a1b2c"])
     hidden = iter(["vast-key", "", "", "", "id:hidden-secret"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
@@ -189,6 +189,7 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
     settings = load_settings()
     assert settings.limits.day == 20
     assert settings.limits.month == 500
+    assert settings.limits.uncertified == 3
     assert settings.blobs.url == "s3://my-bucket/autopilot"
     assert settings.blobs.endpoint == "https://0a1b2c.r2.cloudflarestorage.com"
     assert settings.bucket_key() == ("id", "hidden-secret")
@@ -199,7 +200,7 @@ def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
 
 
 def test_a_key_and_enter_is_enough(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, hidden = iter(["", "", ""]), iter(["vast-key", "", "", ""])
+    answers, hidden = iter(["", "", "", ""]), iter(["vast-key", "", "", ""])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     monkeypatch.setattr("getpass.getpass", lambda _: next(hidden))
@@ -221,18 +222,27 @@ def test_an_address_of_one_s_own_has_a_fixed_port(home: Path, capsys: pytest.Cap
 
 
 def test_an_address_of_one_s_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter(["", "", "6", "https://mailbox.example", ""])
+    answers = iter(["", "", "0", "6", "https://mailbox.example", ""])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     values, key = meeting_place.ask()
     assert key is None
     assert values == {("blobs", "public_url"): "https://mailbox.example", ("blobs", "listen"): "127.0.0.1:8787"}
 
 
+@pytest.mark.parametrize(("answer", "set_to"), [("", "$5"), ("2.50", "$2.50"), ("0", None)])
+def test_what_may_be_spent_without_a_certificate_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, answer: str, set_to: str | None
+) -> None:
+    answers = iter(["", "", answer, ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert meeting_place.ask()[0].get(("limits", "uncertified")) == set_to
+
+
 @pytest.mark.parametrize(("mbps", "set_to"), [("", {}), ("40", {("blobs", "home_mbps"): "40"})])
 def test_it_offers_to_dial_machines_from_here(
     monkeypatch: pytest.MonkeyPatch, mbps: str, set_to: dict[tuple[str, str], str]
 ) -> None:
-    answers = iter(["", "", str(len(SERVICES) + 2), mbps])
+    answers = iter(["", "", "0", str(len(SERVICES) + 2), mbps])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     assert meeting_place.ask() == (set_to, None)
     assert next(answers, None) is None

@@ -102,7 +102,7 @@ def test_root_is_told_whose_ledger_is_meant() -> None:
 def test_the_service_is_started_after_what_it_needs() -> None:
     text = (ROOT / "docs/how-to/run-on-systemd.md").read_text()
     before, _, _ = text.partition("systemctl enable --now autopilot")
-    assert all(word in before for word in ("blobs.url", "--i-accept-unproven", "[limits]", "-r requirements.lock"))
+    assert all(word in before for word in ("blobs.url", "uncertified", "[limits]", "-r requirements.lock"))
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/how-to").glob("*.md")), ids=lambda page: page.name)

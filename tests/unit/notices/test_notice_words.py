@@ -122,6 +122,9 @@ def test_a_certificate_s_notice_holds_the_command_to_type() -> None:
     assert 'Next: autopilot certify vastai --budget "$1.00" tests' in lacked
     assert 'certify nebius --budget "$3.00"' in words_of("certificate.lacked", provider="nebius")
     assert "autopilot certify vastai --resume shows which" in words_of("certificate.lacked", lack="claim_broken")
+    bounded = words_of("certificate.lacked", allowance=Decimal(5))
+    assert bounded.startswith("vastai has no valid certificate: at most $5.00 is spent there\n")
+    assert "before the $5.00 of limits.uncertified are passed" in bounded
 
 
 def test_a_parked_job_goes_on_as_its_reason_says() -> None:

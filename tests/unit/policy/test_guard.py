@@ -32,7 +32,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import start_reserve, stop_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
-from autopilot.policy.purse import Purse
+from autopilot.policy.purse import MarketPurse, Purse
 from tests.builders import (
     START,
     D,
@@ -385,6 +385,55 @@ def test_giving_back_is_never_vetoed(action: Action) -> None:
     job = a_job(a_lease(), spec=a_spec(budget=D(0)), spent=D(100))
     caps = limits(day=D(0), month=D(0), max_hourly=D(0), max_instances=0, launches_per_hour=0)
     assert reason(action, job=job, caps=caps, market=a_market(known=False, credit=D(-5))) is None
+
+
+def without_certificate(lack: Lack = Lack.MISSING) -> Market:
+    market = a_market(OFFER)
+    return replace(market, providers={"vastai": replace(market.providers["vastai"], lack=lack)})
+
+
+def with_market_purse(account: Exposure, left: Decimal, market: str = "vastai") -> Exposure:
+    """``left``: beyond what is committed there."""
+    purse = MarketPurse(D(50), D(0), market)
+    unspent = purse.left(account.leases, P)
+    assert unspent is not None, "it has a bound"
+    return replace(account, market_purses={market: replace(purse, spent=unspent - left)})
+
+
+@pytest.mark.parametrize("lack", Lack)
+def test_an_allowance_stands_in_for_a_certificate_where_nothing_is_known_against_the_market(lack: Lack) -> None:
+    account = with_market_purse(exposure(), D(20))
+    may_be_tried = lack in (Lack.MISSING, Lack.EXPIRED, Lack.OTHER_ACCOUNT, Lack.OTHER_VERSION)
+    expected = None if may_be_tried else Reason.NOT_CERTIFIED
+    assert reason(SPOT, market=without_certificate(lack), account=account) is expected
+    elsewhere = with_market_purse(exposure(), D(20), "runpod")
+    assert reason(SPOT, market=without_certificate(lack), account=elsewhere) is Reason.NOT_CERTIFIED
+
+
+def test_without_a_certificate_one_machine_at_a_time_of_all_jobs() -> None:
+    market, others = without_certificate(), replace(a_lease("x"), job_id="another")
+    assert reason(SPOT, market=market, account=with_market_purse(exposure(others), D(20))) is Reason.ONE_UNCERTIFIED
+    on_another = replace(others, provider="runpod")
+    assert reason(SPOT, market=market, account=with_market_purse(exposure(on_another), D(20))) is None
+    orphan = replace(others, job_id=None)
+    assert reason(SPOT, market=market, account=with_market_purse(exposure(orphan), D(20))) is Reason.ONE_UNCERTIFIED
+    account = with_market_purse(exposure(others), D(20))
+    of_certification = replace(account.market_purses["vastai"], certifications=frozenset(["another"]))
+    account = replace(account, market_purses={"vastai": of_certification})
+    assert reason(SPOT, market=market, account=account) is None
+
+
+def test_an_allowance_bounds_rentals_raises_and_holds_on_its_market_alone() -> None:
+    market = without_certificate()
+    for action, job, growth in ((SPOT, a_job(), RESERVE), (RAISE, a_job(a_lease()), GROWTH)):
+        account = exposure(*job.leases)
+        assert reason(action, job=job, market=market, account=with_market_purse(account, growth)) is None
+        short = with_market_purse(account, growth - NANO)
+        assert reason(action, job=job, market=market, account=short) is Reason.OVER_UNCERTIFIED
+        certifying = replace(job, certifies="vastai")
+        assert reason(action, job=certifying, market=market, account=short) is None
+    account = with_market_purse(exposure(), D(0), "runpod")
+    assert reason(RAISE, job=a_job(a_lease()), account=account) is None
 
 
 def test_a_market_without_a_certificate_takes_nothing_new_but_its_certification() -> None:

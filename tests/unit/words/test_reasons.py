@@ -44,6 +44,10 @@ def test_no_condition_shows_a_raw_number(condition: str) -> None:
          'autopilot certify vastai --budget "$1.00"'),
         ("not_certified", "claim_broken", None, "3 on vastai, which has no valid certificate (stopped: a claim that "
          "matters is broken): autopilot certify vastai --resume"),
+        ("one_uncertified", None, None, "3 on vastai, which has no valid certificate: one machine at a time; "
+         'autopilot certify vastai --budget "$1.00" lifts that'),
+        ("over_uncertified", "0.31", "0.72", "3 on vastai, which has no valid certificate: $0.31 is left of "
+         'limits.uncertified, the cheapest needs $0.72; autopilot certify vastai --budget "$1.00" lifts that'),
         ("vram_gb", "16", "24", "3 with too little GPU memory: the nearest has 16 GB, the job needs 24 GB"),
         ("disk_gb", "90.5", "100", "3 with too little disk: the nearest has 90.5 GB, the job needs 100 GB"),
         ("lasts_s", 3600, 9600, "3 that end too soon: the nearest in 1 h, the job may need 2 h 40 min"),

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
-from autopilot.domain.ledger import BILL_TYPES, RESERVE_TYPES, LeaseBooks, LedgerEntry, sum_given_back
+from autopilot.domain.ledger import BILL_TYPES, RESERVE_TYPES, SPEND_TYPES, LeaseBooks, LedgerEntry, sum_given_back
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import OwnerTotals, Totals
 from autopilot_lab.memory_store.access import MemoryRepository
@@ -63,6 +63,22 @@ class MemoryLedger(MemoryRepository):
     async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
         return self._sum_jobs(lambda job: job.schedule_id == schedule_id, since)
 
+    async def sum_market(self, provider: str, since: datetime | None) -> OwnerTotals:
+        tables = self._access.read()
+        there = [lease for lease in tables.leases.values() if lease.provider == provider]
+        posted, held = ZERO, ZERO
+        for lease in there:
+            entries = [each for each in await self.list_entries(lease.id) if not _is_certification(tables, each.job_id)]
+            is_older = since is not None and lease.intended_at < since
+            spend = [each for each in entries if each.type in SPEND_TYPES]
+            posted += sum(
+                (each.amount for each in spend if since is None or not is_older or _is_later(each, since)), ZERO
+            )
+            gone_at = lease.ending.gone_at
+            if tables.unsettled.get(lease.id) and (since is None or gone_at is None or gone_at >= since):
+                held += sum((each.amount for each in entries if each.type in RESERVE_TYPES), ZERO)
+        return OwnerTotals(posted, held)
+
     def _sum_jobs(self, is_meant: Callable[[Job], bool], since: date | None) -> OwnerTotals:
         tables = self._access.read()
         return _sum_jobs(tables, {job.id for job in tables.jobs.values() if is_meant(job)}, since)
@@ -80,6 +96,14 @@ def _sum_jobs(tables: MemoryTables, ids: Collection[str], since: date | None = N
     sums = (item for lease_id in lease_ids for item in (tables.posted.get(lease_id) or {}).items())
     posted = sum((amount for (_, day), amount in sums if since is None or day >= since), ZERO)
     return OwnerTotals(posted, sum((sum_held_of(tables, job_id) for job_id in ids), ZERO))
+
+
+def _is_certification(tables: MemoryTables, job_id: str | None) -> bool:
+    return job_id is not None and tables.certifications.get(job_id) is not None
+
+
+def _is_later(entry: LedgerEntry, since: datetime) -> bool:
+    return entry.posted_at >= since and entry.day >= since.date() and entry.amount > ZERO
 
 
 def sum_held(tables: MemoryTables) -> dict[str | None, Decimal]:

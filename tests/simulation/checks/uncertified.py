@@ -1,0 +1,34 @@
+"""What must hold on a market without a certificate: all jobs stay within its allowance, on one machine at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.ground.books import dollars
+from tests.simulation.ground.ground import Ground
+
+
+class Uncertified:
+    """Reads the leases that are committed, and what the machines of each market bill, excuses apart."""
+
+    def __init__(self, ground: Ground, add_violation: Callable[[str, str], None]) -> None:
+        self._ground = ground
+        self._add_violation = add_violation
+        self._told: set[str] = set()
+
+    def look(self) -> None:
+        committed, books = self._ground.committed, self._ground.books
+        leases = committed.get("leases", {})
+        live = [leases[id_] for id_ in committed.get("live_leases", {})]
+        for market, allowance in self._ground.scenario.uncertified.items():
+            spent = dollars(books.by_market[market])
+            machines = [lease for lease in live if lease.provider == market and lease.job_id is not None]
+            if spent > allowance:
+                self._tell(market, f"{spent:.6f} of {allowance}")
+            if len(machines) > 1:
+                self._tell(market, f"{len(machines)} machines at once")
+
+    def _tell(self, market: str, what: str) -> None:
+        if market not in self._told:
+            self._told.add(market)
+            self._add_violation("S39", f"{market}: {what}")
