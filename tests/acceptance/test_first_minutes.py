@@ -92,7 +92,7 @@ def test_run_starts_a_daemon_and_says_what_the_job_waits_for(tmp_path: Path) -> 
         assert f"the daemon runs (pid {pid})" in err
         assert "serve --print-unit" in err
         waits = [line for line in err.splitlines() if line.startswith("project: ")]
-        assert any("loads the image" in line for line in waits), err
+        assert waits, "which of them, and how many, is up to the speed of this machine: see unit/cli/test_waiting.py"
         assert len(waits) == len(set(waits)), waits
         assert err.index("project: ") < err.index("started on vastai machine")
         # The next one finds it.
@@ -138,7 +138,7 @@ def test_submit_waits_with_a_daemon_of_its_own(tmp_path: Path) -> None:
         submitting = run_in(project, theatre, "submit", "job.toml", "--wait")
         out, err = submitting.communicate(timeout=PATIENCE_S)
         assert submitting.returncode == 0, out + err
-        assert "train: vastai machine" in err
+        assert "\ntrain: " in err
 
 
 @pytest.mark.parametrize("elsewhere", ["url", "login", "token", "system"])

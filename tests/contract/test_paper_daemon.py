@@ -207,7 +207,7 @@ def test_in_earnest_they_need_an_address(tmp_path: Path, monkeypatch: pytest.Mon
     key_file.touch(mode=0o600)
     key_file.write_text("k")
     config = tmp_path / "own.toml"
-    config.write_text(f"[providers.vastai]\napi_key_file = '{key_file}'\n")
+    config.write_text(f"[providers.runpod]\napi_key_file = '{key_file}'\n")
     with pytest.raises(UserError, match="public_url"):
         serve(config, accept_unproven=True)
 

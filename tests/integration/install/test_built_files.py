@@ -15,11 +15,11 @@ LABORATORY = f"gpu_autopilot_lab-{__version__}.dist-info"
 ROOMS = {
     *("agent", "answers", "api", "blobs", "books", "certify", "cli", "client", "code", "config", "domain", "engine"),
     *("host", "listener", "mailbox", "markets", "notices", "planning", "policy", "ports", "pricing", "providers"),
-    *("service", "store", "telemetry", "web", "words"),
+    *("service", "store", "telemetry", "tunnels", "web", "words"),
 }
 """Of the product, each a directory of modules."""
 DATA = {"_data", "migrations"}
-FILES = {"__init__.py", "checkpoint.py", "clock.py", "ids.py", "py.typed", "system.py", "workers.py"}
+FILES = {"__init__.py", "checkpoint.py", "clock.py", "ids.py", "py.typed", "render.py", "system.py", "workers.py"}
 
 
 def listed(wheel: Path, about: str) -> list[str]:
