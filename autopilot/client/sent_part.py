@@ -12,7 +12,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class SentPart:
-    """``size`` bytes. Whoever sends one calls ``refuse_change`` where that fails."""
+    """``size`` bytes. The sender calls ``refuse_change`` if that fails."""
 
     def __init__(self, packed: Packed, number: int) -> None:
         """``number``: of the part, from 1."""

@@ -39,7 +39,7 @@ class ProviderView:
     lack: Lack | None = None
     """Why nothing new may be rented there, but for a certification of it."""
     uncertified: UncertifiedRoom | None = None
-    """What may be spent there all the same, where an allowance stands in for the certificate."""
+    """What may be spent there without a certificate; None if no allowance applies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,7 +293,7 @@ def _acquire_refusal(
 
 
 def _refuse_uncertified(job: Job, provider: str, market: Market, exposure: Exposure) -> Refusal | None:
-    """Without a certificate, nothing; or, where an allowance stands in for it, one machine at a time of all jobs."""
+    """Without a certificate and an allowance, nothing; with the allowance, one machine at a time for all jobs."""
     lack, purse = market.lack_for(job, provider), exposure.market_purse(job, provider)
     if lack is not None and (purse is None or lack not in MAY_BE_TRIED):
         return Reason.NOT_CERTIFIED, (("provider", provider), ("certificate", lack))

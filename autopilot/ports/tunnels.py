@@ -1,4 +1,4 @@
-"""Connections from here to rented machines, by which they reach the store of a daemon that nobody can reach."""
+"""Connections from here to rented machines, by which they reach the store of a daemon behind NAT."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TunnelFault(StrEnum):
     """Why a connection is not there, or will not be there again."""
 
     UNREACHABLE = "unreachable"
-    """Nobody answers at its addresses, or the connection ends."""
+    """No answer at its addresses, or the connection ends."""
     LOGIN_REFUSED = "login_refused"
     HOST_KEY_CHANGED = "host_key_changed"
     """Another machine answers than before, or somebody between here and there: nothing is sent."""

@@ -1,1 +1,1 @@
-"""The process that dials rented machines, so that they reach the store of a daemon that nobody can reach."""
+"""The process that dials rented machines, so that they reach the store of a daemon behind NAT."""

@@ -166,7 +166,7 @@ class Keeper:
         self._machines: dict[str, DialledMachine] = {}
 
     async def follow(self, wanted: WantedMachines) -> None:
-        """These from now on. A machine that has moved, or runs again, is dialled anew."""
+        """These from now on. A machine that has moved, or runs again, is dialled again."""
         asked = {each.lease_id: each for each in wanted.machines}
         running = {lease: each for lease, each in asked.items() if each.addresses}
         ended = [

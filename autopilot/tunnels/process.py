@@ -13,7 +13,7 @@ from autopilot.tunnels.place import TunnelsPlace
 
 LOOK_EVERY_S = 1.0
 WRITE_EVERY_S = 5.0
-"""Even where nothing has changed: a file that grows old says that nobody dials."""
+"""Even if nothing has changed: an old file means that this process has stopped."""
 
 
 def run_tunnels(place: TunnelsPlace, parent: int | None = None) -> None:

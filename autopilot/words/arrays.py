@@ -26,7 +26,7 @@ def brief(tasks: Tasks) -> str:
 
 def tell(tasks: Tasks) -> list[tuple[str, str]]:
     """Lines of the details of an array."""
-    stands = {
+    counts = {
         "succeeded": tasks.succeeded,
         "running": tasks.running,
         "waiting": tasks.waiting,
@@ -35,7 +35,7 @@ def tell(tasks: Tasks) -> list[tuple[str, str]]:
         "failed": tasks.failed,
         "cancelled": tasks.cancelled,
     }
-    counted = ", ".join(f"{count:,} {name}" for name, count in stands.items() if count)
+    counted = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     rest = f"{tasks.unbegun:,} not started" if tasks.unbegun else ""
     suffices = f", {tasks.needed:,} must succeed" if tasks.needed < tasks.count else ""
     most = tasks.max_failures

@@ -113,7 +113,7 @@ class PaperProvider:
 
     @property
     def ssh_keys(self) -> None:
-        """Nobody logs in on paper."""
+        """There are no logins on paper."""
         return None
 
     async def gpu_names(self) -> tuple[str, ...]:
