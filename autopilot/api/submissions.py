@@ -43,6 +43,7 @@ from autopilot.planning.plan import JobPlan, plan
 from autopilot.planning.prospects import INFEASIBLE, Unlikely
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
+from autopilot.ports.images import ImageAnswer, NoSuchImage, NotRead
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
 
 ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
@@ -130,6 +131,7 @@ class Submissions:
         for each, (job, _, _) in zip(sent, read, strict=True):
             with _said_of(each.source, is_one=len(sent) == 1):
                 _refuse_schedule(job.spec)
+        await asyncio.gather(*(self._engine.images.ask(job.spec) for job, _, _ in read))
         async with self._store.snapshot() as uow:
             resolved = await resolve(uow, [job for job, _, _ in read], now)
         drafts = []
@@ -179,6 +181,7 @@ class Submissions:
     async def plan_draft(self, job: Job, now: datetime, least_probability: float, learnt: Sequence[str]) -> JobPlan:
         plan = await self.plan(job, now, least_probability)
         planned = plan.answer
+        self._judge_image(planned, job, await self._engine.images.ask(job.spec), least_probability)
         planned["notes"] += [*learnt, *_script_notes(job.spec), *tell_waits(job)]
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
@@ -187,6 +190,18 @@ class Submissions:
             server = job.spec.registry.server
             planned["notes"].append(f"the market, and the host that pulls the image, get the login for {server}")
         return plan
+
+    @staticmethod
+    def _judge_image(planned: render.Json, job: Job, answer: ImageAnswer, least_probability: float) -> None:
+        """An image that is not there ends each machine. A job that waits for others may wait for one that makes it."""
+        if isinstance(answer, NotRead):
+            planned["notes"] += [f"what the image requires is not known ({answer.reason})"] if answer.reason else []
+        elif isinstance(answer, NoSuchImage):
+            if job.spec.after or not least_probability:
+                planned["notes"].append(f"image: {answer.message}")
+            else:
+                ways_out = ["correct image in the job file, or push it; --min-probability 0 accepts the job as it is"]
+                planned |= {"refusal": f"image: {answer.message}", "verdict": INFEASIBLE, "ways_out": ways_out}
 
     async def _accept(
         self, uow: UnitOfWork, drafts: Sequence[_Draft], now: datetime, *, again: bool
@@ -224,6 +239,7 @@ class Submissions:
             job = evolve(job, e.PredecessorsEnded(now, now))
         offers = await self._engine.offers(job.spec.query)
         market = self._engine.market_view(offers, None, self._clock.now())
+        market = replace(market, image=self._engine.images.facts_of(job.spec))
         config = self._engine.config
         async with self._store.snapshot() as uow:
             limits = await account(uow, config.limits, now, config.params)
