@@ -37,7 +37,7 @@ from autopilot.engine.outstanding import Money
 from autopilot.planning.array_plan import plan_array
 from autopilot.planning.array_table import with_table
 from autopilot.planning.floor_prospects import read_cheapest
-from autopilot.planning.gpu_check import check_gpus, meanings, unfillable
+from autopilot.planning.gpu_check import check_gpus, meanings, raise_disk, unfillable
 from autopilot.planning.market_notes import market_notes
 from autopilot.planning.plan import JobPlan, plan
 from autopilot.planning.prospects import INFEASIBLE, Unlikely
@@ -158,16 +158,17 @@ class Submissions:
     async def read(
         self, sent: Sent, now: datetime, owner: int, token: Token | None, *, dry_run: bool
     ) -> tuple[Job, CodeCopy | None, Sequence[str]]:
-        """The job that a file asks for, its code, and what to say of how long it may take. Raises ``UserError``."""
+        """The job that a file asks for, its code, and what to say of what was changed in it. Raises ``UserError``."""
         parsed = with_table(self._parse(sent.toml, sent.source, now, token), sent.table, sent.source)
-        spec = await check_gpus(parsed, self._engine)
+        spec, of_disk = raise_disk(await check_gpus(parsed, self._engine), self._engine)
         check_total(spec, is_of_token(owner))
         _check_code(spec, sent.code)
         spec, learnt = await self._learn_time(spec, owner)
         copy = await self._code.require(owner, sent.code.sha256) if sent.code and not dry_run else None
         taken = _code_of(sent.code, copy)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
-        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256, sent.table)), copy, learnt
+        notes = [*learnt, *filter(None, [of_disk])]
+        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256, sent.table)), copy, notes
 
     async def _learn_time(self, spec: JobSpec, owner: int) -> tuple[JobSpec, Sequence[str]]:
         """``spec`` with the longest time that its owner's past estimates speak for, and what to say of it."""
@@ -249,7 +250,7 @@ class Submissions:
         asked = job, market, now, config.params, least_probability, limits, spent, cheapest
         made = await asyncio.to_thread(reckon, *asked)
         planned = made.answer
-        if not planned["offers"] and least_probability:
+        if not made.may_begin and least_probability:
             lacking = await unfillable(job.spec, self._engine, self._store, now)
             if lacking:
                 planned |= {"refusal": lacking, "verdict": INFEASIBLE}

@@ -267,7 +267,7 @@ class Settings(BaseSettings):
 
     @property
     def asks_registries(self) -> bool:
-        """Whether images are read from registries beyond ``images.local``. Not for emulated markets, which pull none."""
+        """Whether registries beyond ``images.local`` are asked. Not for emulated markets, which pull no image."""
         return self.images.inspect and any(provider.is_real for provider in self.markets.values())
 
     @property

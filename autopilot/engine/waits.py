@@ -43,6 +43,12 @@ class Wait:
         is_searched = all(note.topic != UNSEARCHED for note in self.notes)
         return is_searched and any(note.topic == SEARCH and not dict(note.numbers)["offers"] for note in self.notes)
 
+    @property
+    def has_no_offer(self) -> bool:
+        """The markets were searched, and nothing of what they have fits."""
+        is_searched = all(note.topic != UNSEARCHED for note in self.notes)
+        return is_searched and any(note.topic == SEARCH and not dict(note.numbers)["fitting"] for note in self.notes)
+
 
 class Waits:
     """One per engine. Its state is disposable: the next decision restores it."""

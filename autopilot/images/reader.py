@@ -135,7 +135,8 @@ class _Registry:
 
 async def _read_by_digest(registry: _Registry, digest: str) -> ImageFacts:
     top = await registry.fetch_json("manifests", digest)
-    manifest, platforms = top, ()
+    manifest = top
+    platforms: tuple[tuple[str, object], ...] = ()
     if "manifests" in top:
         platforms = _platforms(top)
         if not platforms:

@@ -234,6 +234,59 @@ async def test_a_limit_below_every_price_of_the_week_is_said_with_the_lowest(sho
     )
 
 
+BELOW = '[spot]\npolicy = "spot"\nmax_price = "$0.001"'
+
+
+async def test_a_bid_below_every_floor_of_the_week_is_said_with_the_lowest(shop: Shop) -> None:
+    planned = await shop.plan(more=BELOW)
+    assert planned["verdict"] == "infeasible"
+    assert "spot.max_price: $0.001 is below every floor of the last 7 days" in planned["refusal"]
+    assert planned["refusal"].endswith("would do now")
+    with pytest.raises(UserError, match=r"spot\.max_price"):
+        await shop.submit(more=BELOW)
+
+
+async def test_what_would_do_is_accepted(shop: Shop) -> None:
+    refusal = (await shop.plan(more=BELOW))["refusal"]
+    would_do = refusal.removesuffix(" would do now").rpartition(" ")[2].strip('"')
+    planned = await shop.plan(more=BELOW.replace("$0.001", would_do))
+    assert planned["refusal"] is None
+    assert planned["offers"]
+
+
+async def test_a_job_that_would_wait_for_ever_is_never_fine(shop: Shop) -> None:
+    """It takes nothing on demand, and no bid of its would win: what there is on demand is no offer to it."""
+    waits = BELOW.replace('policy = "spot"', 'policy = "auto"\nfallback = "never"')
+    planned = await shop.plan(more=waits)
+    assert planned["verdict"] == "infeasible"
+    assert "spot.max_price" in planned["refusal"]
+    accepted = await shop.plan(more=waits, least=0)
+    assert (accepted["refusal"], accepted["verdict"]) == (None, "tight")
+    falls_back = await shop.plan(more=BELOW.replace('policy = "spot"', 'policy = "auto"'))
+    assert falls_back["refusal"] is None
+
+
+async def test_a_disk_below_the_market_s_least_is_raised_and_said(fresh_shop: Shop) -> None:
+    planned = await fresh_shop.plan(disk="1GB")
+    job = (await fresh_shop.submit(disk="1GB"))["job"]
+    async with fresh_shop.store.snapshot() as uow:
+        kept = await uow.jobs.find(job["id"])
+    assert kept is not None
+    if fresh_shop.market == "vastai":
+        raised = "resources.disk: vastai rents no disk of 1 GB: it is raised to 8 GB, the least there"
+        assert raised in planned["notes"]
+        assert kept.spec.disk_gb == 8
+    else:
+        assert kept.spec.disk_gb == 1, "its adapter asks for what it rents"
+    await fresh_shop.engine.tick()
+    await fresh_shop.engine.calls.settle_for(PATIENCE_S)
+    async with fresh_shop.store.snapshot() as uow:
+        kept = await uow.jobs.find(job["id"])
+    assert kept is not None
+    assert kept.main is not None
+    assert kept.main.instance_id is not None, "the market rents it"
+
+
 async def test_a_price_on_record_is_reason_enough_to_wait_for_it(fresh_shop: Shop) -> None:
     seen = PriceObservation("vastai", "1", "RTX 4090", 1, Decimal("0.02"), Decimal("0.5"), START - timedelta(days=2))
     async with fresh_shop.store.transaction() as uow:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from autopilot import addresses
-from autopilot.notices import web
 from autopilot.addresses import is_public
+from autopilot.notices import web
 from autopilot.notices.message import SinkFailed
 from autopilot.notices.web import call
 from tests.patience import PATIENCE_S
