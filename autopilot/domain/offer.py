@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot.domain.host import NO_FACTS, NO_NEEDS, HostFacts, HostNeeds
 from autopilot.domain.money import storage_rate
 
 
@@ -115,6 +116,7 @@ class Offer:
     """How many more bids of ours win at the floor, of a pool whose machines all pay one price; None: it is not told."""
     dead_man: DeadMan = DeadMan.DESTROYS
     """As its market states it, set by every search; no adapter sets it."""
+    host: HostFacts = NO_FACTS
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -135,6 +137,7 @@ class OfferQuery:
     disk_gb: Decimal
     verified_only: bool
     datacenter_only: bool
+    host: HostNeeds = NO_NEEDS
     floors_only: bool = False
     """No job asks, a record does: floors alone are wanted, and little may be spent on them. What a market counts or
     limits is left to jobs; nothing is an answer where none of it is to spare."""

@@ -124,10 +124,8 @@ def raise_disk(spec: JobSpec, engine: Engine) -> tuple[JobSpec, str]:
     least_gb, market = max(least, default=(0, ""))
     if spec.disk_gb >= least_gb:
         return spec, ""
-    note = (
-        f"resources.disk: {market} rents no disk of {spec.disk_gb:f} GB: it is raised to {least_gb} GB, the least there"
-    )
-    return replace(spec, disk_gb=Decimal(least_gb)), note
+    too_small = f"resources.disk: {market} rents no disk of {spec.disk_gb:f} GB"
+    return replace(spec, disk_gb=Decimal(least_gb)), f"{too_small}: it is raised to {least_gb} GB, the least there"
 
 
 def _too_large_a_disk(spec: JobSpec, seen: Sequence[Offer]) -> str | None:

@@ -63,6 +63,7 @@ disk = "{disk}"
 estimate = "10m"
 [deadline]
 within = "9h"
+{deadline}
 """
 
 
@@ -85,7 +86,7 @@ class Shop:
 
 
 def _text(changes: dict[str, str]) -> str:
-    return JOB.format(**({"gpu": "4090", "disk": "20GB", "more": ""} | changes))
+    return JOB.format(**({"gpu": "4090", "disk": "20GB", "more": "", "deadline": ""} | changes))
 
 
 MARKETS: dict[str, tuple[Plugin, str]] = {
@@ -256,13 +257,13 @@ async def test_what_would_do_is_accepted(shop: Shop) -> None:
 
 async def test_a_job_that_would_wait_for_ever_is_never_fine(shop: Shop) -> None:
     """It takes nothing on demand, and no bid of its would win: what there is on demand is no offer to it."""
-    waits = BELOW.replace('policy = "spot"', 'policy = "auto"\nfallback = "never"')
-    planned = await shop.plan(more=waits)
+    waits, never = BELOW.replace('policy = "spot"', 'policy = "auto"'), 'fallback = "never"'
+    planned = await shop.plan(more=waits, deadline=never)
     assert planned["verdict"] == "infeasible"
     assert "spot.max_price" in planned["refusal"]
-    accepted = await shop.plan(more=waits, least=0)
+    accepted = await shop.plan(more=waits, deadline=never, least=0)
     assert (accepted["refusal"], accepted["verdict"]) == (None, "tight")
-    falls_back = await shop.plan(more=BELOW.replace('policy = "spot"', 'policy = "auto"'))
+    falls_back = await shop.plan(more=waits)
     assert falls_back["refusal"] is None
 
 
