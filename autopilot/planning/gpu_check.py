@@ -168,10 +168,10 @@ def _too_low_a_bid(spec: JobSpec, seen: Sequence[Offer], record: Sequence[PriceO
         return None
     floor, market, gpu = lowest
     now = min((offer.floor for offer in seen if offer.num_gpus in counts and offer.floor is not None), default=floor)
-    would_do = (now * _ABOVE_FLOOR).quantize(CENT, ROUND_CEILING)
+    wins = (now * _ABOVE_FLOOR).quantize(CENT, ROUND_CEILING)
     return (
         f"spot.max_price: {show(spec.max_bid, 3)} is below every floor of the last 7 days, so no bid would win:"
-        f' the lowest was {show(floor, 3)} ({gpu} on {market}). "${would_do}" would do now'
+        f' the lowest was {show(floor, 3)} ({gpu} on {market}). "${wins}" would win now'
     )
 
 

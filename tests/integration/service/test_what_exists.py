@@ -242,17 +242,17 @@ async def test_a_bid_below_every_floor_of_the_week_is_said_with_the_lowest(shop:
     planned = await shop.plan(more=BELOW)
     assert planned["verdict"] == "infeasible"
     assert "spot.max_price: $0.001 is below every floor of the last 7 days" in planned["refusal"]
-    assert planned["refusal"].endswith("would do now")
+    assert planned["refusal"].endswith("would win now")
     with pytest.raises(UserError, match=r"spot\.max_price"):
         await shop.submit(more=BELOW)
 
 
-async def test_what_would_do_is_accepted(shop: Shop) -> None:
+async def test_the_bid_that_is_named_wins(shop: Shop) -> None:
     refusal = (await shop.plan(more=BELOW))["refusal"]
-    would_do = refusal.removesuffix(" would do now").rpartition(" ")[2].strip('"')
-    planned = await shop.plan(more=BELOW.replace("$0.001", would_do))
-    assert planned["refusal"] is None
+    wins = refusal.removesuffix(" would win now").rpartition(" ")[2].strip('"')
+    planned = await shop.plan(more=BELOW.replace("$0.001", wins))
     assert planned["offers"]
+    assert "max_price" not in str(planned["refusal"])
 
 
 async def test_a_job_that_would_wait_for_ever_is_never_fine(shop: Shop) -> None:
