@@ -11,7 +11,7 @@ from autopilot.domain.job import JobSpec
 from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 
-_BRANDS = (
+_BRANDS: tuple[tuple[tuple[str, ...], frozenset[str]], ...] = (
     (("RTX A", "RTX PRO", "Q RTX"), frozenset({"quadro", "quadrortx", "nvidiartx", "nvidia"})),
     (("RTX", "GTX"), frozenset({"geforce", "geforcertx"})),
     (("Titan",), frozenset({"titan", "titanrtx"})),

@@ -33,6 +33,7 @@ from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
 from autopilot.policy.guard import Limits
+from autopilot.ports.images import ImageReader
 from autopilot.ports.provider import Plugin
 from autopilot.ports.store import Store
 from autopilot.providers import runpod, vastai
@@ -96,14 +97,17 @@ MARKETS: dict[str, tuple[Plugin, str]] = {
 
 
 @asynccontextmanager
-async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncIterator[Shop]:
+async def a_shop(
+    market: str, url: str, root: Path, clock: QuickClock, images: ImageReader | None = None
+) -> AsyncIterator[Shop]:
     plugin, key = MARKETS[market]
     provider = plugin.connect({"base_url": url, "api_key": key, "timeout_s": 300}, clock)
     store, ids = await open_store(str(root / "ledger.db")), UlidIds(clock)
     blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
     bootstrap = await AgentBootstrap.prepare(blobs)
     config = EngineConfig("install1", LIMITS, Params())
-    engine = Engine(config, {market: provider}, store, blobs, bootstrap, AgentUnpacker(), clock, ids)
+    parts = {market: provider}, store, blobs, bootstrap, AgentUnpacker(), clock, ids
+    engine = Engine(config, *parts, images=images)
 
     def read(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
         return parse_job(text, source=source, now=now)
@@ -116,12 +120,15 @@ async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncI
 
 
 @asynccontextmanager
-async def an_open_shop(market: str) -> AsyncIterator[Shop]:
+async def an_open_shop(market: str, images: ImageReader | None = None) -> AsyncIterator[Shop]:
     """On a sandbox of its own, after a tick."""
     clock = QuickClock(START)
     with TemporaryDirectory(prefix="ap-") as name:
         config = SandboxConfig(state_dir=Path(name) / "market", real_processes=False)
-        async with running_sandbox(config, clock) as sandbox, a_shop(market, sandbox.url, Path(name), clock) as made:
+        async with (
+            running_sandbox(config, clock) as sandbox,
+            a_shop(market, sandbox.url, Path(name), clock, images) as made,
+        ):
             await made.engine.tick()
             yield made
 
