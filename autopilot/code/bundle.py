@@ -55,7 +55,7 @@ def bundle(toml: str, source: str, beside: Path, now: datetime) -> Bundle:
     assert spec.code is not None, "it has the section"
     from autopilot.agent.pack import pack
     from autopilot.agent.shipped.tree import ROOT, Corrupt
-    from autopilot.code.command import Sent, check_command
+    from autopilot.code.command import SentFiles, check_command
     from autopilot.code.select import Wanted, select
 
     directory = beside / Path(spec.code.path).expanduser()
@@ -68,7 +68,7 @@ def bundle(toml: str, source: str, beside: Path, now: datetime) -> Bundle:
     except OSError as error:
         raise UserError(f"cannot read {error.filename or directory}: {error.strerror or error}") from None
     names = {entry.name.removeprefix(ROOT + "/") for entry in packed.contents.entries}
-    notes = check_command(spec, Sent(names, directory))
+    notes = check_command(spec, SentFiles(names, directory))
     return Bundle(packed, chosen.commit, chosen.is_dirty, list(chosen.left_out), notes)
 
 

@@ -31,14 +31,14 @@ _NEAR = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentFiles:
     """``names``: of all that is sent, beneath the work directory. ``root``: where it lies here."""
 
     names: Collection[str]
     root: Path
 
 
-def check_command(spec: JobSpec, sent: Sent) -> list[str]:
+def check_command(spec: JobSpec, sent: SentFiles) -> list[str]:
     """What to say of programs that are not sent.
 
     Raises ``UserError`` where the first command of ``run`` is one, nothing before could have made it, and a file here
@@ -61,7 +61,7 @@ def _makes_no_file(setup: str) -> bool:
     return all(_MAKES_NO_FILE.fullmatch(each.strip()) for each in re.split(r"[\n;]|&&", setup))
 
 
-def _is_there(path: str, spec: JobSpec, sent: Sent) -> bool:
+def _is_there(path: str, spec: JobSpec, sent: SentFiles) -> bool:
     """Or may be there: an input may be a directory, and a link may lead to one."""
     parts = [path, *map(str, PurePosixPath(path).parents)][:-1]
     brought = {str(PurePosixPath(place)) for place, _ in spec.inputs}
@@ -70,7 +70,7 @@ def _is_there(path: str, spec: JobSpec, sent: Sent) -> bool:
     return path in sent.names or any(part in brought or (sent.root / part).is_symlink() for part in parts)
 
 
-def _explain(path: str, sent: Sent) -> tuple[str, bool]:
+def _explain(path: str, sent: SentFiles) -> tuple[str, bool]:
     """Why it may be missing, and whether a file here is clearly meant."""
     if (sent.root / path).is_file():
         return ": it lies here and is left out, as Git or a pattern ignores it; code.include brings it", True

@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 
 from autopilot.domain.registry import DOCKER_HUB, RegistryLogin
-from autopilot.images.exchange import Exchange, RegistryFailed, host_of
+from autopilot.images.calls import RegistryCalls, RegistryFailed, host_of
 
 LOGIN_REALMS = {DOCKER_HUB: "auth.docker.io", "registry.gitlab.com": "gitlab.com"}
 """Where a registry's own realm is, if not on the host that answers for the registry."""
@@ -20,7 +20,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 async def authorize(
-    exchange: Exchange, host: str, server: str, repository: str, challenge: str, login: RegistryLogin | None
+    calls: RegistryCalls, host: str, server: str, repository: str, challenge: str, login: RegistryLogin | None
 ) -> str | None:
     """What goes into ``Authorization`` for the registry at ``host``; None: there is nothing to offer.
 
@@ -41,7 +41,7 @@ async def authorize(
     if not asked["service"]:
         del asked["service"]
     address = realm + ("&" if urlsplit(realm).query else "?") + urlencode(asked)
-    reply = await exchange.call("GET", address, headers)
+    reply = await calls.call("GET", address, headers)
     if reply.status in (401, 403):
         return None
     if reply.status != 200:

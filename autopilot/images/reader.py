@@ -18,7 +18,7 @@ import structlog
 from autopilot.domain.image import READ_VARIABLES, USUAL_ARCHITECTURE, ImageFacts, ImageName, read_image_name
 from autopilot.domain.registry import DOCKER_HUB, RegistryLogin
 from autopilot.images.authorization import authorize
-from autopilot.images.exchange import Exchange, RegistryFailed, Reply
+from autopilot.images.calls import RegistryCalls, RegistryFailed, RegistryReply
 from autopilot.ports.images import ImageAnswer, NoSuchImage, NotRead
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class RegistryReader:
     """``local``: registries in the daemon's own network, as ``host:port``; ``others``: whether any other is asked."""
 
     def __init__(self, local: Collection[str] = (), *, others: bool = True) -> None:
-        self._exchange = Exchange(local)
+        self._calls = RegistryCalls(local)
         self._others = others
         self._known: OrderedDict[str, ImageFacts] = OrderedDict()
         self._turn = asyncio.Semaphore(AT_ONCE)
@@ -49,11 +49,11 @@ class RegistryReader:
     async def read(self, image: str, login: RegistryLogin | None) -> ImageAnswer:
         name = read_image_name(image)
         host = API_HOSTS.get(name.server, name.server)
-        if not self._others and not self._exchange.is_local(host):
+        if not self._others and not self._calls.is_local(host):
             return NotRead("registries are not asked")
         try:
             async with self._turn, asyncio.timeout(READ_REAL_S):
-                return await self._read(_Registry(self._exchange, host, name, login))
+                return await self._read(_Registry(self._calls, host, name, login))
         except RegistryFailed as problem:
             reason = str(problem)
         except TimeoutError:
@@ -83,31 +83,31 @@ class RegistryReader:
 class _Registry:
     """One repository of a registry; a login or token is asked for once, when the registry first wants one."""
 
-    def __init__(self, exchange: Exchange, host: str, name: ImageName, login: RegistryLogin | None) -> None:
-        self._exchange = exchange
+    def __init__(self, calls: RegistryCalls, host: str, name: ImageName, login: RegistryLogin | None) -> None:
+        self._calls = calls
         self._host = host
         self.name = name
         self._login = login if login is not None and login.server == name.server else None
         self._authorization: str | None = None
         self._asked_for_token = False
 
-    async def ask(self, method: str, path: str) -> Reply:
+    async def ask(self, method: str, path: str) -> RegistryReply:
         reply = await self._ask_once(method, path)
         if reply.status != 401 or self._asked_for_token:
             return reply
         self._asked_for_token = True
         challenge = reply.headers.get("WWW-Authenticate", "")
         self._authorization = await authorize(
-            self._exchange, self._host, self.name.server, self.name.repository, challenge, self._login
+            self._calls, self._host, self.name.server, self.name.repository, challenge, self._login
         )
         return reply if self._authorization is None else await self._ask_once(method, path)
 
-    async def _ask_once(self, method: str, path: str) -> Reply:
+    async def _ask_once(self, method: str, path: str) -> RegistryReply:
         headers = {"Accept": _ACCEPTED if path.startswith("manifests/") else "*/*"}
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
-        address = self._exchange.address_of(self._host, f"/v2/{self.name.repository}/{path}")
-        return await self._exchange.call(method, address, headers)
+        address = self._calls.address_of(self._host, f"/v2/{self.name.repository}/{path}")
+        return await self._calls.call(method, address, headers)
 
     async def fetch(self, path: str) -> bytes:
         reply = await self.ask("GET", path)
@@ -183,7 +183,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
-def _check(reply: Reply) -> None:
+def _check(reply: RegistryReply) -> None:
     if reply.status in (401, 403):
         raise RegistryFailed("it gives the image to nobody without a login, or not to this one")
     if reply.status == 429:
@@ -192,6 +192,6 @@ def _check(reply: Reply) -> None:
         raise RegistryFailed(f"it answered {reply.status}")
 
 
-def _codes(reply: Reply) -> set[object]:
+def _codes(reply: RegistryReply) -> set[object]:
     errors = reply.read_json().get("errors")
     return {each.get("code") for each in errors if isinstance(each, dict)} if isinstance(errors, list) else set()

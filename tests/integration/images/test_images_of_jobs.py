@@ -95,7 +95,7 @@ async def test_a_tag_that_is_not_there_is_refused_before_it_costs_a_machine(regi
             await submit(shop, absent)
         assert refused.value.message == said
         assert "--min-probability 0 accepts the job" in refused.value.hint
-        first = (await submit(shop, image))["job"]["name"]
+        first = (await submit(shop, image))["job"]["id"]
         assert said in (await submit(shop, absent, least=0))["plan"]["notes"]
         waits = (await submit(shop, absent, dry_run=True, top=f'after = ["{first}"]'))["plan"]
         assert waits["refusal"] is None, "the other job may be the one that makes it"

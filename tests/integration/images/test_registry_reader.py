@@ -12,7 +12,7 @@ from aiohttp import web
 
 from autopilot.domain.image import ImageFacts
 from autopilot.domain.registry import RegistryLogin
-from autopilot.images import exchange
+from autopilot.images import calls
 from autopilot.images.reader import RegistryReader
 from autopilot.ports.images import NoSuchImage, NotRead
 from tests.registry import (
@@ -199,7 +199,7 @@ async def test_a_registry_that_does_not_answer_costs_a_bounded_time(
         await is_over.wait()
         return web.Response()
 
-    monkeypatch.setattr(exchange, "CALL_REAL_S", 0.05)
+    monkeypatch.setattr(calls, "CALL_REAL_S", 0.05)
     registry.instead["/manifests/"] = hang
     answer = await read(registry)
     is_over.set()

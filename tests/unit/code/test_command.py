@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.code.command import Sent, check_command
+from autopilot.code.command import SentFiles, check_command
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from tests.builders import a_spec
@@ -17,7 +17,7 @@ NAMES = ("train.py", "src", "src/app.py", "run.sh")
 
 def check(run: str, root: Path, **changes: object) -> list[str]:
     spec: JobSpec = replace(a_spec(), run=run, setup="", inputs=(), checkpoint_path="ckpt")
-    return check_command(replace(spec, **changes), Sent(NAMES, root))  # type: ignore[arg-type]
+    return check_command(replace(spec, **changes), SentFiles(NAMES, root))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class RegistryFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class RegistryReply:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -41,7 +41,7 @@ class Reply:
         return parsed
 
 
-class Exchange:
+class RegistryCalls:
     """``local``: hosts as ``host:port`` that may be called by HTTP, and at addresses of this machine's network."""
 
     def __init__(self, local: Collection[str] = ()) -> None:
@@ -53,7 +53,7 @@ class Exchange:
     def address_of(self, host: str, path: str) -> str:
         return f"{'http' if self.is_local(host) else 'https'}://{host}{path}"
 
-    async def call(self, method: str, url: str, headers: Mapping[str, str]) -> Reply:
+    async def call(self, method: str, url: str, headers: Mapping[str, str]) -> RegistryReply:
         """Redirects are followed, without the request's authorization where they lead to another host.
 
         Raises ``RegistryFailed``.
@@ -69,7 +69,7 @@ class Exchange:
                 sent.pop("Authorization", None)
         raise RegistryFailed(f"it redirected more than {MOST_REDIRECTS} times")
 
-    async def _call_once(self, method: str, url: str, headers: Mapping[str, str]) -> Reply:
+    async def _call_once(self, method: str, url: str, headers: Mapping[str, str]) -> RegistryReply:
         host = host_of(url)
         local = self.is_local(host)
         if urlsplit(url).scheme != "https" and not local:
@@ -88,7 +88,7 @@ class Exchange:
                 session.request(method, url, headers=headers, allow_redirects=False) as answer,
             ):
                 body = await _read_body(answer)
-                return Reply(answer.status, answer.headers.copy(), body)
+                return RegistryReply(answer.status, answer.headers.copy(), body)
         except TimeoutError:
             raise RegistryFailed(f"{host} gave no whole answer within {CALL_REAL_S:g} s") from None
         except aiohttp.ClientConnectorError as problem:
