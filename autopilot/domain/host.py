@@ -70,6 +70,53 @@ class HostNeeds:
 NO_FACTS = HostFacts()
 NO_NEEDS = HostNeeds()
 
+KEYS = {
+    "cuda": "cuda",
+    "driver": "driver",
+    "arch": "arch",
+    "cpus": "cpus",
+    "ram": "ram_gb",
+    "shm": "shm_gb",
+    "disk_speed": "disk_mb_per_s",
+    "reliability": "reliability",
+    "download": "download_mbps",
+    "upload": "upload_mbps",
+    "country": "countries",
+    "region": "regions",
+    "datacenter": "datacenter",
+}
+"""Key of ``[resources]`` → the field of ``HostNeeds`` that takes its value."""
+KEY_OF = {field: key for key, field in KEYS.items()}
+
+_IN_WORDS = {
+    "cuda": "CUDA {}",
+    "driver": "driver {}",
+    "arch": "{}",
+    "cpus": "{} CPUs",
+    "ram_gb": "{} GB of RAM",
+    "shm_gb": "{} GB of /dev/shm",
+    "disk_mb_per_s": "a disk of {} MB/s",
+    "reliability": "reliability {}",
+    "download_mbps": "{} Mbps down",
+    "upload_mbps": "{} Mbps up",
+    "countries": "in {}",
+    "regions": "in {}",
+    "datacenter": "in a datacenter",
+}
+
+
+def describe(needs: HostNeeds) -> str:
+    """``CUDA 12.8, 64 GB of RAM, in DE or FR``; empty: nothing is asked."""
+    asked = ((words, getattr(needs, field)) for field, words in _IN_WORDS.items())
+    return ", ".join(words.format(_show(value)) for words, value in asked if value)
+
+
+def _show(value: object) -> str:
+    if isinstance(value, tuple):
+        return " or ".join(value)
+    return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+
+
 _DRIVER = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}", re.ASCII)
 
 

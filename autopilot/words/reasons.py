@@ -115,6 +115,7 @@ def _tell_search(numbers: Numbers) -> str:
         text.plain(numbers.get("gpus")),
         *([f"{_gb(numbers['min_vram_gb'])} of GPU memory"] if numbers.get("min_vram_gb") else []),
         f"{_gb(numbers.get('disk_gb'))} of disk",
+        *([text.plain(numbers["host"])] if numbers.get("host") else []),
         *([_TRUST[numbers["trust"]]] if numbers.get("trust") in _TRUST else []),
         *([f"{text.plain(numbers['policy'])} only"] if numbers.get("policy") else []),
     ]
@@ -159,6 +160,24 @@ def _less(of: str, show: Callable[[Any], str]) -> Callable[[Numbers], str]:
         return f"with too little {of}: the nearest has {has}, the job needs {wanted}"
 
     return sentence
+
+
+def _on_host(of: str, unit: str = "", show: Callable[[object], str] | None = None) -> Callable[[Numbers], str]:
+    """Of the machine around the GPUs: what the nearest has, what is wanted, and its price."""
+
+    def sentence(numbers: Numbers) -> str:
+        has, wanted = (
+            (show or _measure)(numbers[name]) + unit if numbers[name] is not None else "none that its market states"
+            for name in ("has", "wanted")
+        )
+        price = f" for {text.per_hour(numbers['price'])}" if numbers.get("price") is not None else ""
+        return f"{of}: the nearest has {has}{price}, the job needs {wanted}"
+
+    return sentence
+
+
+def _measure(value: object) -> str:
+    return f"{round(float(str(value)), 3):g}"
 
 
 def _near_on_demand(numbers: Numbers) -> str:
@@ -223,6 +242,19 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "gpu": "with a different GPU",
     "vram_gb": _less("GPU memory", _gb),
     "disk_gb": _less("disk", _gb),
+    "gpu_cuda": _on_host("with a driver too old for their GPU, by its CUDA version"),
+    "cuda": _on_host("with a driver for an older CUDA"),
+    "driver": _on_host("with an older driver", show=text.plain),
+    "arch": _on_host("with another processor", show=text.plain),
+    "cpus": _on_host("with too few CPUs"),
+    "ram_gb": _on_host("with too little RAM", " GB"),
+    "shm_gb": _on_host("with too little /dev/shm", " GB"),
+    "disk_mb_per_s": _on_host("with a slower disk", " MB/s"),
+    "reliability": _on_host("less reliable"),
+    "download_mbps": _on_host("with a slower download", " Mbps"),
+    "upload_mbps": _on_host("with a slower upload", " Mbps"),
+    "country": _on_host("in another country", show=text.plain),
+    "region": _on_host("in another region", show=text.plain),
     "verified": "on unverified hosts",
     "datacenter": "not in a datacenter",
     "image_arch": "with a processor for which the image is not built",
