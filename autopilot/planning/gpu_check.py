@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Decimal
 
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
+from autopilot.domain.image import ImageFacts
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy
 from autopilot.domain.money import CENT, ZERO, show
 from autopilot.domain.offer import Offer
@@ -16,6 +17,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine
 from autopilot.policy.eligibility import misfit
+from autopilot.policy.image_fit import find_image_lack
 from autopilot.ports.store import Store
 from autopilot.pricing.rule.bidding import bounds
 
@@ -78,6 +80,7 @@ async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime)
         or _too_low_a_price(spec, seen, record)
         or _too_low_a_bid(spec, seen, record)
         or _too_low_a_budget(spec, seen, record)
+        or _no_processor(spec, seen, engine.images.facts_of(spec))
         or _no_bound(spec, seen, engine.config.params)
     )
 
@@ -192,6 +195,19 @@ def _too_low_a_budget(spec: JobSpec, seen: Sequence[Offer], record: Sequence[Pri
     return (
         f"budget.total: {show(spec.budget)} does not pay for what was cheapest in the last 7 days:"
         f" {show(needed)} at {show(price, 3)} an hour ({gpu} on {market})"
+    )
+
+
+def _no_processor(spec: JobSpec, seen: Sequence[Offer], image: ImageFacts | None) -> str | None:
+    """All that would do have another processor than the image is built for. Drivers are renewed, processors are not."""
+    fitting = [offer for offer in seen if misfit(spec, offer) is None]
+    lacks = [find_image_lack(image, spec, offer) for offer in fitting]
+    if image is None or not fitting or not all(lack is not None and lack[0] == "image_arch" for lack in lacks):
+        return None
+    there = " or ".join(sorted({str(offer.host.arch) for offer in fitting}))
+    return (
+        f"image: {spec.image} is built for {' and '.join(image.architectures)} alone, and the machines have {there}:"
+        f" build it for linux/{there.split()[0]} as well"
     )
 
 

@@ -6,6 +6,8 @@ from decimal import Decimal
 
 from autopilot.domain import gpu_names
 from autopilot.domain.cuda_requirement import Driver, read_version
+from autopilot.domain.gpu_support import compute_cap_of
+from autopilot.domain.host_fit import cuda_of
 from autopilot.domain.image import ImageFacts
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import Number
@@ -32,17 +34,18 @@ def find_image_lack(image: ImageFacts | None, spec: JobSpec, offer: Offer) -> tu
     if required.is_met(_driver_of(offer)) is not False:
         return None
     least = required.least_cuda
-    if offer.host.cuda is None or least is None:
+    cuda = cuda_of(offer)
+    if cuda is None or least is None:
         return "image_driver", None, None
-    return "image_driver", offer.host.cuda, Decimal(".".join(str(part) for part in least[:2]))
+    return "image_driver", cuda, Decimal(".".join(str(part) for part in least[:2]))
 
 
 def _driver_of(offer: Offer) -> Driver:
-    host = offer.host
+    cuda, compute = cuda_of(offer), offer.host.compute_cap or compute_cap_of(offer.gpu)
     return Driver(
-        cuda=None if host.cuda is None else read_version(f"{host.cuda:f}"),
-        version=read_version(host.driver),
-        compute=None if host.compute_cap is None else read_version(f"{host.compute_cap:f}"),
+        cuda=None if cuda is None else read_version(f"{cuda:f}"),
+        version=read_version(offer.host.driver),
+        compute=None if compute is None else read_version(f"{compute:f}"),
         brands=_brands_of(offer.gpu),
     )
 
