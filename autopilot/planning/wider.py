@@ -8,7 +8,6 @@ from decimal import Decimal
 
 from autopilot.domain.actions import Note
 from autopilot.domain.job import Job
-from autopilot.domain.money import ZERO
 from autopilot.engine.engine import Engine
 from autopilot.policy.wait import REMOVED, wait_notes
 
@@ -21,7 +20,7 @@ async def look_wider(engine: Engine, job: Job, now: datetime) -> tuple[Note, ...
 
     The disk goes last: some markets give a machine the disk that was asked for.
     """
-    any_host = replace(job.spec.query, min_vram_gb=ZERO, verified_only=False, datacenter_only=False)
+    any_host = job.spec.query.on_any_host
     for query in (any_host, replace(any_host, disk_gb=LEAST_DISK_GB)):
         if offers := await engine.offers(query):
             notes = wait_notes(job, engine.market_of(job, offers, now), now, engine.config.params)
