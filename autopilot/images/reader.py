@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 READ_REAL_S = 20.0
 """For all requests of one image together."""
 AT_ONCE = 4
+MOST_WAITING = 64
+"""Images that may be read or wait for their turn: registries that answer slowly must not pile up tasks."""
 MOST_KEPT = 200
 """Digests whose facts are kept in memory: those that were used last."""
 API_HOSTS = {DOCKER_HUB: "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
@@ -45,12 +47,16 @@ class RegistryReader:
         self._others = others
         self._known: OrderedDict[str, ImageFacts] = OrderedDict()
         self._turn = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
 
     async def read(self, image: str, login: RegistryLogin | None) -> ImageAnswer:
         name = read_image_name(image)
         host = API_HOSTS.get(name.server, name.server)
         if not self._others and not self._calls.is_local(host):
             return NotRead("registries are not asked")
+        if self._waiting >= MOST_WAITING:
+            return NotRead("too many images are read now")
+        self._waiting += 1
         try:
             async with self._turn, asyncio.timeout(READ_REAL_S):
                 return await self._read(_Registry(self._calls, host, name, login))
@@ -58,6 +64,8 @@ class RegistryReader:
             reason = str(problem)
         except TimeoutError:
             reason = f"no whole answer within {READ_REAL_S:g} s"
+        finally:
+            self._waiting -= 1
         log.info("image.not_read", server=name.server, repository=name.repository, reason=reason)
         return NotRead(f"{name.server}: {reason}")
 

@@ -12,9 +12,10 @@ from aiohttp import web
 
 from autopilot.domain.image import ImageFacts
 from autopilot.domain.registry import RegistryLogin
-from autopilot.images import calls
+from autopilot.images import calls, reader
 from autopilot.images.reader import RegistryReader
 from autopilot.ports.images import NoSuchImage, NotRead
+from tests.patience import eventually
 from tests.registry import (
     DOCKER_REGISTRY,
     OCTETS,
@@ -59,11 +60,11 @@ async def test_a_real_registry_is_read(tmp_path: Path) -> None:
     async with docker_registry(tmp_path) as place:
         content = filled()
         await content.push(f"http://{place}", "me/train")
-        reader = reader_of(place)
-        both = await reader.read(f"{place}/me/train:both", None)
-        arm = await reader.read(f"{place}/me/train:arm", None)
-        absent = await reader.read(f"{place}/me/train:typo", None)
-        no_repository = await reader.read(f"{place}/you/train:plain", None)
+        made = reader_of(place)
+        both = await made.read(f"{place}/me/train:both", None)
+        arm = await made.read(f"{place}/me/train:arm", None)
+        absent = await made.read(f"{place}/me/train:typo", None)
+        no_repository = await made.read(f"{place}/you/train:plain", None)
     assert isinstance(both, ImageFacts)
     assert both.architectures == ("arm64", "amd64")
     assert both.variables == (("CUDA_VERSION", "12.8.1"), ("NVIDIA_REQUIRE_CUDA", REQUIRED))
@@ -79,18 +80,18 @@ async def test_a_real_registry_is_read(tmp_path: Path) -> None:
 async def test_a_real_registry_with_a_login(tmp_path: Path) -> None:
     async with docker_registry(tmp_path, asks_for_login=True) as place:
         await filled().push(f"http://{place}", "me/train", is_with_login=True)
-        reader, image = reader_of(place), f"{place}/me/train:plain"
-        assert isinstance(await reader.read(image, RegistryLogin(place, USER, PASSWORD)), ImageFacts)
+        made, image = reader_of(place), f"{place}/me/train:plain"
+        assert isinstance(await made.read(image, RegistryLogin(place, USER, PASSWORD)), ImageFacts)
         for login in (None, RegistryLogin(place, USER, "wrong"), RegistryLogin("other.example", USER, PASSWORD)):
-            assert isinstance(await reader.read(image, login), NotRead)
+            assert isinstance(await made.read(image, login), NotRead)
 
 
 async def test_a_known_digest_costs_a_head_alone(registry: TokenRegistry) -> None:
-    reader, image = reader_of(registry.place), f"{registry.place}/me/train:both"
-    first = await reader.read(image, None)
+    made, image = reader_of(registry.place), f"{registry.place}/me/train:both"
+    first = await made.read(image, None)
     assert [each.split()[0] for each in registry.seen] == ["HEAD", "GET", "HEAD", "GET", "GET", "GET"]
     registry.seen.clear()
-    assert await reader.read(image, None) == first
+    assert await made.read(image, None) == first
     assert [each for each in registry.seen if "manifests" in each and each.startswith("GET")] == []
 
 
@@ -101,8 +102,8 @@ async def test_a_login_goes_to_the_own_realm_alone(registry: TokenRegistry) -> N
     assert registry.logins == [f"{USER}:{PASSWORD}"]
     async with token_registry(filled()) as other:
         registry.realm = f"http://{other.place}/token"
-        reader = reader_of(registry.place, other.place)
-        assert isinstance(await reader.read(f"{registry.place}/me/train:plain", login), ImageFacts)
+        made = reader_of(registry.place, other.place)
+        assert isinstance(await made.read(f"{registry.place}/me/train:plain", login), ImageFacts)
         assert other.logins == [""]
 
 
@@ -119,8 +120,8 @@ async def test_a_login_does_not_follow_a_redirect(registry: TokenRegistry) -> No
     async with token_registry(filled()) as other:
         registry.instead["/blobs/"] = to_other
         other.instead["/blobs/"] = note
-        reader = reader_of(registry.place, other.place)
-        assert isinstance(await reader.read(f"{registry.place}/me/train:plain", None), ImageFacts)
+        made = reader_of(registry.place, other.place)
+        assert isinstance(await made.read(f"{registry.place}/me/train:plain", None), ImageFacts)
     assert seen == [None]
 
 
@@ -224,3 +225,22 @@ async def test_odd_configurations_are_read_as_far_as_they_go(configuration: dict
         answer = await read(registry)
     assert isinstance(answer, ImageFacts)
     assert not answer.require()
+
+
+async def test_slow_registries_do_not_pile_up(registry: TokenRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_answer = asyncio.Event()
+
+    async def hold(_: web.Request) -> web.StreamResponse:
+        await may_answer.wait()
+        return web.Response(status=503)
+
+    monkeypatch.setattr(reader, "MOST_WAITING", 6)
+    registry.instead["/manifests/"] = hold
+    made = reader_of(registry.place)
+    waiting = [asyncio.create_task(made.read(f"{registry.place}/me/train:{tag}", None)) for tag in range(6)]
+    await eventually(lambda: len(registry.seen) == reader.AT_ONCE, "as many are asked as may be")
+    assert await made.read(f"{registry.place}/me/train:more", None) == NotRead("too many images are read now")
+    may_answer.set()
+    assert all("503" in str(answer) for answer in await asyncio.gather(*waiting))
+    del registry.instead["/manifests/"]
+    assert isinstance(await made.read(f"{registry.place}/me/train:plain", None), ImageFacts)
