@@ -57,7 +57,6 @@ def places_of(bench: Bench) -> tuple[str, str]:
 async def test_what_is_rented_has_what_was_asked_for(bench: Bench, needs: dict[str, Any]) -> None:
     asked = HostNeeds(**needs)
     offers = await bench.provider.offers(asking(**needs))
-    assert len(offers) < len(await bench.connect().offers(ANY)) or needs == {"cuda": D("12.0")}
     for number, offer in enumerate(offers):
         assert host_lack(asked, offer) is None
         assert unstated(asked, offer) == ()

@@ -72,7 +72,8 @@ async def test_the_market_s_filter_and_the_policy_s_check_leave_the_same_offers(
 async def test_an_offer_tells_what_its_machine_has(mixed: Bench) -> None:
     found = {offer.host.driver: offer for offer in await mixed.provider.offers(ANY)}
     old = found["550.54.14"].host
-    assert (old.cuda, old.compute_cap, old.arch, old.country) == (D("12.4"), D("8.9"), Arch.AMD64, "CA")
+    assert (old.cuda, old.arch, old.country) == (D("12.4"), Arch.AMD64, "CA")
+    assert old.compute_cap in (D("8.6"), D("8.9"))
     assert old.disk_mb_per_s == D(300)
     assert found["570.86.15"].download_mbps == D(90)
 
