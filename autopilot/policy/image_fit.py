@@ -20,6 +20,8 @@ _BRANDS: tuple[tuple[tuple[str, ...], frozenset[str]], ...] = (
     (("MI",), frozenset()),
 )
 """By the beginning of a GPU's name: what NVIDIA's driver may call its brand. Older and newer drivers differ."""
+OF_IMAGE = ("image_arch", "image_driver")
+"""Conditions that come of an image."""
 _OF_SERVERS = frozenset({"tesla", "nvidia"})
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from autopilot.api.submissions import Sent
+from autopilot.domain.errors import UserError
 from autopilot.images.reader import RegistryReader
 from autopilot_lab.sandbox.catalogue import default_catalogue
 from tests.builders import START, D
@@ -28,7 +33,7 @@ def two_hosts() -> tuple[Any, ...]:
 async def rented(world: World, registry: TokenRegistry, env: list[str]) -> str:
     """The machine that a job with an image of that environment gets."""
     registry.content.add_image("1", Env=env)
-    await world.submit(JOB.replace("some/image:1", f"{registry.place}/me/train:1"))
+    await world.submit(job_with(registry))
     await world.tick(2)
     main = (await world.job()).main
     assert main is not None
@@ -58,7 +63,7 @@ async def test_a_daemon_that_starts_again_knows_it_before_it_rents(tmp_path: Pat
         world.images = ask(registry)
         await world.restart()
         registry.content.add_image("1", Env=REQUIRES)
-        await world.submit(JOB.replace("some/image:1", f"{registry.place}/me/train:1"))
+        await world.submit(job_with(registry))
         world.images = ask(registry)
         await world.restart()
         await world.tick(2)
@@ -73,3 +78,36 @@ async def test_while_its_registry_is_silent_nothing_is_left_out(tmp_path: Path) 
         registry.is_public = False
         await world.restart()
         assert await rented(world, registry, REQUIRES) == "51001"
+
+
+async def test_the_plan_says_how_many_hosts_the_image_leaves_out(tmp_path: Path) -> None:
+    async with token_registry(Content()) as registry, a_world(tmp_path, machines=two_hosts()) as world:
+        world.images = ask(registry)
+        await world.restart()
+        await world.tick()
+        registry.content.add_image("1", Env=REQUIRES)
+        notes = await plan(world, registry)
+        said = "left out: 1 with an older driver: the nearest supports CUDA 12.2, the image requires 12.8"
+        assert said in notes
+
+
+async def test_an_image_for_another_processor_alone_is_refused_with_what_would_do(tmp_path: Path) -> None:
+    async with token_registry(Content()) as registry, a_world(tmp_path, machines=two_hosts()) as world:
+        world.images = ask(registry)
+        await world.restart()
+        await world.tick()
+        registry.content.add_image("1", "arm64")
+        said = r"is built for arm64 alone, and the machines have amd64: build it for linux/amd64"
+        with pytest.raises(UserError, match=said):
+            await world.submit(job_with(registry))
+
+
+def job_with(registry: TokenRegistry) -> str:
+    return JOB.replace("some/image:1", f"{registry.place}/me/train:1")
+
+
+async def plan(world: World, registry: TokenRegistry) -> list[str]:
+    sent = [Sent(job_with(registry), "job.toml")]
+    answer: Any = await world.jobs.submissions.submit(sent, itemgetter(0), dry_run=True, owner=1000)
+    notes: list[str] = answer["plan"]["notes"]
+    return notes

@@ -1,0 +1,41 @@
+"""Options about the machine around the GPUs: the keys of ``[resources]``, on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from autopilot.config.draft import Value
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class HostOptions:
+    """Each as the key of [resources] of the same name."""
+
+    cuda: Annotated[str, Parameter(help="CUDA version that the driver supports, like 12.8; 12 for any 12.x.")] = ""
+    driver: Annotated[str, Parameter(help="Oldest NVIDIA driver, like 550.54.14.")] = ""
+    cpus: Annotated[int | None, Parameter(help="Minimum CPUs of the machine.")] = None
+    ram: Annotated[str, Parameter(help="Minimum memory of the machine, like 64GB.")] = ""
+    shm: Annotated[str, Parameter(help="Minimum /dev/shm, like 16GB.")] = ""
+    disk_speed: Annotated[str, Parameter(help="Minimum speed of the disk, like 500MB/s.")] = ""
+    download: Annotated[str, Parameter(help="Minimum download rate, like 200Mbps.")] = ""
+    upload: Annotated[str, Parameter(help="Minimum upload rate, like 100Mbps.")] = ""
+    reliability: Annotated[Decimal | None, Parameter(help="Minimum reliability that the market states, like 0.99.")] = (
+        None
+    )
+    country: Annotated[str, Parameter(help='Countries, like "DE | FR".')] = ""
+    region: Annotated[str, Parameter(help='Parts of the world or regions of a market, like "europe".')] = ""
+    arch: Annotated[str, Parameter(help="Architecture of the processor, amd64 or arm64.")] = ""
+    datacenter: Annotated[bool, Parameter(negative="", help="Only hosts in data centres.")] = False
+
+    def to_keys(self) -> dict[str, Value]:
+        """Those that are given."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in given if value not in (None, "", False)}
+
+
+ANY_HOST = HostOptions()
