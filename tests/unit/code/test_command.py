@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.code.bundle import bundle
 from autopilot.code.command import SentFiles, check_command
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
-from tests.builders import a_spec
+from tests.builders import START, a_spec
 
 NAMES = ("train.py", "src", "src/app.py", "run.sh")
 
@@ -64,3 +65,12 @@ def test_what_may_be_there_is_noted(run: str, changes: dict[str, object], tmp_pa
 def test_what_is_there_or_cannot_be_judged_is_left_alone(run: str, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to("/elsewhere")
     assert check(run, tmp_path, inputs=(("data/x", "https://example.com/x"),)) == []
+
+
+def test_a_bundle_is_not_made_for_a_command_whose_file_is_not_in_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print()")
+    text = 'name = "a"\nimage = "i"\nrun = "python3 {}"\n[code]\n[resources]\ngpu = "RTX 4090"\n'
+    with pytest.raises(UserError, match=r"trian\.py is not among the files .* the nearest is train\.py"):
+        bundle(text.format("trian.py"), "job.toml", tmp_path, START)
+    assert bundle(text.format("train.py"), "job.toml", tmp_path, START).notes == []
+    assert len(bundle(text.format("elsewhere.py"), "job.toml", tmp_path, START).notes) == 1
