@@ -16,20 +16,22 @@ from autopilot.config.draft import Value
 class HostOptions:
     """Each as the key of [resources] of the same name."""
 
-    cuda: Annotated[str, Parameter(help="CUDA version that the driver supports, like 12.8; 12 for any 12.x.")] = ""
-    driver: Annotated[str, Parameter(help="Oldest NVIDIA driver, like 550.54.14.")] = ""
+    cuda: Annotated[
+        str | None, Parameter(help="CUDA version that the driver supports, like 12.8; 12 for any 12.x.")
+    ] = None
+    driver: Annotated[str | None, Parameter(help="Oldest NVIDIA driver, like 550.54.14.")] = None
     cpus: Annotated[int | None, Parameter(help="Minimum CPUs of the machine.")] = None
-    ram: Annotated[str, Parameter(help="Minimum memory of the machine, like 64GB.")] = ""
-    shm: Annotated[str, Parameter(help="Minimum /dev/shm, like 16GB.")] = ""
-    disk_speed: Annotated[str, Parameter(help="Minimum speed of the disk, like 500MB/s.")] = ""
-    download: Annotated[str, Parameter(help="Minimum download rate, like 200Mbps.")] = ""
-    upload: Annotated[str, Parameter(help="Minimum upload rate, like 100Mbps.")] = ""
+    ram: Annotated[str | None, Parameter(help="Minimum memory of the machine, like 64GB.")] = None
+    shm: Annotated[str | None, Parameter(help="Minimum /dev/shm, like 16GB.")] = None
+    disk_speed: Annotated[str | None, Parameter(help="Minimum speed of the disk, like 500MB/s.")] = None
+    download: Annotated[str | None, Parameter(help="Minimum download rate, like 200Mbps.")] = None
+    upload: Annotated[str | None, Parameter(help="Minimum upload rate, like 100Mbps.")] = None
     reliability: Annotated[Decimal | None, Parameter(help="Minimum reliability that the market states, like 0.99.")] = (
         None
     )
-    country: Annotated[str, Parameter(help='Countries, like "DE | FR".')] = ""
-    region: Annotated[str, Parameter(help='Parts of the world or regions of a market, like "europe".')] = ""
-    arch: Annotated[str, Parameter(help="Architecture of the processor, amd64 or arm64.")] = ""
+    country: Annotated[str | None, Parameter(help='Countries, like "DE | FR".')] = None
+    region: Annotated[str | None, Parameter(help='Parts of the world or regions of a market, like "europe".')] = None
+    arch: Annotated[str | None, Parameter(help="Architecture of the processor, amd64 or arm64.")] = None
     datacenter: Annotated[bool, Parameter(negative="", help="Only hosts in data centres.")] = False
 
     def to_keys(self) -> dict[str, Value]:

@@ -71,7 +71,7 @@ def host_lacks(needs: HostNeeds, offer: Offer) -> Iterator[HostLack]:
         yield HostLack("region", host.region or host.country or None, " or ".join(needs.regions))
 
 
-def unstated(needs: HostNeeds, offer: Offer) -> tuple[str, ...]:
+def list_unstated(needs: HostNeeds, offer: Offer) -> tuple[str, ...]:
     """What the job asks for and the market does not say of the machine: it is not known to fit."""
     silent = [key for key, wanted_of, has_of in _MEASURES if wanted_of(needs) is not None and has_of(offer) is None]
     if needs.driver and not offer.host.driver:

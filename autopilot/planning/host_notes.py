@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from autopilot.domain.host import KEY_OF, NO_NEEDS
-from autopilot.domain.host_fit import unstated
+from autopilot.domain.host_fit import list_unstated
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.offer import Offer
 from autopilot.engine.engine import Engine
@@ -37,7 +37,7 @@ def tell_unstated(spec: JobSpec, offers: Iterable[Offer]) -> list[str]:
     silent: dict[str, dict[str, None]] = {}
     for offer in offers:
         if misfit(spec, offer) is None:
-            silent.setdefault(offer.provider, {}).update(dict.fromkeys(unstated(spec.host, offer)))
+            silent.setdefault(offer.provider, {}).update(dict.fromkeys(list_unstated(spec.host, offer)))
     return [
         f"{market} does not state {', '.join(KEY_OF[field] for field in fields)}: its offers are not left out for that"
         for market, fields in silent.items()

@@ -81,9 +81,9 @@ class GraphqlMarket:
         raw = data.get("gpuTypes")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of GPU types")
-        promised, down = wishes.promised(needs, place), needs.download_mbps or ZERO
+        facts, down = wishes.facts_of(needs, place), needs.download_mbps or ZERO
         return tuple(
-            replace(row, host=promised, download_mbps=down)
+            replace(row, host=facts, download_mbps=down)
             for gpu in raw
             for row in wire.price_rows(gpu, num_gpus)
             if place.has(row.cloud)

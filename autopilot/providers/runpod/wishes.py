@@ -83,7 +83,7 @@ def cuda_version(cuda: Decimal) -> str:
     return f"{cuda:.1f}" if cuda == cuda.quantize(Decimal("0.1")) else f"{cuda:f}"
 
 
-def promised(needs: HostNeeds, place: Place) -> HostFacts:
+def facts_of(needs: HostNeeds, place: Place) -> HostFacts:
     """What is known of a machine that was asked for so."""
     return HostFacts(
         cuda=needs.cuda,

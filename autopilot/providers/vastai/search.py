@@ -96,6 +96,8 @@ class OfferSearch:
                 rows = await self._watched.rows(query)
             floors = mapping.offers((), self._echoes.remove(rows))
             return tuple(offer for offer in floors if self._fits(offer, query))
+        if countries_of(query.host) == frozenset():
+            return ()
         async with self._searching:
             now = self._clock.monotonic()
             self._found = {key: held for key, held in self._found.items() if now - held.asked_at < FORGET_AFTER_S}
@@ -234,7 +236,8 @@ def _host_filters(needs: HostNeeds) -> dict[str, Any]:
     body: dict[str, Any] = {name: {"gte": values.plain(value)} for name, value in least.items() if value is not None}
     if needs.arch is not None:
         body["cpu_arch"] = {"eq": needs.arch.value}
-    if countries := _countries(needs):
+    countries = countries_of(needs)
+    if countries is not None:
         body["geolocation"] = {"in": sorted(countries)}
     return body
 
@@ -245,8 +248,10 @@ def _driver_number(driver: str) -> Decimal:
     return Decimal(first * 1_000_000 + second * 1_000 + third)
 
 
-def _countries(needs: HostNeeds) -> frozenset[str]:
-    """Empty: anywhere, as far as the market can be asked."""
+def countries_of(needs: HostNeeds) -> frozenset[str] | None:
+    """None: anywhere. Empty: nowhere, as for a region of another market; this one has countries alone."""
     named = frozenset(needs.countries)
+    if not needs.regions:
+        return named or None
     within = frozenset(code for part in needs.regions for code in PARTS.get(part, ()))
-    return named & within if named and within else named or within
+    return named & within if named else within

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autopilot.domain.host import HostNeeds
-from autopilot.domain.host_fit import host_lack, unstated
+from autopilot.domain.host_fit import host_lack, list_unstated
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.ports.provider import Done, Refused
 from tests.integration.runpod.runpod_bench import QUERY, Bench
@@ -59,7 +59,7 @@ async def test_what_is_rented_has_what_was_asked_for(bench: Bench, needs: dict[s
     offers = await bench.provider.offers(asking(**needs))
     for number, offer in enumerate(offers):
         assert host_lack(asked, offer) is None
-        assert unstated(asked, offer) == ()
+        assert list_unstated(asked, offer) == ()
         outcome = await bench.provider.create(bench.request(offer, f"ap1.test.{number}", host=asked))
         assert isinstance(outcome, Done), outcome
     pods = await bench.pods()
@@ -71,7 +71,7 @@ async def test_a_pool_tells_nothing_that_was_not_asked(bench: Bench) -> None:
     for offer in await bench.provider.offers(ANY):
         needs = HostNeeds(cuda=D("12.8"), ram_gb=D(64), disk_mb_per_s=D(500))
         assert host_lack(needs, offer) is None
-        assert unstated(needs, offer) == ("cuda", "ram_gb", "disk_mb_per_s")
+        assert list_unstated(needs, offer) == ("cuda", "ram_gb", "disk_mb_per_s")
         assert host_lack(HostNeeds(countries=("US",)), offer) is not None
 
 

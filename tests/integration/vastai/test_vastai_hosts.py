@@ -93,6 +93,11 @@ async def test_memory_is_the_share_of_the_rented_gpus(bench: Bench) -> None:
         assert both.ram_gb == 2 * half.ram_gb
 
 
+async def test_a_region_of_another_market_costs_no_search(mixed: Bench) -> None:
+    assert await mixed.provider.offers(asking(regions=("eu-north1",))) == ()
+    assert await mixed.requests("search") == 0
+
+
 async def test_fewer_rows_of_the_day_s_quota_are_spent_on_hosts_that_do_not_fit(mixed: Bench) -> None:
     everything = await mixed.provider.offers(ANY)
     some = await mixed.connect().offers(asking(cuda=D("12.4")))
