@@ -34,7 +34,11 @@ _MEASURES: tuple[tuple[str, Callable[[HostNeeds], Decimal | None], Callable[[Off
     ("shm_gb", lambda needs: needs.shm_gb, lambda offer: offer.host.shm_gb),
     ("disk_mb_per_s", lambda needs: needs.disk_mb_per_s, lambda offer: offer.host.disk_mb_per_s),
     ("reliability", lambda needs: needs.reliability, lambda offer: offer.reliability),
-    ("download_mbps", lambda needs: needs.download_mbps, lambda offer: offer.download_mbps or None),
+    (
+        "download_mbps",
+        lambda needs: needs.download_mbps,
+        lambda offer: offer.download_mbps or offer.host.least_download_mbps,
+    ),
     ("upload_mbps", lambda needs: needs.upload_mbps, lambda offer: offer.host.upload_mbps),
 )
 """Name, what is asked for at least, and what there is; None: nothing is asked for, or it is unknown."""
