@@ -31,6 +31,11 @@ DUD_BOOTS = {Boot.FOR_EVER: 35, Boot.NO_RUNTIME: 25, Boot.FULL_DISK: 15, Boot.NO
 """How a host fails that never boots, and how often of a hundred."""
 
 
+_NOT_CREATED = (
+    "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed"
+)
+
+
 class StartStage(StrEnum):
     """How far a start gets that fails."""
 
@@ -113,7 +118,7 @@ def find_failure(host: HostTraits, image: str) -> StartFailure | None:
     if _lacks_cuda(host, needs.needs_cuda):
         return StartFailure(StartStage.CREATE, _cannot_create(unmet_cuda(needs.needs_cuda or "")))
     if boots is Boot.NO_RUNTIME:
-        return StartFailure(StartStage.CREATE, "OCI runtime create failed: runc create failed")
+        return StartFailure(StartStage.CREATE, _NOT_CREATED)
     return None
 
 
@@ -132,10 +137,7 @@ def unmet_cuda(needs: str) -> str:
 
 
 def _cannot_create(why: str) -> str:
-    return (
-        "OCI runtime create failed: runc create failed: unable to start container process: "
-        f"error during container init: {why}"
-    )
+    return f"{_NOT_CREATED}: unable to start container process: error during container init: {why}"
 
 
 def _lacks_cuda(host: HostTraits, needs: str | None) -> bool:
@@ -148,7 +150,23 @@ def is_as_new(version: str, needed: str) -> bool:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+class HostPool:
+    """Hosts of one kind, of which a market that names none chooses one at each launch."""
+
+    def __init__(self, hosts: tuple[HostTraits, ...], seed: str) -> None:
+        self._hosts = hosts
+        self._rng = random.Random(seed)  # noqa: S311 - reproducible, no secret
+
+    def replace_all(self, hosts: tuple[HostTraits, ...]) -> None:
+        """From the next launch on."""
+        self._hosts = hosts
+
+    def draw(self) -> HostTraits:
+        """Where none are known, all are alike and sound."""
+        return self._rng.choice(self._hosts) if self._hosts else HostTraits()
 
 
 # -- the zoo
@@ -163,6 +181,13 @@ DRIVERS = (
     ("520.61.05", "11.8", 3),
 )
 """Driver, the highest CUDA that it knows, and of how many hosts in a hundred."""
+
+
+def driver_of(cuda: str) -> str:
+    """The oldest of the zoo's that knows it; of a number between two the newer one's."""
+    return next((driver for driver, known, _ in reversed(DRIVERS) if is_as_new(known, cuda)), DRIVERS[0][0])
+
+
 _PLACES = (
     ("Sweden", "SE"),
     ("Texas", "US"),
@@ -179,18 +204,31 @@ _OF_LIARS = 0.10
 def draw_zoo(
     rng: random.Random, count: int, share_of_duds: float, *, has_own_drivers: bool = True
 ) -> tuple[HostTraits, ...]:
-    """So many hosts, as unlike as those of a market of private hosts; of them that share never boots, to the nearest.
+    """So many hosts, of which that share never boots, to the nearest.
+
+    Whatever the share, the same seed has the same hosts, and those that fail at a small one fail at a larger one.
+    """
+    hosts = draw_hosts(rng, count, has_own_drivers=has_own_drivers)
+    boots = draw_duds(rng, count, share_of_duds)
+    return tuple(replace(host, truth=replace(host.truth, boots=boot)) for host, boot in zip(hosts, boots, strict=True))
+
+
+def draw_hosts(rng: random.Random, count: int, *, has_own_drivers: bool = True) -> tuple[HostTraits, ...]:
+    """As unlike as those of a market of private hosts; all of them boot.
 
     ``has_own_drivers``: False where the driver comes with the market's own image of the machine, the newest one.
     """
-    if not 0 <= share_of_duds <= 1:
-        raise ValueError(f"a share lies between 0 and 1, not at {share_of_duds:g}")
-    hosts = [_draw_host(rng, has_own_drivers=has_own_drivers) for _ in range(count)]
-    # Whatever the share, the same seed has the same hosts, and those that fail at a small one fail at a larger one.
-    order = rng.sample(range(count), count)
-    for number in order[: round(share_of_duds * count)]:
-        hosts[number] = replace(hosts[number], truth=replace(hosts[number].truth, boots=_draw_boot(rng)))
-    return tuple(hosts)
+    return tuple(_draw_host(rng, has_own_drivers=has_own_drivers) for _ in range(count))
+
+
+def draw_duds(rng: random.Random, count: int, share: float) -> tuple[Boot, ...]:
+    """How each of so many hosts boots. Raises ``ValueError`` for a share that is none."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share lies between 0 and 1, not at {share:g}")
+    boots = [Boot.WELL] * count
+    for number in rng.sample(range(count), count)[: round(share * count)]:
+        boots[number] = _draw_boot(rng)
+    return tuple(boots)
 
 
 def _draw_boot(rng: random.Random) -> Boot:

@@ -94,6 +94,7 @@ class Exchange:
             lambda: self.now,
             self.watch_balance,
             self.broken,
+            lambda pod: self.machines[pod.machine_id].spec.traits,
         )
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.pods: dict[str, Pod] = {}

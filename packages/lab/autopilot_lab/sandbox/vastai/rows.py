@@ -178,7 +178,7 @@ def hardware(spec: MachineSpec, count: int) -> Json:
         "driver_version": spec.driver_version,
         "cuda_max_good": spec.cuda_max_good,
         "cpu_name": spec.cpu_name,
-        "cpu_arch": "amd64",
+        "cpu_arch": spec.cpu_arch,
         "cpu_cores": spec.cpu_cores,
         "cpu_cores_effective": spec.cpu_cores * count / spec.gpu_count,
         "cpu_ram": spec.cpu_ram_mb,
