@@ -212,6 +212,11 @@ class Box:
         return f"{self.provider}/{self.id}"
 
     @property
+    def is_dud(self) -> bool:
+        """No agent of the job's image is ever heard from where it is."""
+        return self.failure is not None or (self.place is not None and not self.place.traits.has_network)
+
+    @property
     def computes(self) -> bool:
         """Its GPU is billed."""
         return self.state is State.RUNNING and not self.is_gone

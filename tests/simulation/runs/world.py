@@ -85,7 +85,7 @@ class World(Ground):
         if kind != "agent":
             return
         connection = self._agent_connections[box.provider]
-        if box.failure is not None or (box.place is not None and not box.place.traits.has_network):
+        if box.is_dud:
             # A container that reaches nothing does not get its agent.
             if box.provider in VIRTUAL:
                 FailingVm(self, self.objects, connection, box, url)

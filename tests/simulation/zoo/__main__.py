@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import structlog
@@ -27,6 +27,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--duds", action="append", type=float, metavar="SHARE", help="of hosts that never boot (default: 0.3 and 0.58)"
     )
+    parser.add_argument(
+        "--hold", action="append", choices=("S40", "S41"), help="a checker of hosts that each job is held to"
+    )
     parser.add_argument("--results", type=Path, help="a line for each job goes here; what is there is not played")
     parser.add_argument("--story", type=Path, help="play --seed-start of one market and share, and write what happens")
     options = parser.parse_args(arguments)
@@ -38,24 +41,25 @@ def main(arguments: list[str]) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     markets, shares = options.market or MARKETS, options.duds or SHARES
     if options.story is not None:
-        one = play(markets[0], shares[0], options.seed_start, keep_story=True)
+        one = play(markets[0], shares[0], options.seed_start, keep_story=True, rules=options.hold or ())
         options.story.write_text("\n".join(one.story) + "\n")
         print(one.to_json())
         return bool(one.violations)
     seeds = range(options.seed_start, options.seed_start + options.seeds)
     for market in markets:
         for share in shares:
-            print(line(market, share, sums(_played(market, share, seeds, options.results))), flush=True)
+            played = _played(market, share, seeds, options.results, options.hold or ())
+            print(line(market, share, sums(played)), flush=True)
     return 0
 
 
-def _played(market: str, share: float, seeds: range, results: Path | None) -> Iterator[Played]:
+def _played(market: str, share: float, seeds: range, results: Path | None, rules: Collection[str]) -> Iterator[Played]:
     lines = results.read_text().splitlines() if results is not None and results.exists() else []
     known = {(one.market, one.share, one.seed): one for one in map(Played.from_json, lines)}
     for seed in seeds:
         one = known.get((market, share, seed))
         if one is None:
-            one = play(market, share, seed)
+            one = play(market, share, seed, rules=rules)
             if results is not None:
                 with results.open("a") as file:
                     file.write(one.to_json() + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from decimal import Decimal
 
@@ -18,7 +19,7 @@ MOST_H = 120.0
 """A job that is not over by then counts as not done."""
 
 
-def scenario_of(market: str) -> Scenario:
+def scenario_of(market: str, rules: Collection[str] = ()) -> Scenario:
     """One job, alone on its market. Whatever excludes hosts from the outset belongs into its spec."""
     spec = a_spec(
         WORK,
@@ -27,4 +28,13 @@ def scenario_of(market: str) -> Scenario:
         max_bid=Decimal("0.60"),
     )
     wishes = ((60.0, Submit(JOB, spec)),)
-    return Scenario(wishes, LIMITS, TICK_S, MOST_H * HOUR_S, idle_s=float("inf"), script={}, markets=(market,))
+    return Scenario(
+        wishes,
+        LIMITS,
+        TICK_S,
+        MOST_H * HOUR_S,
+        idle_s=float("inf"),
+        script={},
+        markets=(market,),
+        host_rules=frozenset(rules),
+    )

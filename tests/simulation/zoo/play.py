@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,7 +58,16 @@ class Played:
         return cls(**{**row, "violations": tuple(row["violations"]), "story": ()})
 
 
-def play(market: str, share: float, seed: int, *, keep_story: bool = False, most_h: float = MOST_H) -> Played:
+def play(
+    market: str,
+    share: float,
+    seed: int,
+    *,
+    keep_story: bool = False,
+    most_h: float = MOST_H,
+    rules: Collection[str] = (),
+) -> Played:
+    """``rules``: checkers of hosts that it is held to beside all others."""
     worlds: list[ZooWorld] = []
     ended_s: list[float] = []
 
@@ -75,9 +84,9 @@ def play(market: str, share: float, seed: int, *, keep_story: bool = False, most
         await of.watch(ENDS_S)
         world.books.settle_all(world.now_s)
 
-    done = run(seed, scenario_of(market), play=whole, make_world=make, keep_story=keep_story)
+    done = run(seed, scenario_of(market, rules), play=whole, make_world=make, keep_story=keep_story)
     boxes = _boxes_of(worlds[0])
-    duds = [box for box in boxes if is_dud(box)]
+    duds = [box for box in boxes if box.is_dud]
     status = done.jobs.get(JOB, "never submitted")
     return Played(
         market,
@@ -95,10 +104,6 @@ def play(market: str, share: float, seed: int, *, keep_story: bool = False, most
         tuple(f"{each.checker} at {each.at_s:.0f} s: {each.what}" for each in done.violations),
         done.story,
     )
-
-
-def is_dud(box: Box) -> bool:
-    return box.failure is not None or (box.place is not None and not box.place.traits.has_network)
 
 
 def _host(box: Box) -> str:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from autopilot_lab.sandbox.host_traits import Boot, HostTraits, StartStage, Truth, draw_zoo, find_failure, is_excluded
 from autopilot_lab.sandbox.image_traits import AMD64_ONLY, NEEDS_CUDA_12_8
+from tests.simulation.checks.hosts import Hosts
+from tests.simulation.ground.books import Meter
+from tests.simulation.ground.machines import Box, Host, Place, State
 from tests.simulation.zoo.play import Played, play, take_away
 from tests.simulation.zoo.stock import MARKETS, stock
 from tests.simulation.zoo.sums import line, sums
@@ -95,3 +101,36 @@ def test_a_job_gets_done_where_all_hosts_are_sound(market: str) -> None:
     assert played.is_done
     assert played.lost_dollars == 0 or played.excluded
     assert not played.violations
+
+
+def test_a_job_that_fails_of_hosts_is_a_violation_where_that_is_asked_for() -> None:
+    """As long as launches that come to nothing end a job, whichever host they were on."""
+    played = play("runpod", 1.0, 1, most_h=2.0, rules=("S41",))
+    fails = [what for what in played.violations if what.startswith("S41")]
+    assert bool(fails) is (played.status == "failed")
+
+
+def test_a_return_to_a_host_that_never_came_up_is_seen() -> None:
+    ground: Any = SimpleNamespace(scenario=SimpleNamespace(host_rules={"S40"}), committed={})
+    first, later = a_dud(0.0, gone_s=1500.0), a_dud(1600.0)
+    market: Any = SimpleNamespace(past={first.id: first}, boxes={later.id: later})
+    found: list[str] = []
+    check = Hosts(ground, {"vastai": market}, lambda checker, what: found.append(f"{checker}: {what}"))
+    check.look()
+    check.look()
+    assert found == ["S40: vastai/1600 is where vastai/0 never came up, 100 s after it"]
+    first.state = State.STOPPED
+    later.id = "another"
+    check.look()
+    assert len(found) == 1, "a machine that was outbid while it loaded says nothing of its host"
+
+
+def a_dud(created_s: float, gone_s: float | None = None) -> Box:
+    place = Place("101", HostTraits(truth=Truth(Boot.FOR_EVER)))
+    host = Host("101", "201", "RTX 4090", Decimal(1), Decimal(1), Decimal(0), Decimal(0), places=(place,))
+    box = Box(
+        f"{created_s:.0f}", "vastai", "x", host, True, Decimal(1), 20, Decimal(0), "", created_s, Meter("job"), "job",
+        "lease", place=place, failure=find_failure(place.traits, "some/image:1"),
+    )  # fmt: skip
+    box.is_gone, box.gone_s = gone_s is not None, gone_s or 0.0
+    return box
