@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autopilot_lab.sandbox.__main__ import _parser
 from autopilot_lab.sandbox.host_traits import Boot
 from autopilot_lab.sandbox.image_traits import AMD64_ONLY, NEEDS_CUDA_12_8
 from autopilot_lab.sandbox.zoo import PRESETS
@@ -126,3 +127,10 @@ async def test_a_share_of_duds_may_be_set_later(desk: Desk) -> None:
     assert (status, said["error"]) == (400, "share lies between 0 and 1, not at 30")
     status, said = await desk.raw("POST", "/_emu/traits", json={"machine_id": 43567, "boots": "badly"})
     assert (status, said["error"][:18]) == (400, "boots must be one ")
+
+
+def test_a_share_of_duds_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _parser().parse_args(["--duds", "0.58"]).duds == PRESETS["zoo-stress"]
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["--duds", "30"])
+    assert "a share lies between 0 and 1, not at 30" in capsys.readouterr().err

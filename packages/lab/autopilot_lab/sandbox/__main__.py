@@ -90,7 +90,7 @@ def _origin(state_dir: Path) -> datetime:
 def _share(text: str) -> float:
     share = float(text)
     if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError("a share lies between 0 and 1")
+        raise argparse.ArgumentTypeError(f"a share lies between 0 and 1, not at {share:g}")
     return share
 
 
