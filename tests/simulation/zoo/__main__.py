@@ -13,7 +13,7 @@ import structlog
 from tests.simulation.drivers.campaign import prepare, with_fixed_hashes
 from tests.simulation.zoo.play import Played, play
 from tests.simulation.zoo.stock import MARKETS
-from tests.simulation.zoo.sums import line, sums
+from tests.simulation.zoo.sums import line, line_beside, sums
 
 PROGRAM = "tests.simulation.zoo"
 SHARES = (0.3, 0.58)
@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
         "--hold", action="append", choices=("S40", "S41"), help="a checker of hosts that each job is held to"
     )
     parser.add_argument("--results", type=Path, help="a line for each job goes here; what is there is not played")
+    parser.add_argument("--beside", type=Path, help="results of another commit: both are compared on the same seeds")
     parser.add_argument("--story", type=Path, help="play --seed-start of one market and share, and write what happens")
     options = parser.parse_args(arguments)
     again = with_fixed_hashes(arguments, PROGRAM)
@@ -48,14 +49,17 @@ def main(arguments: list[str]) -> int:
     seeds = range(options.seed_start, options.seed_start + options.seeds)
     for market in markets:
         for share in shares:
-            played = _played(market, share, seeds, options.results, options.hold or ())
+            played = list(_played(market, share, seeds, options.results, options.hold or ()))
             print(line(market, share, sums(played)), flush=True)
+            then = {_key(one): one for one in _read(options.beside)}
+            pairs = [(one, then[_key(one)]) for one in played if _key(one) in then]
+            if pairs:
+                print(line_beside([now for now, _ in pairs], [before for _, before in pairs]), flush=True)
     return 0
 
 
 def _played(market: str, share: float, seeds: range, results: Path | None, rules: Collection[str]) -> Iterator[Played]:
-    lines = results.read_text().splitlines() if results is not None and results.exists() else []
-    known = {(one.market, one.share, one.seed): one for one in map(Played.from_json, lines)}
+    known = {_key(one): one for one in _read(results)}
     for seed in seeds:
         one = known.get((market, share, seed))
         if one is None:
@@ -64,6 +68,15 @@ def _played(market: str, share: float, seeds: range, results: Path | None, rules
                 with results.open("a") as file:
                     file.write(one.to_json() + "\n")
         yield one
+
+
+def _read(results: Path | None) -> list[Played]:
+    lines = results.read_text().splitlines() if results is not None and results.exists() else []
+    return [Played.from_json(each) for each in lines]
+
+
+def _key(one: Played) -> tuple[str, float, int]:
+    return one.market, one.share, one.seed
 
 
 if __name__ == "__main__":

@@ -58,5 +58,17 @@ def line(market: str, share: float, total: Sums) -> str:
     )
 
 
+def line_beside(now: Sequence[Played], then: Sequence[Played]) -> str:
+    """What the duds cost now beside what they cost then, on the same seeds."""
+    ours, theirs = sums(now), sums(then)
+    before, after = theirs.lost_dollars[0], ours.lost_dollars[0]
+    share = f"{after / before:.0%} of it" if before else "there was nothing to lose"
+    return (
+        f"  beside {theirs.jobs} of the same seeds: ${after:.4f} a job, then ${before:.4f} ({share}); "
+        f"{ours.lost_minutes[0]:.1f} min, then {theirs.lost_minutes[0]:.1f}; "
+        f"failed of hosts {ours.failed}, then {theirs.failed}"
+    )
+
+
 def _spread(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), sorted(values)[ceil(0.9 * len(values)) - 1]

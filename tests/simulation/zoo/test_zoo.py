@@ -17,7 +17,7 @@ from tests.simulation.ground.books import Meter
 from tests.simulation.ground.machines import Box, Host, Place, State
 from tests.simulation.zoo.play import Played, play, take_away
 from tests.simulation.zoo.stock import MARKETS, stock
-from tests.simulation.zoo.sums import line, sums
+from tests.simulation.zoo.sums import line, line_beside, sums
 
 
 def count_duds(share: float) -> int:
@@ -83,6 +83,10 @@ def test_a_line_of_many_jobs() -> None:
     said = line("vastai", 0.3, sums([well, failed]))
     assert "vastai 30%: 2 jobs, 1 failed of hosts, 0 not done; 5 launches, 4 on duds (1 on one again)" in said
     assert "lost a job $0.5000 (90 %: $1.0000) and 30.0 min (90 %: 60.0)" in said
+    better = replace(failed, status="succeeded", lost_dollars=0.2)
+    said = line_beside([well, better], [well, failed])
+    assert "beside 2 of the same seeds: $0.1000 a job, then $0.5000 (20% of it)" in said
+    assert said.endswith("failed of hosts 0, then 1")
 
 
 def test_where_nothing_boots_all_that_is_paid_is_lost() -> None:
