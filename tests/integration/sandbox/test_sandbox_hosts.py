@@ -26,7 +26,7 @@ async def test_offers_of_a_zoo_state_their_hosts_under_the_market_s_own_names(op
     desk = await open_desk(duds=PRESETS["zoo"])
     rows = await search(desk)
     by_machine = {row["machine_id"]: row for row in rows}
-    assert len(by_machine) == 36
+    assert len(by_machine) == 60
     machines = desk.sandbox.market.machines
     for machine_id, row in by_machine.items():
         spec, share = machines[machine_id].spec, row["num_gpus"] / machines[machine_id].spec.gpu_count
@@ -44,7 +44,7 @@ async def test_offers_of_a_zoo_state_their_hosts_under_the_market_s_own_names(op
     assert {row["cuda_max_good"] for row in rows} >= {13.0, 12.8, 12.4}
     assert {row["cpu_arch"] for row in rows} <= {"amd64", "arm64"}
     assert len({row["geolocation"] for row in rows}) > 3
-    assert sum(machine.spec.truth.boots is not Boot.WELL for machine in machines.values()) == 11
+    assert sum(machine.spec.truth.boots is not Boot.WELL for machine in machines.values()) == 18
 
 
 async def test_the_market_s_own_filters_choose_among_hosts(open_desk: OpenDesk) -> None:

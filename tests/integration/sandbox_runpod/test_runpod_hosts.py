@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from autopilot_lab.sandbox.image_traits import AMD64_ONLY, NEEDS_CUDA_12_8
+from autopilot_lab.sandbox.zoo import PRESETS
 from tests.integration.sandbox_runpod.runpod_desk import Desk, Refusal
 
 OpenDesk = Callable[..., Awaitable[Desk]]
@@ -83,7 +84,7 @@ async def test_a_host_that_never_gets_a_runtime_and_one_without_a_network(desk: 
 async def test_a_zoo_has_hosts_that_the_market_s_filters_tell_apart(open_desk: OpenDesk) -> None:
     desk = await open_desk(duds=0.0)
     machines = desk.sandbox.runpod.machines
-    assert len(machines) == 36
+    assert len(machines) == 60
     versions = {machine.spec.cuda_version for machine in machines.values()}
     assert versions >= {"13.0", "12.8"}
     assert versions & {"12.2", "12.4", "12.6"}
@@ -91,3 +92,16 @@ async def test_a_zoo_has_hosts_that_the_market_s_filters_tell_apart(open_desk: O
     assert machines[(await read_pod(desk, pod_id))["machineId"]].spec.traits.cuda in ("12.8", "13.0")
     with pytest.raises(Refusal):
         await desk.rent(minCudaVersion="13.5")
+
+
+async def test_in_a_zoo_each_launch_gets_any_machine_that_would_do(open_desk: OpenDesk) -> None:
+    """What one pod has met on its host says nothing of the next one's."""
+    desk = await open_desk(duds=PRESETS["zoo-stress"])
+    machines = desk.sandbox.runpod.machines
+    on = []
+    for number in range(12):
+        pod_id = str((await desk.rent(name=f"pod-{number}", bid=0.4))["id"])
+        on.append((await read_pod(desk, pod_id))["machineId"])
+        await desk.gql("mutation($id:String!){podTerminate(input:{podId:$id})}", id=pod_id)
+    assert len(set(on)) > 3
+    assert {machines[machine_id].spec.traits.is_dud for machine_id in on} == {True, False}

@@ -109,6 +109,7 @@ class SandboxConfig:
             self,
             machines=zoo.vastai if self.machines is None else self.machines,
             runpod_machines=zoo.runpod if self.runpod_machines is None else self.runpod_machines,
+            runpod_exchange=replace(self.runpod_exchange, places_anywhere=True),
             mithril_pools=zoo.mithril if self.mithril_pools is None else self.mithril_pools,
             nebius_pools=zoo.nebius if self.nebius_pools is None else self.nebius_pools,
         )

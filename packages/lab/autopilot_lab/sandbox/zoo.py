@@ -24,7 +24,7 @@ from autopilot_lab.sandbox.runpod.machines import MachineSpec as PodMachineSpec
 
 PRESETS = {"plain": None, "zoo": 0.3, "zoo-stress": 0.58}
 """Share of the hosts that never boot; None: the default market, where all are alike and sound."""
-OF_EACH = 3
+OF_EACH = 5
 """Machines of each kind that the default market has one of."""
 IN_A_POOL = 16
 
