@@ -71,7 +71,7 @@ async def test_the_plain_market_has_sound_hosts_alone(desk: Desk) -> None:
 async def rent_on(desk: Desk, image: str = "ubuntu:24.04", **traits: object) -> int:
     """On the cheapest RTX 4090, which is as said."""
     offer = await desk.offer()
-    await desk.emu("POST", "traits", machine_id=offer["machine_id"], **traits)
+    await desk.emu("POST", "host_traits", machine_id=offer["machine_id"], **traits)
     return await desk.rent(image=image)
 
 
@@ -125,7 +125,7 @@ async def test_a_share_of_duds_may_be_set_later(desk: Desk) -> None:
     assert sum(boot is not Boot.WELL for boot in boots) == 6
     status, said = await desk.raw("POST", "/_emu/duds", json={"share": 30})
     assert (status, said["error"]) == (400, "share lies between 0 and 1, not at 30")
-    status, said = await desk.raw("POST", "/_emu/traits", json={"machine_id": 43567, "boots": "badly"})
+    status, said = await desk.raw("POST", "/_emu/host_traits", json={"machine_id": 43567, "boots": "badly"})
     assert (status, said["error"][:18]) == (400, "boots must be one ")
 
 

@@ -23,7 +23,7 @@ async def rent_on(desk: Desk, image: str = "ubuntu:24.04", **traits: object) -> 
     """On a machine as said: all of the kind are so."""
     for machine in (await desk.emu("GET", "machines"))["machines"]:
         if machine["gpu_type_id"] == "NVIDIA GeForce RTX 3090":
-            await desk.emu("POST", "traits", machine_id=machine["machine_id"], **traits)
+            await desk.emu("POST", "host_traits", machine_id=machine["machine_id"], **traits)
     return str((await desk.rent(imageName=image))["id"])
 
 

@@ -11,7 +11,7 @@
 | POST on_demand_arrival | machine_id (or instance_id), num_gpus (default: all), duration_s | id, holding |
 | POST stop | instance_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
-| POST traits | machine_id, boots, driver, cuda, arch: what is given changes | |
+| POST host_traits | machine_id, boots, driver, cuda, arch: what is given changes | |
 | POST duds | share: of the machines that never boot from now on | |
 | POST full | machine_id, full (default: true): whether it takes no new tenant and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
@@ -72,7 +72,7 @@ class Control:
             ("POST", "on_demand_arrival"): self._add_on_demand,
             ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
-            ("POST", "traits"): self._set_traits,
+            ("POST", "host_traits"): self._set_host_traits,
             ("POST", "duds"): self._set_duds,
             ("POST", "full"): self._set_full,
             ("POST", "echo"): self._set_echo,
@@ -155,7 +155,7 @@ class Control:
         self._market.set_host(self._machine(wish).spec.machine_id, HostState(str(wish.get("state"))))
         return {}
 
-    def _set_traits(self, wish: Json) -> Json:
+    def _set_host_traits(self, wish: Json) -> Json:
         machine, (boots, said) = self._machine(wish), parse_traits(wish)
         spec = machine.spec
         if said.get("cuda"):

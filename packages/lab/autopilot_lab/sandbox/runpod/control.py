@@ -9,7 +9,7 @@
 | POST on_demand_arrival | machine_id (or pod_id), gpu_count (default: all), duration_s | id (null: no room) |
 | POST stop | pod_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
-| POST traits | machine_id (or pod_id), boots, cuda, arch: what is given changes | |
+| POST host_traits | machine_id (or pod_id), boots, cuda, arch: what is given changes | |
 | POST duds | share: of the machines that never boot from now on | |
 | POST balance | amount | balance |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
@@ -72,7 +72,7 @@ class RunpodControl:
             ("POST", "on_demand_arrival"): lambda wish: self._add_stranger("on_demand", wish, None),
             ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
-            ("POST", "traits"): self._set_traits,
+            ("POST", "host_traits"): self._set_host_traits,
             ("POST", "duds"): self._set_duds,
             ("POST", "balance"): self._set_balance,
             ("POST", "mode"): self._set_mode,
@@ -146,7 +146,7 @@ class RunpodControl:
             raise BadRequest(str(refused)) from None
         return {}
 
-    def _set_traits(self, wish: Json) -> Json:
+    def _set_host_traits(self, wish: Json) -> Json:
         machine, (boots, said) = self._machine(wish), parse_traits(wish)
         spec = machine.spec
         machine.spec = replace(
