@@ -40,6 +40,7 @@ from autopilot.clock import ManualClock, ScaledClock
 from autopilot.ports.clock import Clock
 from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
+from autopilot_lab.sandbox.host_traits import give_duds
 from autopilot_lab.sandbox.host_wishes import parse_share, parse_traits
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.machines import Chunk, HostState, Machine
@@ -50,7 +51,6 @@ from autopilot_lab.sandbox.units import NANO
 from autopilot_lab.sandbox.vastai.app import VastApi
 from autopilot_lab.sandbox.vastai.billing import billed_total
 from autopilot_lab.sandbox.wire import Host
-from autopilot_lab.sandbox.zoo import give_duds
 
 
 class Control:

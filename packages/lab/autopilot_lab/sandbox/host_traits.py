@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 from autopilot_lab.sandbox.image_traits import traits_of
 
@@ -171,6 +173,8 @@ class HostPool:
 
 # -- the zoo
 
+IN_A_POOL = 16
+"""Hosts of one kind of virtual machine."""
 DRIVERS = (
     ("580.95.05", "13.0", 42),
     ("570.124.06", "12.8", 26),
@@ -262,3 +266,29 @@ def _draw_host(rng: random.Random, *, has_own_drivers: bool) -> HostTraits:
 def _between(rng: random.Random, least: float, most: float) -> float:
     """Small ones as often as large ones."""
     return round(math.exp(rng.uniform(math.log(least), math.log(most))), 4 if most < 1 else 1)
+
+
+def draw_pool(name: str, share_of_duds: float) -> tuple[HostTraits, ...]:
+    """Hosts behind a kind of virtual machine. Their driver is that of the market's own image of the machine."""
+    hosts = draw_hosts(make_rng(name, "pool"), IN_A_POOL, has_own_drivers=False)
+    return give_duds(hosts, share_of_duds, name)
+
+
+class _WithTruth(Protocol):
+    @property
+    def truth(self) -> Truth: ...
+
+
+T = TypeVar("T", bound=_WithTruth)
+
+
+def give_duds(hosts: Iterable[T], share: float, seed: object) -> tuple[T, ...]:
+    """That share of them never boots, and the others do."""
+    known = tuple(hosts)
+    boots = draw_duds(make_rng(seed, "duds"), len(known), share)
+    truths = [replace(host.truth, boots=boot) for host, boot in zip(known, boots, strict=True)]
+    return tuple(replace(host, truth=truth) for host, truth in zip(known, truths, strict=True))  # type: ignore[type-var]
+
+
+def make_rng(seed: object, name: str) -> random.Random:
+    return random.Random(f"zoo:{seed}:{name}")  # noqa: S311 - a market drawn from a seed, no secret

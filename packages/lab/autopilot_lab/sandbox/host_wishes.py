@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from autopilot_lab.sandbox.host_traits import Boot, HostTraits, Truth
+from autopilot_lab.sandbox.host_traits import Boot, HostTraits, Truth, draw_pool
 from autopilot_lab.sandbox.operations import BadRequest, Json, amount
-from autopilot_lab.sandbox.zoo import draw_pool
 
 _STATED = ("driver", "cuda", "arch")
 

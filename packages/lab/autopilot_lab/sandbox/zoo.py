@@ -6,14 +6,11 @@ every share; at a larger one more of them fail.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol, TypeVar
 
 from autopilot_lab.sandbox import catalogue
-from autopilot_lab.sandbox.host_traits import HostTraits, Truth, draw_duds, draw_hosts
+from autopilot_lab.sandbox.host_traits import HostTraits, draw_hosts, draw_pool, give_duds, make_rng
 from autopilot_lab.sandbox.market.machines import MachineSpec
 from autopilot_lab.sandbox.mithril import catalogue as mithril_catalogue
 from autopilot_lab.sandbox.mithril.pools import AuctionPoolSpec
@@ -26,7 +23,6 @@ PRESETS = {"plain": None, "zoo": 0.3, "zoo-stress": 0.58}
 """Share of the hosts that never boot; None: the default market, where all are alike and sound."""
 OF_EACH = 5
 """Machines of each kind that the default market has one of."""
-IN_A_POOL = 16
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ def make_zoo(seed: int, share_of_duds: float, start: datetime) -> Zoo:
         for number in range(OF_EACH)
         for spec in runpod_catalogue.default_catalogue(seed + number)
     ]
-    vastai, runpod = (_rng(seed, market) for market in ("vastai", "runpod"))
+    vastai, runpod = (make_rng(seed, market) for market in ("vastai", "runpod"))
     return Zoo(
         give_duds(map(_like_vastai, machines, draw_hosts(vastai, len(machines))), share_of_duds, seed),
         give_duds(map(_like_runpod, pods, draw_hosts(runpod, len(pods))), share_of_duds, seed),
@@ -62,28 +58,6 @@ def make_zoo(seed: int, share_of_duds: float, start: datetime) -> Zoo:
             for pool in nebius_catalogue.default_catalogue(seed)
         ),
     )
-
-
-def draw_pool(name: str, share_of_duds: float) -> tuple[HostTraits, ...]:
-    """Hosts behind a kind of virtual machine. Their driver is that of the market's own image of the machine."""
-    hosts = draw_hosts(_rng(name, "pool"), IN_A_POOL, has_own_drivers=False)
-    return give_duds(hosts, share_of_duds, name)
-
-
-class _WithTruth(Protocol):
-    @property
-    def truth(self) -> Truth: ...
-
-
-T = TypeVar("T", bound=_WithTruth)
-
-
-def give_duds(hosts: Iterable[T], share: float, seed: object) -> tuple[T, ...]:
-    """That share of them never boots, and the others do."""
-    known = tuple(hosts)
-    boots = draw_duds(_rng(seed, "duds"), len(known), share)
-    truths = [replace(host.truth, boots=boot) for host, boot in zip(known, boots, strict=True)]
-    return tuple(replace(host, truth=truth) for host, truth in zip(known, truths, strict=True))  # type: ignore[type-var]
 
 
 def _like_vastai(spec: MachineSpec, host: HostTraits) -> MachineSpec:
@@ -112,7 +86,3 @@ def _like_runpod(spec: PodMachineSpec, host: HostTraits) -> PodMachineSpec:
         upload_mbps=round(host.upload_mbps),
         truth=host.truth,
     )
-
-
-def _rng(seed: object, name: str) -> random.Random:
-    return random.Random(f"zoo:{seed}:{name}")  # noqa: S311 - a market drawn from a seed, no secret

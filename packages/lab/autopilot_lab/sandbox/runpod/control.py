@@ -35,6 +35,7 @@ from aiohttp import web
 
 from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
+from autopilot_lab.sandbox.host_traits import give_duds
 from autopilot_lab.sandbox.host_wishes import parse_share, parse_traits
 from autopilot_lab.sandbox.market.machines import HostState
 from autopilot_lab.sandbox.market.metering import DISK, GPU, Meter, to_decimal
@@ -48,7 +49,6 @@ from autopilot_lab.sandbox.runpod.pods import Pod
 from autopilot_lab.sandbox.runpod.refusals import PodRefused
 from autopilot_lab.sandbox.units import NANO
 from autopilot_lab.sandbox.wire import Host
-from autopilot_lab.sandbox.zoo import give_duds
 
 
 class RunpodControl:
