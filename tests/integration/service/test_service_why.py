@@ -41,7 +41,7 @@ async def test_offers_says_what_a_condition_on_the_machine_left_out(
     assert await asyncio.to_thread(run, asked) == 0
     out = capsys.readouterr().out
     assert "no offers" in out
-    assert "in another country: the nearest has " in out
+    assert "not known to be in the country: the nearest has " in out
     assert "the job needs TV" in out
     assert await asyncio.to_thread(run, ["offers", "--gpu", "RTX 4090", "--shm", "8GB"]) == 0
     assert "vastai does not state shm: its offers are not left out for that" in capsys.readouterr().out
