@@ -121,8 +121,12 @@ class Holding:
 
 
 def has_long_permit(lease: Lease) -> bool:
-    """Whether its machine works on unheard for so long that it is held back for."""
-    return (lease.permit.ttl_s or 0) > SHORT_PERMIT_S and lease.permit.renewed_at is not None
+    """Whether its machine works on unheard for so long that it is held back for.
+
+    One that cannot end its bill gains nothing by going: it works to the end of its life, and ``unwatched`` is held.
+    """
+    ends_itself, permit = lease.billing.unwatched is None, lease.permit
+    return ends_itself and permit.renewed_at is not None and (permit.ttl_s or 0) > SHORT_PERMIT_S
 
 
 def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:

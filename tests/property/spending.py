@@ -174,6 +174,20 @@ class Spending:
         self.dead_until = None
         self._daemon()
         self.check()
+        self.check_held()
+
+    def check_held(self) -> None:
+        """For each machine under a long permit is held back what it can bill from now on, should it never be heard."""
+        for machine in self.machines.values():
+            lease, until = self._lease(machine), machine.last_permit_until
+            is_long = until is not None and until - self.now > timedelta(seconds=PERMIT_S)
+            if until is None or not is_long or lease.is_over or machine.destroy_sent or self.dead_until is not None:
+                continue
+            hours = Decimal((until - self.now + timedelta(seconds=PERMIT_TAIL_S)).total_seconds()) / 3600
+            sent = machine.upload_price * machine.slots * PARAMS.traffic.upload_gb
+            most = (machine.asked + lease.storage_rate) * hours + sent
+            held = commitment(lease, PARAMS)
+            assert most <= held, f"{lease.id} may bill {most} unheard by {until}, and {held} is held at {self.now}"
 
     def check(self) -> None:
         """Every limit, at every instant."""

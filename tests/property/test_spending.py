@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.policy import budget
+from autopilot.policy.budget import SHORT_PERMIT_S, permit_reserve
 from tests.property.spending import LONG_PERMIT_S, Spending, a_scenario, with_long_permits
 
 TICKS = 100
@@ -68,6 +73,15 @@ def play_asleep(seed: int) -> tuple[Spending, bool]:
 def test_machines_that_work_on_for_hours_while_the_daemon_sleeps_pass_no_limit() -> None:
     played = [play_asleep(seed) for seed in range(QUICK)]
     assert sum(is_long for _, is_long in played) >= QUICK / 5, "too few had money for the longest permit"
+
+
+def test_it_is_found_when_no_more_than_a_quarter_of_an_hour_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hold_a_short_one(lease: Lease, params: Params) -> Decimal:
+        return permit_reserve(replace(lease, permit=replace(lease.permit, ttl_s=SHORT_PERMIT_S)), params)
+
+    monkeypatch.setattr(budget, "permit_reserve", hold_a_short_one)
+    with pytest.raises(AssertionError, match="may bill"):
+        play_asleep(0)
 
 
 @pytest.mark.slow
