@@ -313,6 +313,10 @@ class Engine:
                 rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken)
         return rooms
 
+    def has_machines(self) -> bool:
+        """Whether one was rented, or may have been, as of the last tick."""
+        return self._exposure is not None and any(not lease.is_over for lease in self._exposure.leases)
+
     def market_view(
         self, offers: tuple[Offer, ...], job_id: str | None, now: datetime, exposure: Exposure | None = None
     ) -> Market:
@@ -684,7 +688,10 @@ class Engine:
             Pool(left(job, params), job.leases),
             Pool(over_all.day, exposure.leases),
             Pool(over_all.month, exposure.leases),
-            *(Pool(each.left_for(job, exposure.leases, params), tuple(each.drawing(exposure.leases))) for each in purses),
+            *(
+                Pool(each.left_for(job, exposure.leases, params), tuple(each.drawing(exposure.leases)))
+                for each in purses
+            ),
         ]
         if uncertified is not None:
             pools.append(Pool(uncertified.left(exposure.leases, params), tuple(uncertified.drawing(exposure.leases))))
