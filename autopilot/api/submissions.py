@@ -36,9 +36,9 @@ from autopilot.engine.learnt_time import learn_time
 from autopilot.engine.outstanding import Money
 from autopilot.planning.array_plan import plan_array
 from autopilot.planning.array_table import with_table
+from autopilot.planning.asleep import asleep_notes
 from autopilot.planning.floor_prospects import read_cheapest
 from autopilot.planning.gpu_check import check_gpus, meanings, unfillable
-from autopilot.planning.asleep import asleep_notes
 from autopilot.planning.market_notes import market_notes
 from autopilot.planning.plan import JobPlan, plan
 from autopilot.planning.prospects import INFEASIBLE, Unlikely

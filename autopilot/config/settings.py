@@ -449,8 +449,8 @@ def _check_permit(settings: Settings) -> None:
         )
     if settings.is_over_ssh and settings.permit.ttl > LONGEST_OVER_SSH:
         raise UserError(
-            f"permit.ttl is {show_duration(settings.permit.ttl)}: with storage over SSH machines can save nothing while "
-            f"the daemon sleeps, and {show_duration(LONGEST_OVER_SSH)} is the most",
+            f"permit.ttl is {show_duration(settings.permit.ttl)}: with storage over SSH machines can save nothing "
+            f"while the daemon sleeps, and {show_duration(LONGEST_OVER_SSH)} is the most",
             hint='lower permit.ttl, or set blobs.url to a bucket ("s3://…")',
         )
 

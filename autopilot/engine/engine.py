@@ -71,7 +71,7 @@ from autopilot.engine.watching import Watching
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.mailbox.report_shapes import SshLogin
 from autopilot.mailbox.wire import EXEC
-from autopilot.policy.budget import commitment, left, unobserved_cost
+from autopilot.policy.budget import commitment, has_long_permit, left, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.own_bids import leave_room, ours_in_pools
@@ -672,8 +672,9 @@ class Engine:
             if is_due or stop_is_ordered:
                 ttl_s = self._permit_ttl_s(event_log.job, lease, exposure, now)
                 event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
-                renewed_lease = next(each for each in event_log.job.leases if each.id == lease.id)
-                exposure = exposure.with_changed(renewed_lease)
+                given = next(each for each in event_log.job.leases if each.id == lease.id)
+                if has_long_permit(lease) or has_long_permit(given):
+                    exposure = exposure.with_changed(given)
         return exposure
 
     def _permit_ttl_s(self, job: Job, lease: Lease, exposure: Exposure, now: datetime) -> int:
@@ -682,19 +683,16 @@ class Engine:
         if self.watches[lease.provider].provider.capabilities.dead_man is DeadMan.NONE:
             return max(self.config.permit_ttl_s, int((lease.not_after - now).total_seconds()))
         over_all = allowance(exposure, self.config.limits, params, job)
-        purses = exposure.purses_of(job)
+        purses, leases = exposure.purses_of(job), exposure.leases
         uncertified = exposure.market_purse(job, lease.provider)
         pools = [
             Pool(left(job, params), job.leases),
-            Pool(over_all.day, exposure.leases),
-            Pool(over_all.month, exposure.leases),
-            *(
-                Pool(each.left_for(job, exposure.leases, params), tuple(each.drawing(exposure.leases)))
-                for each in purses
-            ),
+            Pool(over_all.day, leases),
+            Pool(over_all.month, leases),
+            *(Pool(each.left_for(job, leases, params), tuple(each.drawing(leases))) for each in purses),
         ]
         if uncertified is not None:
-            pools.append(Pool(uncertified.left(exposure.leases, params), tuple(uncertified.drawing(exposure.leases))))
+            pools.append(Pool(uncertified.left(leases, params), tuple(uncertified.drawing(leases))))
         may_be_long = self._may_be_long(job, lease, now)
         return give_permit_s(lease, pools, self.config.permit_ttl_s, now, params, may_be_long=may_be_long)
 

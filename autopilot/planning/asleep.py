@@ -19,7 +19,8 @@ def asleep_notes(engine: Engine, now: datetime) -> list[str]:
     if engine.dialling.is_on:
         notes.append(
             "storage goes over SSH: while this computer sleeps nothing is saved here; after "
-            f"{show_duration(ttl)} at most machines destroy themselves, and the work since the newest checkpoint is lost"
+            f"{show_duration(ttl)} at most machines destroy themselves, and the work since the newest checkpoint "
+            "is lost"
         )
     if ttl <= SHORT:
         return notes

@@ -54,7 +54,7 @@ def public_address(env: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def ask_market(env: Mapping[str, str], web: Web, log: Log) -> None:
-    """Ask it to destroy this machine, in each way until one is answered with a yes. Raises ``OSError``, ``ValueError``."""
+    """Ask it to destroy this machine, in each way until one says yes. Raises ``OSError``, ``ValueError``."""
     market = market_of(env)
     if market is None and write_wish(env, "destroy"):  # the host acts: a virtual machine has no key in its container
         return
