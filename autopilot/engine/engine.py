@@ -75,7 +75,7 @@ from autopilot.policy.budget import commitment, has_long_permit, left, unobserve
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.own_bids import leave_room, ours_in_pools
-from autopilot.policy.permits import Pool, give_permit_s
+from autopilot.policy.permits import PermitBound, give_permit_s
 from autopilot.policy.scene import Scene
 from autopilot.policy.uncertified import room_note
 from autopilot.ports.blobs import BlobStore
@@ -685,16 +685,16 @@ class Engine:
         over_all = allowance(exposure, self.config.limits, params, job)
         purses, leases = exposure.purses_of(job), exposure.leases
         uncertified = exposure.market_purse(job, lease.provider)
-        pools = [
-            Pool(left(job, params), job.leases),
-            Pool(over_all.day, leases),
-            Pool(over_all.month, leases),
-            *(Pool(each.left_for(job, leases, params), tuple(each.drawing(leases))) for each in purses),
+        bounds = [
+            PermitBound(left(job, params), job.leases),
+            PermitBound(over_all.day, leases),
+            PermitBound(over_all.month, leases),
+            *(PermitBound(each.left_for(job, leases, params), tuple(each.drawing(leases))) for each in purses),
         ]
         if uncertified is not None:
-            pools.append(Pool(uncertified.left(leases, params), tuple(uncertified.drawing(leases))))
+            bounds.append(PermitBound(uncertified.left(leases, params), tuple(uncertified.drawing(leases))))
         may_be_long = self._may_be_long(job, lease, now)
-        return give_permit_s(lease, pools, self.config.permit_ttl_s, now, params, may_be_long=may_be_long)
+        return give_permit_s(lease, bounds, self.config.permit_ttl_s, now, params, may_be_long=may_be_long)
 
     def _may_be_long(self, job: Job, lease: Lease, now: datetime) -> bool:
         """A machine works on unheard for longer than a quarter of an hour only if it can end all of its bill itself.

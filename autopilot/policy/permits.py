@@ -24,7 +24,7 @@ SHARE_OF_LEFT = Decimal("0.5")
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PermitBound:
     """One limit, and the machines whose cost counts towards it."""
 
     left: Decimal | None
@@ -44,24 +44,24 @@ class Pool:
 
 
 def give_permit_s(
-    lease: Lease, pools: Iterable[Pool], longest_s: int, now: datetime, params: Params, *, may_be_long: bool
+    lease: Lease, bounds: Iterable[PermitBound], longest_s: int, now: datetime, params: Params, *, may_be_long: bool
 ) -> int:
     """Seconds from now. ``may_be_long``: whether more than a quarter of an hour may be given to it now.
 
     A long permit never ends before the one that it replaces: its machine may not have read the newer orders.
     """
-    limits = tuple(pools)
-    shortest = [(pool.left, budget.burn(pool.leases)) for pool in limits]
+    limits = tuple(bounds)
+    shortest = [(bound.left, budget.burn(bound.leases)) for bound in limits]
     ttl_s = budget.permit_ttl_s(shortest, min(longest_s, SHORT_PERMIT_S), params)
     if may_be_long and longest_s > SHORT_PERMIT_S:
         ttl_s = max(ttl_s, _long_s(lease, limits, longest_s, params))
     return max(ttl_s, _held_s(lease, now))
 
 
-def _long_s(lease: Lease, pools: Iterable[Pool], longest_s: int, params: Params) -> int:
+def _long_s(lease: Lease, bounds: Iterable[PermitBound], longest_s: int, params: Params) -> int:
     """0 where the limits do not bear a long one."""
-    bounds = [lasts_s for pool in pools if (lasts_s := pool.lasts_s(lease, params)) is not None]
-    ttl_s = int(min([float(longest_s), *bounds]))
+    most_s = [lasts_s for bound in bounds if (lasts_s := bound.lasts_s(lease, params)) is not None]
+    ttl_s = int(min([float(longest_s), *most_s]))
     if ttl_s < longest_s:
         ttl_s -= ttl_s % HELD_IN_STEPS_S
     return ttl_s if ttl_s > SHORT_PERMIT_S else 0

@@ -32,7 +32,7 @@ class Awake:
         self.process: asyncio.subprocess.Process | None = None
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def hold(self) -> AsyncIterator[None]:
         keeping = asyncio.create_task(self._keep(), name="awake")
         try:
             yield
@@ -96,5 +96,5 @@ class Awake:
 
 @asynccontextmanager
 async def keeping_awake(is_needed: Callable[[], bool]) -> AsyncIterator[None]:
-    async with Awake(is_needed, find_awake_command()).kept():
+    async with Awake(is_needed, find_awake_command()).hold():
         yield

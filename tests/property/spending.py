@@ -33,7 +33,7 @@ from autopilot.engine.sweep import Sweep
 from autopilot.policy.budget import PERMIT_TAIL_S, SAVES_ALONE, burn, commitment, create_reserve, left, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
-from autopilot.policy.permits import Pool, give_permit_s
+from autopilot.policy.permits import PermitBound, give_permit_s
 from autopilot.policy.purse import MarketPurse, Purse
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
 
@@ -531,17 +531,19 @@ class Spending:
             is_due = since is None or (may_go_on and self.now - since >= timedelta(seconds=60))
             if not lease.is_wanted:
                 continue
-            pools = self._pools(job_id, exposure)
-            self.is_at_a_limit |= any(pool.left is not None and pool.left < burn(pool.leases) / 12 for pool in pools)
+            bounds = self._bounds(job_id, exposure)
+            self.is_at_a_limit |= any(
+                bound.left is not None and bound.left < burn(bound.leases) / 12 for bound in bounds
+            )
             if is_due or told_to_stop:
                 is_at_work = lease.agent.boot > 0 and lease.was_listed and lease.orders.role is Role.RUN
                 may_be_long = is_at_work and self.uncertified is None
-                ttl_s = give_permit_s(lease, pools, self.permit_s, self.now, PARAMS, may_be_long=may_be_long)
+                ttl_s = give_permit_s(lease, bounds, self.permit_s, self.now, PARAMS, may_be_long=may_be_long)
                 self._apply(job_id, e.PermitRenewed(lease.id, lease.permit.seq + 1, self.now, ttl_s))
                 exposure = exposure.with_changed(lease_of(self.jobs[job_id], lease.id))
         return exposure
 
-    def _pools(self, job_id: str, exposure: Exposure) -> list[Pool]:
+    def _bounds(self, job_id: str, exposure: Exposure) -> list[PermitBound]:
         job = self.jobs[job_id]
         over_all, leases = allowance(exposure, self.limits, PARAMS, job), exposure.leases
         purses = *exposure.purses.get(job_id, ()), *exposure.market_purses.values()
@@ -549,8 +551,15 @@ class Spending:
             purse.left_for(job, leases, PARAMS) if isinstance(purse, Purse) else purse.left(leases, PARAMS)
             for purse in purses
         ]
-        shared = [Pool(left_over, tuple(purse.drawing(leases))) for left_over, purse in zip(lefts, purses, strict=True)]
-        return [Pool(left(job, PARAMS), job.leases), Pool(over_all.day, leases), Pool(over_all.month, leases), *shared]
+        shared = [
+            PermitBound(left_over, tuple(purse.drawing(leases))) for left_over, purse in zip(lefts, purses, strict=True)
+        ]
+        return [
+            PermitBound(left(job, PARAMS), job.leases),
+            PermitBound(over_all.day, leases),
+            PermitBound(over_all.month, leases),
+            *shared,
+        ]
 
     def _offers(self) -> Iterator[Offer]:
         for n in range(3):

@@ -28,13 +28,13 @@ async def test_it_runs_while_it_is_needed(tmp_path: Path, monkeypatch: pytest.Mo
     assert command is not None
     needed = [False]
     awake = Awake(lambda: needed[0], command, apart_s=0.01)
-    async with awake.kept():
+    async with awake.hold():
         assert awake.process is None
         needed[0] = True
         process = await eventually(lambda: awake.process, "it is needed")
         needed[0] = False
         await eventually(lambda: awake.process is None, "it is needed no more")
-        assert process.returncode is not None
+        await eventually(lambda: process.returncode is not None, "it has ended")
         needed[0] = True
         last = await eventually(lambda: awake.process, "it is needed again")
     assert last.returncode is not None
@@ -44,7 +44,7 @@ async def test_a_tool_that_refuses_is_told_once(tmp_path: Path) -> None:
     put_tool(tmp_path, "refuses", "exit 1")
     with structlog.testing.capture_logs() as logs:
         awake = Awake(lambda: True, (str(tmp_path / "refuses"),), apart_s=0.001)
-        async with awake.kept():
+        async with awake.hold():
             await eventually(lambda: logs, "it is said")
             for _ in range(5):
                 await eventually(lambda: awake.process is None, "it is not asked again at once")
@@ -56,7 +56,7 @@ async def test_where_there_is_no_tool_that_is_told_once(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_awake_command() is None
     with structlog.testing.capture_logs() as logs:
-        async with Awake(lambda: True, None, apart_s=0.001).kept():
+        async with Awake(lambda: True, None, apart_s=0.001).hold():
             await eventually(lambda: logs, "it is said")
     assert len(logs) == 1
     assert "neither" in logs[0]["reason"]
