@@ -310,7 +310,7 @@ class Engine:
             left = purse.left(exposure.leases, self.config.params)
             if left is not None and purse.allowance is not None:
                 is_taken = purse.has_machine(exposure.leases, besides=job_id)
-                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken)
+                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken, purse.since)
         return rooms
 
     def has_machines(self) -> bool:
@@ -643,10 +643,10 @@ class Engine:
         decision = decide(job, market, now, params)
         if self._recorder is not None:
             self._recorder.record(Scene(job, market, now, params, decision))
-        places = {lease.provider for lease in job.leases}
-        places |= {action.offer.provider for action in decision.actions if isinstance(action, Acquire)}
-        rooms = ((name, market.room_on(job, name)) for name in sorted(places))
-        told = (room_note(name, room) for name, room in rooms if room is not None)
+        rooms = {lease.provider: market.room_of(job, lease) for lease in job.leases}
+        taken = {action.offer.provider for action in decision.actions if isinstance(action, Acquire)}
+        rooms |= {name: market.room_on(job, name) for name in taken}
+        told = (room_note(name, room) for name, room in sorted(rooms.items()) if room is not None)
         notes = dict.fromkeys((*decision.notes, *told, *self.certification.notes(now)))
         return replace(decision, notes=tuple(notes)), Turn()
 
@@ -685,6 +685,7 @@ class Engine:
         over_all = allowance(exposure, self.config.limits, params, job)
         purses, leases = exposure.purses_of(job), exposure.leases
         uncertified = exposure.market_purse(job, lease.provider)
+<<<<<<< HEAD
         bounds = [
             PermitBound(left(job, params), job.leases),
             PermitBound(over_all.day, leases),
@@ -705,6 +706,12 @@ class Engine:
         is_at_work = lease.agent.boot > 0 and lease.was_listed and lease.orders.role is Role.RUN
         is_proved = not job.certifies and self.certification.is_in_force(lease.provider, now)
         return able.dead_man is DeadMan.DESTROYS and is_at_work and is_proved
+=======
+        if uncertified is not None and uncertified.draws(lease):
+            lefts += ((uncertified.left(exposure.leases, params), uncertified.burn(exposure.leases)),)
+            longest_s = min(longest_s, UNCERTIFIED_PERMIT_S)
+        return permit_ttl_s(lefts, longest_s, params)
+>>>>>>> 3b225e0f089d924092d4baf3d0472eb1b2e701f9
 
     def _destroy_due(self, jobs: Sequence[Job], orphans: Sequence[Lease]) -> None:
         for lease in [*(lease for job in jobs for lease in job.leases), *orphans]:

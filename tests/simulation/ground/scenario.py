@@ -186,6 +186,8 @@ class Scenario:
     """By market without a certificate: dollars that may be spent there all the same, of all of them as many."""
     permit_s: int = 900
     """The longest permit, as the settings say."""
+    host_rules: frozenset[str] = frozenset()
+    """Checkers of hosts that hold where hosts differ, and are asked for."""
 
     @property
     def jobs(self) -> dict[str, JobSpec]:

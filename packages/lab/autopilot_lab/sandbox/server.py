@@ -121,9 +121,9 @@ class Sandbox:
 
     async def start(self) -> None:
         """Listen. Raises ``UserError`` when the port or the state directory is in use."""
-        config = self.config
-        self._lock = _claim(config.state_dir)
         now = self.clock.now()
+        config = self.config.with_zoo(now)
+        self._lock = _claim(config.state_dir)
         self._containers = (
             LocalContainers(config.state_dir, self.environment, self._ssh_rules() if config.ssh else None)
             if config.real_processes
