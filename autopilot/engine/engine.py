@@ -685,14 +685,13 @@ class Engine:
         over_all = allowance(exposure, self.config.limits, params, job)
         purses, leases = exposure.purses_of(job), exposure.leases
         uncertified = exposure.market_purse(job, lease.provider)
-<<<<<<< HEAD
         bounds = [
             PermitBound(left(job, params), job.leases),
             PermitBound(over_all.day, leases),
             PermitBound(over_all.month, leases),
             *(PermitBound(each.left_for(job, leases, params), tuple(each.drawing(leases))) for each in purses),
         ]
-        if uncertified is not None:
+        if uncertified is not None and uncertified.draws(lease):
             bounds.append(PermitBound(uncertified.left(leases, params), tuple(uncertified.drawing(leases))))
         may_be_long = self._may_be_long(job, lease, now)
         return give_permit_s(lease, bounds, self.config.permit_ttl_s, now, params, may_be_long=may_be_long)
@@ -706,12 +705,6 @@ class Engine:
         is_at_work = lease.agent.boot > 0 and lease.was_listed and lease.orders.role is Role.RUN
         is_proved = not job.certifies and self.certification.is_in_force(lease.provider, now)
         return able.dead_man is DeadMan.DESTROYS and is_at_work and is_proved
-=======
-        if uncertified is not None and uncertified.draws(lease):
-            lefts += ((uncertified.left(exposure.leases, params), uncertified.burn(exposure.leases)),)
-            longest_s = min(longest_s, UNCERTIFIED_PERMIT_S)
-        return permit_ttl_s(lefts, longest_s, params)
->>>>>>> 3b225e0f089d924092d4baf3d0472eb1b2e701f9
 
     def _destroy_due(self, jobs: Sequence[Job], orphans: Sequence[Lease]) -> None:
         for lease in [*(lease for job in jobs for lease in job.leases), *orphans]:
