@@ -62,8 +62,9 @@ async def test_a_machine_that_runs_is_dialled_with_a_key_of_its_own(world: World
     await world.tick(2)
     instance = world.instance(lease)
     assert instance.ssh_keys == [KEY]
+    turn = instance.id + instance.boots
     own, proxy = wanted(board, lease).addresses
-    assert proxy == SshAddress(f"ssh{instance.boots % 9 + 1}.vast.ai", 10_000 + (instance.id + instance.boots) % 50_000)
+    assert proxy == SshAddress(f"ssh{turn % 9 + 1}.vast.ai", 10_000 + turn % 50_000)
     assert own.host == world.market.machines[instance.machine_id].spec.public_ipaddr
     assert await world.requests("keys") == 1
     await world.until_over()
