@@ -26,6 +26,7 @@ import rebid
 import remote
 import structlog
 import ticks
+import tunnels
 from figures import Figure, table
 
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
@@ -41,6 +42,8 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "arrays": arrays.measure,
     "pages": lambda root: asyncio.run(pages.measure(root)),
     "agent": lambda root: asyncio.run(agent.measure(root)),
+    "tunnels": tunnels.measure,
+    "tunnels-5gb": lambda root: tunnels.measure(root, gigabytes=5, repeats=1),
 }
 
 

@@ -36,9 +36,10 @@ class _Pipe:
 class Relay:
     """Its own port leads to ``target``. Used within the loop that runs it; ``a_relay`` and ``relay_beside`` make one."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, shared: Relay | None = None) -> None:
+        """``shared``: a relay whose line this one uses as well, with all that passes there."""
         self.target = host, port
-        self._there, self._back = _Pipe(), _Pipe()
+        self._there, self._back = (_Pipe(), _Pipe()) if shared is None else (shared._there, shared._back)
         self._passes = asyncio.Event()
         self._passes.set()
         self._is_closed = False
@@ -116,8 +117,8 @@ class Relay:
 
 
 @asynccontextmanager
-async def a_relay(host: str, port: int) -> AsyncIterator[Relay]:
-    made = Relay(host, port)
+async def a_relay(host: str, port: int, shared: Relay | None = None) -> AsyncIterator[Relay]:
+    made = Relay(host, port, shared)
     await made._start()
     try:
         yield made

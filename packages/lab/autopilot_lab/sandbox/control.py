@@ -214,6 +214,7 @@ class Control:
             "actual_status": self._market.actual_status(instance),
             "cause": None if instance.cause is None else str(instance.cause),
             "boots": instance.boots,
+            "ssh": {"host": instance.ssh_host or f"ssh{instance.proxy}.vast.ai", "port": instance.ssh_port},
             "created_at": instance.created_at.isoformat(),
             "destroyed_at": None if instance.destroyed_at is None else instance.destroyed_at.isoformat(),
         }

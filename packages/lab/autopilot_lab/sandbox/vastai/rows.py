@@ -95,7 +95,7 @@ def instance_row(market: SandboxMarket, instance: Contract) -> Json:
     spec, count, order = market.machines[instance.machine_id].spec, len(instance.gpu_ids), instance.order
     actual = market.actual_status(instance)
     running = actual == "running" and instance.container is Container.RUNNING
-    provisioned, proxy = instance.actual is not None, (instance.id + instance.boots) % 9 + 1
+    provisioned = instance.actual is not None
     disk_hour = Decimal(instance.storage_rate.numerator) / Decimal(instance.storage_rate.denominator)
     return {
         **hardware(spec, count),
@@ -121,8 +121,8 @@ def instance_row(market: SandboxMarket, instance: Contract) -> Json:
         "template_id": None,
         "template_hash_id": None,
         "template_name": None,
-        "ssh_host": instance.ssh_host or f"ssh{proxy}.vast.ai",
-        "ssh_idx": str(proxy),
+        "ssh_host": instance.ssh_host or f"ssh{instance.proxy}.vast.ai",
+        "ssh_idx": str(instance.proxy),
         "ssh_port": instance.ssh_port or 10_000 + (instance.id + instance.boots) % 50_000,
         "machine_dir_ssh_port": 21_000,
         "public_ipaddr": spec.public_ipaddr if provisioned else None,
