@@ -19,6 +19,7 @@ import agent
 import arrays
 import commands
 import deciding
+import home_line
 import ledger
 import packing
 import pages
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "pages": lambda root: asyncio.run(pages.measure(root)),
     "agent": lambda root: asyncio.run(agent.measure(root)),
     "tunnels": tunnels.measure,
+    "home-line": home_line.measure,
     "tunnels-5gb": lambda root: tunnels.measure(root, gigabytes=5, repeats=1),
 }
 

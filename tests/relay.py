@@ -34,12 +34,14 @@ class _Pipe:
 
 
 class Relay:
-    """Its own port leads to ``target``. Used within the loop that runs it; ``a_relay`` and ``relay_beside`` make one."""
+    """Its own port leads to ``target``. ``a_relay`` and ``relay_beside`` make one; it is used within the loop that runs
+    it."""
 
     def __init__(self, host: str, port: int, shared: Relay | None = None) -> None:
         """``shared``: a relay whose line this one uses as well, with all that passes there."""
         self.target = host, port
-        self._there, self._back = (_Pipe(), _Pipe()) if shared is None else (shared._there, shared._back)
+        self._there: _Pipe = _Pipe() if shared is None else shared._there
+        self._back: _Pipe = _Pipe() if shared is None else shared._back
         self._passes = asyncio.Event()
         self._passes.set()
         self._is_closed = False

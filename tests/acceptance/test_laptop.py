@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,9 @@ class Watched:
     """What the laptop's daemon says of its only job, over its socket."""
 
     def __init__(self, laptop: Laptop) -> None:
-        self._client = JsonClient(DaemonAddress(laptop.home / ".local/state/autopilot/run/autopilot.sock"), timeout_s=30)
+        self._client = JsonClient(
+            DaemonAddress(laptop.home / ".local/state/autopilot/run/autopilot.sock"), timeout_s=30
+        )
 
     def job(self) -> Any:
         try:
@@ -97,7 +99,7 @@ class Watched:
 
 
 def test_two_commands_bring_the_outputs_home_through_a_loss_of_the_machine(
-    laptop: Laptop, market: Theatre, record_property: pytest.RecordProperty
+    laptop: Laptop, market: Theatre, record_property: Callable[[str, object], None]
 ) -> None:
     environment = laptop.environment(int(market.market_url.rpartition(":")[2]))
     project = laptop.home / "project"

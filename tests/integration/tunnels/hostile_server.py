@@ -19,7 +19,7 @@ OPEN_WITHIN_S = 10.0
 Attack = Callable[["Session"], None]
 
 
-class Session(paramiko.ServerInterface):  # type: ignore[misc] - it has no types
+class Session(paramiko.ServerInterface):  # type: ignore[misc]
     """One connection. ``forwarded``: the ports of the loopback that it was asked to forward."""
 
     def __init__(self, transport: paramiko.Transport, attack: Attack) -> None:
@@ -35,14 +35,14 @@ class Session(paramiko.ServerInterface):  # type: ignore[misc] - it has no types
         return "publickey"
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        return paramiko.AUTH_SUCCESSFUL
+        return int(paramiko.AUTH_SUCCESSFUL)
 
     def check_port_forward_request(self, address: str, port: int) -> int:
         self.forwarded.append(port)
         return port
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        return paramiko.OPEN_SUCCEEDED
+        return int(paramiko.OPEN_SUCCEEDED)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.channel = channel

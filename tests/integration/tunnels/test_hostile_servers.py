@@ -125,7 +125,9 @@ async def test_a_server_that_floods_takes_no_memory_and_holds_up_no_other_machin
     before = resident_mb(os.getpid())
     await world.follow(Dialled("evil", "1", (server.address,)), world.dialled(box))
     await world.is_up(box)
-    await eventually(lambda: sum(received(pid) for pid in children_named("ssh", os.getpid())) > FLOODED_BYTES, "a flood")
+    await eventually(
+        lambda: sum(received(pid) for pid in children_named("ssh", os.getpid())) > FLOODED_BYTES, "a flood"
+    )
     for pid in children_named("ssh", os.getpid()):
         assert resident_mb(pid) < MOST_MB
     # The server floods from within this process, which holds what it has not sent yet.

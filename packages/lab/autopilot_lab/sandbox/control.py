@@ -16,7 +16,7 @@
 | POST credit | amount | credit |
 | POST keys | keys: those of the account from now on; the others are revoked | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
-| POST login | instance_id, port: where its SSH server is shown until it boots again, as of a proxy in between | port: that of before |
+| POST login | instance_id, port: where its SSH server is shown until it boots again | port: that of before |
 | POST traffic | instance_id, down_gb, up_gb | |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, detail, lag_s, hang_s | |
 | DELETE faults | | |
