@@ -28,7 +28,6 @@ pytestmark = [
 ]
 
 PROGRAM = Path(__file__).parents[1] / "assets/training/witnessed.py"
-STEP_S = 0.05
 INTERVAL_S = 60
 UPLOAD_S = 240
 """Market seconds for taking, sending and verifying a checkpoint on a busy machine, over a line of 1 Mbit/s."""
@@ -50,6 +49,9 @@ class Witness:
 
     def step(self) -> int:
         return max((value for _, _, value in self.rows()), default=0)
+
+    def let_end(self) -> None:
+        self.path.with_suffix(".end").touch()
 
     def starts(self) -> list[int]:
         return [value for _, kind, value in self.rows() if kind == "start"]
@@ -73,8 +75,9 @@ def witness(tmp_path: Path, speed: float) -> Witness:
     return Witness(tmp_path / "witness", speed)
 
 
-def submit_training(theatre: Theatre, witness: Witness, steps: int) -> str:
-    run = f"run = 'exec {sys.executable} {PROGRAM} {steps} {STEP_S} {witness.path}'"
+def submit_training(theatre: Theatre, witness: Witness) -> str:
+    """It saves every 80 market seconds."""
+    run = f"run = 'exec {sys.executable} {PROGRAM} {1 / theatre.speed} {witness.path}'"
     return submit(theatre, job_text(0, run=run, interval=f'interval = "{INTERVAL_S}s"'))
 
 
@@ -105,7 +108,7 @@ def settle(theatre: Theatre, job_id: str, machines: int) -> None:
 def test_a_line_that_is_cut_costs_nothing_and_on_a_slow_one_a_loss_costs_an_interval_and_an_upload(
     theatre: ForkedTheatre, witness: Witness
 ) -> None:
-    job_id = submit_training(theatre, witness, 2400)
+    job_id = submit_training(theatre, witness)
     machine = until(lambda: at_work(theatre, job_id), "a checkpoint at home")
     instance_id = int(machine["instance_id"])
     door = next(each["ssh"] for each in theatre.emu("instances")["instances"] if each["id"] == instance_id)
@@ -130,6 +133,7 @@ def test_a_line_that_is_cut_costs_nothing_and_on_a_slow_one_a_loss_costs_an_inte
         until(lambda: len(witness.starts()) == 2, "a run elsewhere")
     assert witness.redone_s() <= INTERVAL_S + UPLOAD_S
     assert witness.starts()[1] > 0
+    witness.let_end()
     settle(theatre, job_id, machines=2)
 
 
@@ -144,7 +148,7 @@ def come_home_more(theatre: Theatre, job_id: str, line: RelayBeside) -> None:
 def test_a_laptop_that_sleeps_for_three_hours_loses_what_was_not_at_home(
     theatre: ForkedTheatre, witness: Witness
 ) -> None:
-    job_id = submit_training(theatre, witness, 1200)
+    job_id = submit_training(theatre, witness)
     until(lambda: at_work(theatre, job_id, after=1), "two checkpoints at home")
     asleep = descendants(theatre.pids[0])
     for pid in asleep:
@@ -159,6 +163,7 @@ def test_a_laptop_that_sleeps_for_three_hours_loses_what_was_not_at_home(
         os.kill(pid, signal.SIGCONT)
     until(lambda: len(witness.starts()) == 2, "a run elsewhere")
     assert 0 < witness.starts()[1] <= worked_on
+    witness.let_end()
     settle(theatre, job_id, machines=2)
 
 
