@@ -14,6 +14,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.policy.image_fit import find_image_lack
 from autopilot.policy.uncertified import price_least_start
 from autopilot.pricing.speed import setup_time, work_left
 
@@ -135,7 +136,16 @@ class Eligibility:
             return Unfit("avoided")
         if machine in self._held:
             return Unfit("held")
-        return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._check_certificate(offer)
+        return (
+            misfit(job.spec, offer)
+            or self._check_image(offer)
+            or self._ends_too_soon(offer)
+            or self._check_certificate(offer)
+        )
+
+    def _check_image(self, offer: Offer) -> Unfit | None:
+        lack = find_image_lack(self._market.image, self._job.spec, offer)
+        return None if lack is None else Unfit(*lack)
 
     def _check_certificate(self, offer: Offer) -> Unfit | None:
         """Checked last: so this answer means that a certificate would help."""

@@ -227,6 +227,12 @@ def _tell_room(numbers: Numbers) -> str:
     )
 
 
+def _tell_old_driver(numbers: Numbers) -> str:
+    if numbers.get("has") is None:
+        return "with a driver older than the image requires"
+    return f"with an older driver: the nearest supports CUDA {numbers['has']}, the image requires {numbers['wanted']}"
+
+
 CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "market_unknown": "on a market that cannot be read",
     "not_certified": lambda numbers: f"on {_tell_lack(numbers, 'has')}",
@@ -251,6 +257,8 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "region": _on_host("not known to be in the region", show=text.plain),
     "verified": "on unverified hosts",
     "datacenter": "not in a datacenter",
+    "image_arch": "with a processor for which the image is not built",
+    "image_driver": _tell_old_driver,
     "avoided": "avoided after a failure or a refusal",
     "held": "that the job is still releasing",
     "lasts_s": _too_short,
