@@ -11,7 +11,7 @@ import pytest
 
 from autopilot.answers.jobs import Note, Waiting
 from autopilot.domain import host_fit
-from autopilot.policy import eligibility, wait
+from autopilot.policy import eligibility, image_fit, wait
 from autopilot.words import reasons
 from tests.unit.cli.sample_daemon import sample_job
 
@@ -28,12 +28,15 @@ def test_each_condition_has_its_words() -> None:
         "max_hourly",
         "on_demand_share",
     }
-    named |= set(host_fit.MEASURES)
+    named |= {*host_fit.MEASURES, *image_fit.OF_IMAGE}
     assert {"vram_gb", "no_on_demand", "max_rate"} <= named
     assert named | {"no_spot"} == set(reasons.CONDITIONS)
 
 
-@pytest.mark.parametrize("condition", sorted(reasons.CONDITIONS.keys() - {"driver", "arch", "country", "region"}))
+@pytest.mark.parametrize(
+    "condition",
+    sorted(reasons.CONDITIONS.keys() - {"driver", "arch", "country", "region", "image_arch", "image_driver"}),
+)
 def test_no_condition_shows_a_raw_number(condition: str) -> None:
     told = removed(condition, 0.123456789, 7200.123456)
     assert told.startswith("3 ")
