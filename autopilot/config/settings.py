@@ -149,6 +149,11 @@ class LimitsSettings(_Section):
     uncertified: Money | None = None
 
 
+class ImagesSettings(_Section):
+    inspect: bool = True
+    local: tuple[Annotated[str, AfterValidator(check_host_and_port)], ...] = ()
+
+
 class PermitSettings(_Section):
     ttl: Duration = timedelta(minutes=15)
 
@@ -212,6 +217,7 @@ class Settings(BaseSettings):
     blobs: BlobsSettings = BlobsSettings()
     engine: EngineSettings = EngineSettings()
     limits: LimitsSettings = LimitsSettings()
+    images: ImagesSettings = ImagesSettings()
     permit: PermitSettings = PermitSettings()
     policy: PolicySettings = PolicySettings()
     history: HistorySettings = HistorySettings()
@@ -261,6 +267,11 @@ class Settings(BaseSettings):
         if self.blobs.over_ssh is not None:
             return self.blobs.over_ssh
         return any(provider.is_real for provider in self.markets.values())
+
+    @property
+    def asks_registries(self) -> bool:
+        """Whether registries beyond ``images.local`` are asked. Not for emulated markets, which pull no image."""
+        return self.images.inspect and any(provider.is_real for provider in self.markets.values())
 
     @property
     def is_on_paper(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from autopilot.domain.money import storage_rate
+from autopilot.domain.host import NO_FACTS, NO_NEEDS, HostFacts, HostNeeds
+from autopilot.domain.money import ZERO, storage_rate
 
 
 class CapacityType(StrEnum):
@@ -64,6 +65,8 @@ class Capabilities:
     dead_man: DeadMan = DeadMan.DESTROYS
     free_start_s: int = 0
     """Market seconds that a machine may take to start, and costs no compute meanwhile, beyond what loading may take."""
+    least_disk_gb: int = 0
+    """It rents no machine with a smaller disk; 0: any, or its adapter asks for what it rents."""
 
     @property
     def resumes_where_it_was(self) -> bool:
@@ -113,6 +116,7 @@ class Offer:
     """How many more bids of ours win at the floor, of a pool whose machines all pay one price; None: it is not told."""
     dead_man: DeadMan = DeadMan.DESTROYS
     """As its market states it, set by every search; no adapter sets it."""
+    host: HostFacts = NO_FACTS
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -133,6 +137,12 @@ class OfferQuery:
     disk_gb: Decimal
     verified_only: bool
     datacenter_only: bool
+    host: HostNeeds = NO_NEEDS
     floors_only: bool = False
     """No job asks, a record does: floors alone are wanted, and little may be spent on them. What a market counts or
     limits is left to jobs; nothing is an answer where none of it is to spare."""
+
+    @property
+    def on_any_host(self) -> OfferQuery:
+        """The same GPUs with the same disk, with none of the other wishes."""
+        return replace(self, min_vram_gb=ZERO, verified_only=False, datacenter_only=False, host=NO_NEEDS)

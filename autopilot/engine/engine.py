@@ -50,6 +50,7 @@ from autopilot.engine.firings import Firings
 from autopilot.engine.from_store import FromStore, Return, spared_by
 from autopilot.engine.history import History, Retention
 from autopilot.engine.hosts import Hosts, take_failed_boots
+from autopilot.engine.images import Images
 from autopilot.engine.lost_bids import LOST_BIDS, LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
@@ -82,6 +83,7 @@ from autopilot.ports.blobs import BlobStore
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
+from autopilot.ports.images import ImageReader
 from autopilot.ports.provider import Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
@@ -156,10 +158,11 @@ class Engine:
         registry: RegistryAccess = _NO_REGISTRY,
         is_own_mailbox: Callable[[], bool] = lambda: True,
         tunnels: Tunnels | None = None,
+        images: ImageReader | None = None,
     ) -> None:
         """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none.
         ``is_own_mailbox``: whether the mailbox still names this daemon as the one that leads. ``tunnels``: what dials
-        machines that cannot reach the store."""
+        machines that cannot reach the store. ``images``: reads what images require; None: nothing is read."""
         self.config = config
         self._recorder = recorder
         self.watches = {
@@ -178,6 +181,7 @@ class Engine:
         self._avoid = Avoid(providers)
         self._lost_bids = LostBids(providers, config.params.lost_bids)
         self._logins = Logins(providers, store, config.install_id, registry)
+        self.images = Images(images, self._logins.read, clock)
         self.calls = Calls(
             providers, store, bootstrap, clock, self._avoid, self._lost_bids, self._logins, config.params
         )
@@ -240,6 +244,7 @@ class Engine:
             readings = await self._read_markets(leases)
             mail = await self._read_mail(self._known_jobs)
             left = await look_for_outputs(self._blobs, self._known_jobs)
+            await self.images.prepare(self._known_jobs)
             offers = await self._read_offers(self._known_jobs)
             watched = await self._watching.read(tuple(self.watches.values()), offers)
             self._past_prices.fill(
@@ -339,6 +344,10 @@ class Engine:
         offers = self._avoid.without_bids(seen.offers, job_id, now) if job_id else seen.offers
         return Market(views, offers, now, avoid, lost_bids=seen.lost)
 
+    def market_of(self, job: Job, offers: tuple[Offer, ...], now: datetime, exposure: Exposure | None = None) -> Market:
+        """The same for a job that exists, with what is known of its image."""
+        return replace(self.market_view(offers, job.id, now, exposure), image=self.images.facts_of(job.spec))
+
     def can_exec(self, lease_id: str) -> bool:
         """Whether the agent on that machine runs commands beside the job."""
         return self._mailbox.can(lease_id, EXEC)
@@ -435,7 +444,7 @@ class Engine:
                 event_logs,
                 exposure,
                 allowance(exposure, self.config.limits, self.config.params).instances,
-                lambda job, exposure: self.market_view(offers.get(job.spec.query, ()), job.id, now, exposure),
+                lambda job, exposure: self.market_of(job, offers.get(job.spec.query, ()), now, exposure),
                 self.calls.busy,
                 now,
             )
@@ -552,7 +561,7 @@ class Engine:
         if room.instances is not None and room.instances <= 0 and self.waits.is_queued(job, now):
             return exposure
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
-        market = self.market_view(offers.get(job.spec.query, ()), job.id, now, exposure)
+        market = self.market_of(job, offers.get(job.spec.query, ()), now, exposure)
         if job.array_id is not None:
             market = replace(market, avoid=market.avoid | self._avoid.machines(job.array_id, now))
         # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.

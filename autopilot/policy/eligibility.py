@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 
 from autopilot.domain import gpu_names
 from autopilot.domain.certificate import MAY_BE_TRIED
+from autopilot.domain.host_fit import host_lack, missing_share
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.policy.image_fit import find_image_lack
 from autopilot.policy.uncertified import price_least_start
 from autopilot.pricing.speed import setup_time, work_left
 
@@ -29,6 +31,8 @@ class Unfit:
     has: Number = None
     """What the offer has, and what the job wants, where the condition is a matter of degree."""
     wanted: Number = None
+    missing: float | None = None
+    """As a share of what is wanted, where the two numbers do not tell it."""
 
     @property
     def is_uncertified(self) -> bool:
@@ -47,9 +51,10 @@ def misfit(spec: JobSpec, offer: Offer) -> Unfit | None:
         return Unfit("disk_gb", offer.disk_gb, spec.disk_gb)
     if spec.trust is not Trust.ANY and not offer.verified:
         return Unfit("verified")
-    if spec.trust is Trust.SECURE and not offer.datacenter:
+    if (spec.trust is Trust.SECURE or spec.host.datacenter) and not offer.datacenter:
         return Unfit("datacenter")
-    return None
+    lack = host_lack(spec.host, offer)
+    return None if lack is None else Unfit(lack.key, lack.has, lack.wanted, missing_share(lack))
 
 
 def why_not(spec: JobSpec, offer: Offer) -> str | None:
@@ -57,13 +62,35 @@ def why_not(spec: JobSpec, offer: Offer) -> str | None:
     unfit = misfit(spec, offer)
     if unfit is None:
         return None
-    return {
-        "gpu": "another GPU",
-        "vram_gb": f"{unfit.has} GB of VRAM",
-        "disk_gb": f"{unfit.has} GB of disk",
-        "verified": "host not verified",
-        "datacenter": "not a datacenter",
-    }[unfit.condition]
+    if unfit.condition in _IN_PLACE and unfit.has is None:
+        return "place unknown"
+    return _WORDS[unfit.condition].format(unfit.has)
+
+
+_IN_PLACE = ("country", "region")
+_WORDS = {
+    "gpu": "another GPU",
+    "vram_gb": "{} GB of VRAM",
+    "disk_gb": "{} GB of disk",
+    "verified": "host not verified",
+    "datacenter": "not a datacenter",
+    "gpu_cuda": "driver too old for its GPU: CUDA {}",
+    "cuda": "CUDA {}",
+    "driver": "driver {}",
+    "arch": "{} processor",
+    "cpus": "{:.4g} CPUs",
+    "ram_gb": "{:.4g} GB of RAM",
+    "shm_gb": "{:.4g} GB of /dev/shm",
+    "disk_mb_per_s": "disk of {:.0f} MB/s",
+    "reliability": "reliability {}",
+    "download_mbps": "{:.0f} Mbps down",
+    "upload_mbps": "{:.0f} Mbps up",
+    "country": "in {}",
+    "region": "in {}",
+}
+"""What each condition of the job file says of an offer that does not meet it."""
+OF_JOB_FILE = frozenset(_WORDS) - {"gpu"}
+"""Conditions that remove offers of the GPUs that were asked for."""
 
 
 def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:
@@ -109,7 +136,16 @@ class Eligibility:
             return Unfit("avoided")
         if machine in self._held:
             return Unfit("held")
-        return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._check_certificate(offer)
+        return (
+            misfit(job.spec, offer)
+            or self._check_image(offer)
+            or self._ends_too_soon(offer)
+            or self._check_certificate(offer)
+        )
+
+    def _check_image(self, offer: Offer) -> Unfit | None:
+        lack = find_image_lack(self._market.image, self._job.spec, offer)
+        return None if lack is None else Unfit(*lack)
 
     def _check_certificate(self, offer: Offer) -> Unfit | None:
         """Checked last: so this answer means that a certificate would help."""

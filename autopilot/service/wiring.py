@@ -46,6 +46,7 @@ from autopilot.engine.registry_logins import RegistryAccess
 from autopilot.host.artifact import host_key, host_sha256, host_source
 from autopilot.host.user_data import user_data
 from autopilot.ids import UlidIds
+from autopilot.images.reader import RegistryReader
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.notices.courier import Courier
@@ -176,7 +177,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     outside = providers, store, blobs, bootstrap, unpacker, clock, ids
     tunnels = await open_tunnels(settings, place, stack)
-    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox, tunnels)
+    images = RegistryReader(settings.images.local, others=settings.asks_registries) if settings.images.inspect else None
+    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox, tunnels, images)
     if tunnels is not None:
         await stack.enter_async_context(keeping_awake(engine.has_machines))
     wake = asyncio.Event()

@@ -42,6 +42,7 @@ def _run(options: argparse.Namespace, state_dir: Path) -> int:
         enforce_rate_limits=not options.no_rate_limits,
         real_processes=not options.no_processes,
         ssh=options.ssh,
+        ssh_names=options.ssh_names,
         clearing_is_visible=options.clearing_is_visible,
         private_images=tuple(options.private_image or ()),
         runpod_keys=tuple(options.runpod_api_key or ("runpod-sandbox-key",)),
@@ -135,6 +136,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-processes", action="store_true", help="instances run nothing")
     parser.add_argument(
         "--ssh", action="store_true", help="vast.ai's instances have sshd and a network of their own (as root)"
+    )
+    parser.add_argument(
+        "--ssh-names", action="store_true", help="their addresses are sshN.vast.ai, which have to lead to --host"
     )
     parser.add_argument("--clearing-is-visible", action="store_true", help="contested chunks show what would win")
     return parser

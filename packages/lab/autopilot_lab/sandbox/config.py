@@ -46,6 +46,8 @@ class SandboxConfig:
     real_processes: bool = True
     ssh: bool = False
     """vast.ai's instances can be logged in to, and have a network of their own. It takes root, Linux and OpenSSH."""
+    ssh_names: bool = False
+    """Their addresses are sshN.vast.ai, as the market's; the caller sees to it that these lead to ``host``."""
     clearing_is_visible: bool = False
     """Whether a chunk held by a rival shows the bid that would win it; otherwise it shows the host's floor."""
     list_lag_s: float = 0.0

@@ -18,6 +18,7 @@
 | POST credit | amount | credit |
 | POST keys | keys: those of the account from now on; the others are revoked | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
+| POST login | instance_id, port: where its SSH server is shown until it boots again | port: that of before |
 | POST traffic | instance_id, down_gb, up_gb | |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, detail, lag_s, hang_s | |
 | DELETE faults | | |
@@ -80,6 +81,7 @@ class Control:
             ("POST", "card"): self._set_card,
             ("POST", "keys"): self._set_keys,
             ("POST", "claim"): self._set_claim,
+            ("POST", "login"): self._show_login,
             ("POST", "traffic"): self._add_traffic,
             ("POST", "fault"): self._add_fault,
             ("DELETE", "faults"): self._clear_faults,
@@ -201,6 +203,11 @@ class Control:
     def _set_claim(self, wish: Json) -> Json:
         return {"broken": set_claim(self._market.broken, "vastai", wish)}
 
+    def _show_login(self, wish: Json) -> Json:
+        instance = self._market.get(int(amount(wish, "instance_id")))
+        before, instance.ssh_port = instance.ssh_port, int(amount(wish, "port"))
+        return {"port": before}
+
     def _add_traffic(self, wish: Json) -> Json:
         down_gb, up_gb = (amount({name: 0, **wish}, name) for name in ("down_gb", "up_gb"))
         self._market.transfer(int(amount(wish, "instance_id")), down_gb, up_gb)
@@ -236,6 +243,7 @@ class Control:
             "actual_status": self._market.actual_status(instance),
             "cause": None if instance.cause is None else str(instance.cause),
             "boots": instance.boots,
+            "ssh": {"host": instance.ssh_host or f"ssh{instance.proxy}.vast.ai", "port": instance.ssh_port},
             "created_at": instance.created_at.isoformat(),
             "destroyed_at": None if instance.destroyed_at is None else instance.destroyed_at.isoformat(),
         }
