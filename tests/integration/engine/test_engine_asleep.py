@@ -71,6 +71,7 @@ async def posted(world: World) -> Decimal:
 
 async def test_a_machine_works_on_for_hours_and_its_daemon_goes_on_with_it(world: World) -> None:
     lease = await at_work(world)
+    assert [note for note in world.plan["notes"] if "a machine on vastai works on for up to 6 h" in note]
     assert lease.permit.ttl_s == TTL_S
     assert commitment(lease, Params()) >= lease.burn_upper * TTL_S / HOUR_S
     before = world.agents.of(lease.instance_id).step
