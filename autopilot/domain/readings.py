@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from autopilot.domain.arrival import Arrival
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -28,6 +30,8 @@ class Readings:
     """Processes that want to run, on average over a minute; in a container those of its host."""
     still_s: float | None = None
     """For so long nothing was new of the command: neither output nor progress, and its GPUs were idle."""
+    arrival: Arrival | None = None
+    """What the check on arrival has found; it is made once. None: not yet, or an agent of an older version."""
 
     @property
     def gpu_busy(self) -> float | None:

@@ -50,6 +50,9 @@ class ExitRecord:
     has_saved: bool | None = None
     """It had made a checkpoint before; None: an agent of an older version."""
 
+    memory: tuple[int, int] | None = None
+    """Peak and limit in bytes, where the kernel has killed for want of memory."""
+
     @property
     def is_of_command(self) -> bool:
         """Whether the command itself has ended, and not what comes before it."""

@@ -11,6 +11,7 @@ from autopilot.domain.certificate import MAY_BE_TRIED
 from autopilot.domain.host_fit import host_lack, missing_share
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
+from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -113,6 +114,7 @@ class Eligibility:
         self._held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
         self._machines_on = {lease.provider for lease in job.leases if not lease.is_over}
         self._needed: dict[tuple[str, int], timedelta] = {}
+        self._kill = read_memory_kill(job)
         self._job = job
         self._market = market
         self._now = now
@@ -133,6 +135,8 @@ class Eligibility:
             return Unfit("avoided")
         if machine in self._held:
             return Unfit("held")
+        if self._kill is not None and self._kill.is_of_same_size(offer):
+            return Unfit("ram_gb", None, job.spec.host.ram_gb)
         return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._check_certificate(offer)
 
     def _check_certificate(self, offer: Offer) -> Unfit | None:

@@ -13,6 +13,7 @@ from autopilot.domain import (
     actions,
     after,
     array,
+    arrival,
     cadence,
     code,
     floors,
@@ -24,6 +25,7 @@ from autopilot.domain import (
     offer,
     outlook,
     params,
+    readings,
     reasons,
 )
 from autopilot.domain.actions import Decision
@@ -62,6 +64,7 @@ _CODEC = Codec(
             after,
             cadence,
             array,
+            arrival,
             pressure,
             code,
             floors,
@@ -73,6 +76,7 @@ _CODEC = Codec(
             offer,
             outlook,
             params,
+            readings,
             reasons,
         )
         for kind in _values_of(module)
