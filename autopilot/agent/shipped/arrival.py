@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from .gpus import MIB, MOST_GPUS, number
 from .killed import memory_limit
 from .web import Web
 
+HANG_S = 20  # market seconds: some drivers take half of that to wake eight GPUs
 LEAST_S = 3.0  # real seconds that it has at the least
 DISK_BYTES = 32 << 20
 BLOCK = 1 << 20
@@ -28,11 +30,16 @@ STORE_BYTES = 1 << 20
 ALL_REDUCE_S = 30.0
 MOST_HOSTS = 8
 SMI = "nvidia-smi"
+HANGS = "nvidia-smi hangs"
 FULL_QUERY = (
     "memory.used,memory.total,driver_version,clocks_throttle_reasons.active,ecc.errors.uncorrected.volatile.total"
 )
 LEAST_QUERY = "memory.used,memory.total,driver_version"
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80  # by hardware, by heat, by its power supply; an idle or a capped clock is none
+FAULTY = re.compile(
+    "NVIDIA-SMI has failed|Failed to initialize NVML|No devices were found|Unable to determine the device handle"
+    "|is lost|requires reset|fallen off the bus|Unknown Error"
+)
 NO_PEER = "NCCL_P2P_DISABLE"
 REDUCE = """
 import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
@@ -57,6 +64,7 @@ class Arrival:
     def __init__(self, order: dict[str, Any], workdir: str, web: Web, speed: float) -> None:
         self.order, self.workdir, self.web = order, workdir, web
         self.until: float = time.monotonic() + max(order["most_s"] / speed, LEAST_S)
+        self.is_patient = order["most_s"] >= HANG_S
         self.found: dict[str, Any] = {}
         self.env: dict[str, str] = {}  # what the job's command needs here
 
@@ -74,8 +82,8 @@ class Arrival:
         for thread in threads:
             thread.join(self.left())
         found = dict(self.found)  # what hangs writes no more into it
-        if not gpus_answer:
-            found["gpu_fault"] = "nvidia-smi hangs"
+        if not gpus_answer and self.is_patient:
+            found["gpu_fault"] = HANGS
         if len(found.get("gpus") or ()) > 1:
             found["all_reduce"] = self.reduce()
         return {**found, "took_s": round(time.monotonic() - since, 1)}
@@ -89,10 +97,11 @@ class Arrival:
         for query in (FULL_QUERY, LEAST_QUERY):  # older and newer drivers do not know every word
             code, said = ask([SMI, "--query-gpu=" + query, "--format=csv,noheader,nounits"], self.left())
             if code is None:
-                return {"gpu_fault": "nvidia-smi hangs"}
+                return {"gpu_fault": HANGS} if self.is_patient else {}
             if code == 0:
                 return read_gpus(said)
-        return {"gpu_fault": " ".join(said.split())[:200] or f"nvidia-smi ended with code {code}"}
+        fault = find_fault(said)
+        return {"gpu_fault": fault} if fault else {}
 
     def look_at_room(self) -> dict[str, Any]:
         found: dict[str, Any] = {"ram": memory_limit()}
@@ -207,13 +216,11 @@ def ask(command: list[str], limit_s: float, env: dict[str, str] | None = None) -
 
 
 def read_gpus(said: str) -> dict[str, Any]:
-    gpus, driver, faults = [], "", []
+    gpus, driver = [], ""
     for line in said.splitlines():
         used, total, version, slowed, errors = [*(word.strip() for word in line.split(",")), "", "", "", "", ""][:5]
         known_used, known_total = number(used), number(total)
         if not version:
-            if line.strip():
-                faults.append(line.strip())  # such as "Unable to determine the device handle": it fell off the bus
             continue
         driver = version
         gpus.append(
@@ -224,10 +231,14 @@ def read_gpus(said: str) -> dict[str, Any]:
                 "errors": int(number(errors) or 0),
             }
         )
-    found: dict[str, Any] = {"gpus": gpus[:MOST_GPUS], "driver": driver[:40]}
-    if faults:
-        found["gpu_fault"] = faults[0][:200]
-    return found
+    fault = find_fault(said)
+    found: dict[str, Any] = {"gpu_fault": fault} if fault else {}
+    return {**found, "gpus": gpus[:MOST_GPUS], "driver": driver[:40]} if gpus else found
+
+
+def find_fault(said: str) -> str:
+    """The line that says that a GPU cannot be used; what is not understood says nothing."""
+    return next((" ".join(line.split())[:200] for line in said.splitlines() if FAULTY.search(line)), "")
 
 
 def is_slowed(reasons: str) -> bool:

@@ -7,7 +7,7 @@ is to be done. The order of what a served machine does:
                                   ▲                   └───► prefetch, for as long as its role is to wait
                                 renew, once the orders are another task's
 
-The end: last checkpoint ─► outputs ─► report. The last checkpoint comes before the report: a job that is reported as ended is saved.
+The end: last checkpoint ─► outputs ─► report. A job that is reported as ended is saved.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Machine:
     """Decides what to do next, from orders, results and the time; does nothing itself.
 
     ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``check renew code
-    prefetch restore checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon`` cuts
-    short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any state,
+    prefetch restore checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon``
+    cuts short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any state,
     asking again leads to what the newest orders demand.
     """
 

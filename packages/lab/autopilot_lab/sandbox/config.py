@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from autopilot_lab.sandbox.machine_traits import MachineTraits
 from autopilot_lab.sandbox.market.lifecycle import Timings
 from autopilot_lab.sandbox.market.machines import MachineSpec
 from autopilot_lab.sandbox.mithril.pools import AuctionPoolSpec
@@ -36,6 +37,8 @@ class SandboxConfig:
     api_keys: tuple[str, ...] = ("sandbox-key",)
     credit: Decimal = Decimal(100)
     machines: tuple[MachineSpec, ...] | None = None
+    machine_traits: MachineTraits | None = None
+    """What ``nvidia-smi`` says on machines of every market; None: there is none."""
     churn: bool = False
     enforce_rate_limits: bool = True
     search_quota_rows: int = 20_000

@@ -11,6 +11,7 @@
 | POST on_demand_arrival | machine_id (or instance_id), num_gpus (default: all), duration_s | id, holding |
 | POST stop | instance_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
+| POST traits | fields of ``MachineTraits``, for machines that any market starts now; none: no ``nvidia-smi`` | |
 | POST full | machine_id, full (default: true): whether it takes no new tenant and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
@@ -29,12 +30,15 @@ A mistake is answered with 400 and ``error``. Families and kinds of faults: see 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from aiohttp import web
 
 from autopilot.clock import ManualClock, ScaledClock
 from autopilot.ports.clock import Clock
 from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
+from autopilot_lab.sandbox.machine_traits import keep_traits, traits_of
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.machines import Chunk, HostState, Machine
 from autopilot_lab.sandbox.market.market import SandboxMarket
@@ -47,7 +51,8 @@ from autopilot_lab.sandbox.wire import Host
 
 
 class Control:
-    def __init__(self, market: SandboxMarket, clock: Clock, host: Host, faults: Faults, api: VastApi) -> None:
+    def __init__(self, market: SandboxMarket, clock: Clock, host: Host, faults: Faults, api: VastApi, state_dir: Path) -> None:
+        self._state_dir = state_dir
         self._market = market
         self._clock = clock
         self._host = host
@@ -66,6 +71,7 @@ class Control:
             ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
             ("POST", "full"): self._set_full,
+            ("POST", "traits"): self._set_traits,
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
             ("POST", "card"): self._set_card,
@@ -148,6 +154,11 @@ class Control:
 
     def _set_full(self, wish: Json) -> Json:
         self._machine(wish).is_full = bool(wish.get("full", True))
+        return {}
+
+    def _set_traits(self, wish: Json) -> Json:
+        """An unknown field is a ``ValueError``."""
+        keep_traits(self._state_dir, traits_of(wish) if wish else None)
         return {}
 
     def _set_echo(self, wish: Json) -> Json:

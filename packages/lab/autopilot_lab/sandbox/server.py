@@ -32,6 +32,7 @@ from autopilot_lab.sandbox.control import Control
 from autopilot_lab.sandbox.faults import Faults
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.lifecycle import NoContainers, Timings
+from autopilot_lab.sandbox.machine_traits import keep_traits
 from autopilot_lab.sandbox.market.market import SandboxMarket
 from autopilot_lab.sandbox.mithril.market import MithrilMarket
 from autopilot_lab.sandbox.mithril.provider import MithrilSandbox
@@ -123,6 +124,7 @@ class Sandbox:
         """Listen. Raises ``UserError`` when the port or the state directory is in use."""
         config = self.config
         self._lock = _claim(config.state_dir)
+        keep_traits(config.state_dir, config.machine_traits)
         now = self.clock.now()
         self._containers = (
             LocalContainers(config.state_dir, self.environment, self._ssh_rules() if config.ssh else None)
@@ -173,7 +175,7 @@ class Sandbox:
         self._api.add_routes(app)
         self._runpod.add_routes(app)
         self._mithril.add_routes(app)
-        Control(self._market, self.clock, self, faults, self._api).add_routes(app)
+        Control(self._market, self.clock, self, faults, self._api, config.state_dir).add_routes(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, config.host, config.port, reuse_address=True)
