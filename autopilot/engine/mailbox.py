@@ -632,7 +632,7 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
             is_of_command=mail.exit.is_of_command,
             is_syntax=mail.exit.is_syntax,
             has_saved=mail.exit.has_saved,
-            memory=mail.exit.memory,
+            memory=None if (used := mail.exit.memory) is None else (used.peak, used.limit),
             began_from=mail.heartbeat.restored if mail.heartbeat else None,
         )
 

@@ -24,6 +24,7 @@ from autopilot.mailbox.report_shapes import (
     Heartbeat,
     HostReport,
     Manifest,
+    MemoryUse,
     Part,
     SshLogin,
     TakeAway,
@@ -282,12 +283,12 @@ def _exit_record(body: Mapping[str, Any]) -> ExitRecord:
     )
 
 
-def _memory_or_none(body: object) -> tuple[int, int] | None:
+def _memory_or_none(body: object) -> MemoryUse | None:
     if body is None:
         return None
     if not isinstance(body, dict):
         raise ValueError("no peak and limit")
-    return _whole(body.get("peak")), _whole(body.get("limit"), minimum=1)
+    return MemoryUse(_whole(body.get("peak")), _whole(body.get("limit"), minimum=1))
 
 
 def _manifest(body: Mapping[str, Any]) -> Manifest:

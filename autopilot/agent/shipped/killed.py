@@ -23,10 +23,10 @@ class Kills:
 
         The kernel kills one process of many: the command may then end with a code of its own.
         """
-        if not code or count_kills(self.root) <= self.before:
-            return None
         limit = memory_limit(self.root)
-        return {"peak": read_number(self.root, PEAK) or limit or 0, "limit": limit or 0}
+        if not code or not limit or count_kills(self.root) <= self.before:
+            return None
+        return {"peak": read_number(self.root, PEAK) or limit, "limit": limit}
 
 
 def count_kills(root: str = ROOT) -> int:

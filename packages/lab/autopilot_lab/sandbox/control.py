@@ -51,7 +51,9 @@ from autopilot_lab.sandbox.wire import Host
 
 
 class Control:
-    def __init__(self, market: SandboxMarket, clock: Clock, host: Host, faults: Faults, api: VastApi, state_dir: Path) -> None:
+    def __init__(
+        self, market: SandboxMarket, clock: Clock, host: Host, faults: Faults, api: VastApi, state_dir: Path
+    ) -> None:
         self._state_dir = state_dir
         self._market = market
         self._clock = clock
