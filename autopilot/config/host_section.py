@@ -15,7 +15,7 @@ from autopilot.domain.places import COUNTRIES, PARTS
 SECTION = "resources"
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*(MB|GB)/s", re.IGNORECASE)
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(Mbps|Gbps)", re.IGNORECASE)
+_BANDWIDTH = re.compile(r"(\d+(?:\.\d+)?)\s*(Mbps|Gbps)", re.IGNORECASE)
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,39}", re.ASCII)
 _CUDA = re.compile(r"\d{1,2}(?:\.\d{1,2})?", re.ASCII)
 _THOUSAND = Decimal(1000)
@@ -59,21 +59,21 @@ def speed(raw: object) -> Decimal:
     return _positive(found, "GB")
 
 
-def rate(raw: object) -> Decimal:
+def bandwidth(raw: object) -> Decimal:
     """Megabits per second from ``"200Mbps"``."""
-    found = _RATE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    found = _BANDWIDTH.fullmatch(raw.strip()) if isinstance(raw, str) else None
     if found is None:
         raise ValueError(f'must be bits per second like "200Mbps" or "1Gbps", not {raw!r}')
     return _positive(found, "GBPS")
 
 
-def _positive(found: re.Match[str], thousands: str) -> Decimal:
+def _positive(match: re.Match[str], thousands: str) -> Decimal:
     try:
-        value = Decimal(found[1]) * (_THOUSAND if found[2].upper() == thousands else 1)
+        value = Decimal(match[1]) * (_THOUSAND if match[2].upper() == thousands else 1)
     except InvalidOperation:
-        raise ValueError(f"not a number: {found[1]!r}") from None
+        raise ValueError(f"not a number: {match[1]!r}") from None
     if not 0 < value < _THOUSAND**3:
-        raise ValueError(f"must be positive, not {found[0]!r}")
+        raise ValueError(f"must be positive, not {match[0]!r}")
     return value
 
 

@@ -10,7 +10,7 @@ import re
 from decimal import Decimal
 from functools import lru_cache
 
-from autopilot.domain.host import HostFacts, driver_order
+from autopilot.domain.host import Arch, HostFacts, driver_order
 
 _CUDA_OF_BRANCH = (
     (590, Decimal("13.1")),
@@ -68,6 +68,10 @@ _CAPABILITIES = tuple(
 """Standard names of GPUs → their compute capability."""
 
 
+_WITH_ARM = re.compile(r"G[BH]\d{2,3}\b", re.IGNORECASE)
+"""GPUs that are one piece with an ARM processor, like GH200 and GB300."""
+
+
 @lru_cache(maxsize=1024)
 def cuda_of_driver(driver: str) -> Decimal | None:
     """The highest CUDA version that the driver supports; of a newer one than the table has, that of its newest.
@@ -85,6 +89,11 @@ def cuda_of_driver(driver: str) -> Decimal | None:
 def compute_cap_of(gpu: str) -> Decimal | None:
     """By its standard name; None: it is not in the table."""
     return next((capability for pattern, capability in _CAPABILITIES if pattern.match(gpu)), None)
+
+
+def arch_of(gpu: str, facts: HostFacts) -> Arch | None:
+    """As the market states it; else that of the processor that is one piece with the GPU. None: unknown."""
+    return facts.arch or (Arch.ARM64 if _WITH_ARM.match(gpu) else None)
 
 
 def least_cuda_of(gpu: str, facts: HostFacts) -> Decimal | None:

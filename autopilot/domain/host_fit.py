@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from autopilot.domain.gpu_support import cuda_of_driver, least_cuda_of
+from autopilot.domain.gpu_support import arch_of, cuda_of_driver, least_cuda_of
 from autopilot.domain.host import HostNeeds, driver_order
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import Offer
@@ -62,20 +62,21 @@ def host_lacks(needs: HostNeeds, offer: Offer) -> Iterator[HostLack]:
             yield HostLack(key, has, wanted)
     if needs.driver and host.driver and driver_order(host.driver) < driver_order(needs.driver):
         yield HostLack("driver", host.driver, needs.driver)
-    if needs.arch is not None and host.arch is not None and host.arch is not needs.arch:
-        yield HostLack("arch", host.arch, needs.arch)
+    arch = arch_of(offer.gpu, host)
+    if needs.arch is not None and arch is not None and arch is not needs.arch:
+        yield HostLack("arch", arch, needs.arch)
     if needs.countries and host.country not in needs.countries:
         yield HostLack("country", host.country or None, " or ".join(needs.countries))
     if needs.regions and not any(is_within(host.country, host.region, each) for each in needs.regions):
         yield HostLack("region", host.region or host.country or None, " or ".join(needs.regions))
 
 
-def unstated(needs: HostNeeds, offer: Offer) -> tuple[str, ...]:
+def list_unstated(needs: HostNeeds, offer: Offer) -> tuple[str, ...]:
     """What the job asks for and the market does not say of the machine: it is not known to fit."""
     silent = [key for key, wanted_of, has_of in _MEASURES if wanted_of(needs) is not None and has_of(offer) is None]
     if needs.driver and not offer.host.driver:
         silent.append("driver")
-    if needs.arch is not None and offer.host.arch is None:
+    if needs.arch is not None and arch_of(offer.gpu, offer.host) is None:
         silent.append("arch")
     return tuple(silent)
 

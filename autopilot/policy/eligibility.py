@@ -89,6 +89,8 @@ _WORDS = {
     "region": "in {}",
 }
 """What each condition of the job file says of an offer that does not meet it."""
+OF_JOB_FILE = frozenset(_WORDS) - {"gpu"}
+"""Conditions that remove offers of the GPUs that were asked for."""
 
 
 def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:

@@ -40,7 +40,7 @@ def brief(job: Job) -> str:
     nearest += [each for each in removed if each["condition"] in UNCERTIFIED and each not in nearest]
     chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
     others = [tell(note) for note in waiting.notes if note.topic in BRIEF]
-    return "; ".join([*map(_tell_count, searched), *map(_tell_removed, nearest), *chosen, *others])
+    return "; ".join([*map(_tell_count, searched), *map(tell_removed, nearest), *chosen, *others])
 
 
 def tell_stall(job: Job, now: datetime) -> str:
@@ -274,7 +274,7 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
 """Why offers were removed: the words after their number."""
 
 
-def _tell_removed(numbers: Numbers) -> str:
+def tell_removed(numbers: Numbers) -> str:
     told = CONDITIONS.get(str(numbers["condition"]), text.words(numbers["condition"]))
     return f"{numbers['offers']} {told if isinstance(told, str) else told(numbers)}"
 
@@ -403,7 +403,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "lacks": _tell_lack_of_machine,
     "after": _tell_after,
     "search": _tell_search,
-    "removed": _tell_removed,
+    "removed": tell_removed,
     "wider": _tell_wider,
     "unsearched": _tell_unsearched,
     "status": _tell_status,

@@ -252,7 +252,7 @@ def with_line(section: str, line: str) -> str:
         ('nmae = "x"\n' + SMALLEST, 'job.toml:1: unknown key "nmae" (did you mean "name"?)'),
         (
             with_line("resources", 'zzz = "$1"'),
-            "(known here: arch, country, cpus, cuda, datacenter, disk, disk_speed, ",
+            "(known here: arch, country, cpus, cuda, datacenter, disk, ",
         ),
         (
             with_line("budget", 'max_hourly = "$1"'),

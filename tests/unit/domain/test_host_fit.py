@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autopilot.domain.host import Arch, HostFacts, HostNeeds, describe
-from autopilot.domain.host_fit import host_lack, missing_share, unstated
+from autopilot.domain.host_fit import host_lack, list_unstated, missing_share
 from autopilot.domain.places import COUNTRIES, EUROPE, EUROPEAN_UNION, PARTS, country_of_region
 from tests.builders import an_offer
 
@@ -82,8 +82,8 @@ def test_a_machine_has_what_is_asked_for(needs: dict[str, Any], key: str | None)
 def test_what_is_unknown_excludes_nothing_and_is_told(needs: dict[str, Any]) -> None:
     silent = an_offer(host=HostFacts(), download_mbps=D(0))
     assert host_lack(HostNeeds(**needs), silent) is None
-    assert unstated(HostNeeds(**needs), silent) == tuple(needs)
-    assert unstated(HostNeeds(**needs), OFFER) == ()
+    assert list_unstated(HostNeeds(**needs), silent) == tuple(needs)
+    assert list_unstated(HostNeeds(**needs), OFFER) == ()
 
 
 def test_a_place_that_is_not_known_is_none_that_was_named() -> None:
