@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from autopilot import render
+from autopilot.answers.codec import from_json
+from autopilot.answers.jobs import Event
 from autopilot.domain.arrival import Arrival
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
@@ -17,6 +20,7 @@ from autopilot.mailbox.report_shapes import MemoryUse
 from autopilot.notices.kinds import NAMES
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
 from autopilot.ports.store import Store
+from autopilot.words import story
 from tests.integration.engine.engine_world import JOB, World, a_world
 
 GB = 10**9
@@ -36,6 +40,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
+async def told(world: World) -> str:
+    """What people are told of the job, a line for each event."""
+    async with world.store.snapshot() as uow:
+        records = await uow.events.list_after()
+    return "\n".join(story.tell(from_json(Event, render.event(record))) for record in records)
+
+
 async def test_a_host_whose_driver_hangs_is_left_at_once_and_that_is_said(world: World) -> None:
     world.agents.arrivals = [HUNG]
     await world.submit()
@@ -44,8 +55,7 @@ async def test_a_host_whose_driver_hangs_is_left_at_once_and_that_is_said(world:
     assert first.reason is Reason.HOST_UNFIT
     assert first.machine_id != second.machine_id
     assert (job.failures, job.fruitless, job.left_for) == (0, 0, ("gpu_fault",))
-    story = await world.story()
-    assert "the machine lacks what was rented: GPU fault: nvidia-smi hangs; it is left" in story
+    assert "the machine lacks what was rented: GPU fault: nvidia-smi hangs; it is left" in await told(world)
     async with world.store.snapshot() as uow:
         (notice,) = await uow.notices.list_due("ops", world.clock.now(), limit=10)
     assert notice.kind == "machine_unfit"
@@ -59,14 +69,14 @@ async def test_a_check_that_errs_leaves_few_machines_and_the_job_goes_on(world: 
     await world.submit()
     job = await world.until_over(JobStatus.SUCCEEDED)
     assert job.launches == MOST_LEFT + 1
-    assert "others lacked it too, so the job continues here" in await world.story()
+    assert "others lacked it too, so the job continues here" in await told(world)
     await world.until_settled()
 
 
 async def test_a_warning_is_only_said(world: World) -> None:
     world.agents.arrivals = [Arrival(disk_mb_per_s=12.0, clock_off_s=-300.0)]
     lease = await world.running()
-    assert "its disk writes 12 MB/s, its clock is 300 s slow" in await world.story()
+    assert "its disk writes 12 MB/s, its clock is 300 s slow" in await told(world)
     assert lease.agent.readings is not None
     assert lease.agent.readings.arrival == Arrival(disk_mb_per_s=12.0, clock_off_s=-300.0)
     await world.restart()
@@ -91,7 +101,7 @@ async def test_after_kills_for_memory_each_machine_has_more_and_the_job_ends_wit
     job = await world.until(lambda job: job.failures == 1, "a kill")
     assert job.spec.host.ram_gb is not None
     assert job.spec.host.ram_gb > rented
-    assert "killed for memory, at a peak of" in await world.story()
+    assert "killed for memory, at a peak of" in await told(world)
     for _ in range(60):
         await world.tick(apart_s=120)
     job, leases = await world.job(), await world.leases()

@@ -184,7 +184,7 @@ def test_a_run_that_lasts_too_long_is_saved_and_ended() -> None:
         a_lease(working_since=at(0), agent_seen_at=at(7200), last_seen_at=at(7200)),
         spec=a_spec(max_duration=timedelta(hours=2)),
     )
-    assert not acts(job, now=7199)
+    assert not acts(job, a_market(), now=7199)
     assert acts(job, now=7200) == (SaveAndStop("lease-1", Reason.OVER_DURATION),)
     job = play(job, e.StopOrdered("lease-1", Reason.OVER_DURATION, at(7200)))
     assert lease_of(job).orders.role is Role.SAVE_AND_STOP
