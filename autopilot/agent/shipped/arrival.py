@@ -29,6 +29,7 @@ BLOCK = 1 << 20
 STORE_BYTES = 1 << 20
 ALL_REDUCE_S = 30.0
 MOST_HOSTS = 8
+CONNECT_S = 2.4
 SMI = "nvidia-smi"
 HANGS = "nvidia-smi hangs"
 FULL_QUERY = (
@@ -156,15 +157,16 @@ class Arrival:
             name, _, port = host.partition(":")
             for _ in range(2):  # one lost packet is no broken network
                 with contextlib.suppress(OSError):
-                    socket.create_connection((name, int(port or 443)), timeout=max(self.left() / 3, 0.5)).close()
+                    socket.create_connection((name, int(port or 443)), timeout=CONNECT_S).close()
                     reached.add(host)
                     return
 
         threads = [threading.Thread(target=reach, args=(host,), daemon=True) for host in hosts]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(max(self.left() - 0.3, 0))
+        until = time.monotonic() + min(2 * CONNECT_S, max(self.left() - 0.3, 0))
+        for thread in threads:  # looking up a name has no limit of its own
+            thread.join(max(until - time.monotonic(), 0))
         return {"unreachable": [host for host in hosts if host not in reached]}
 
     def reduce(self) -> str:
