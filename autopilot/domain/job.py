@@ -109,7 +109,7 @@ class JobSpec:
     """Work that a sudden loss may cost at most, as far as uploads are fast enough."""
     checkpoints_kept: int = 2
     progress: str = ""
-    """How to read progress from the output: a regular expression, or ``json``."""
+    """How to read progress from the output: a regular expression, ``json`` or ``off``; empty: it is recognised."""
     stall_after: timedelta | None = None
     stall_fails: bool = False
     max_duration: timedelta | None = None

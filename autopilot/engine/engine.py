@@ -311,7 +311,7 @@ class Engine:
             left = purse.left(exposure.leases, self.config.params)
             if left is not None and purse.allowance is not None:
                 is_taken = purse.has_machine(exposure.leases, besides=job_id)
-                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken)
+                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken, purse.since)
         return rooms
 
     def market_view(
@@ -640,10 +640,10 @@ class Engine:
         decision = decide(job, market, now, params)
         if self._recorder is not None:
             self._recorder.record(Scene(job, market, now, params, decision))
-        places = {lease.provider for lease in job.leases}
-        places |= {action.offer.provider for action in decision.actions if isinstance(action, Acquire)}
-        rooms = ((name, market.room_on(job, name)) for name in sorted(places))
-        told = (room_note(name, room) for name, room in rooms if room is not None)
+        rooms = {lease.provider: market.room_of(job, lease) for lease in job.leases}
+        taken = {action.offer.provider for action in decision.actions if isinstance(action, Acquire)}
+        rooms |= {name: market.room_on(job, name) for name in taken}
+        told = (room_note(name, room) for name, room in sorted(rooms.items()) if room is not None)
         notes = dict.fromkeys((*decision.notes, *told, *self.certification.notes(now)))
         return replace(decision, notes=tuple(notes)), Turn()
 
@@ -684,7 +684,7 @@ class Engine:
         )
         longest_s = self.config.permit_ttl_s
         uncertified = exposure.market_purse(job, lease.provider)
-        if uncertified is not None:
+        if uncertified is not None and uncertified.draws(lease):
             lefts += ((uncertified.left(exposure.leases, params), uncertified.burn(exposure.leases)),)
             longest_s = min(longest_s, UNCERTIFIED_PERMIT_S)
         return permit_ttl_s(lefts, longest_s, params)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.arrival import ALL_REDUCES, Arrival, ArrivalGpu
 from autopilot.domain.named_hosts import MOST as MOST_HOSTS
-from autopilot.domain.readings import Gpu, Readings
+from autopilot.domain.readings import Gpu, Readings, Recognised
 from autopilot.mailbox.report_shapes import (
     HOST_FAULTS,
     HOST_STATES,
@@ -147,6 +147,7 @@ def _readings(body: object) -> Readings | None:
         load=None if load is None else _within(load, _MAX_LOAD),
         still_s=_seconds_or_none(body.get("still_s")),
         arrival=_arrival_or_none(body.get("arrival")),
+        recognised=_read_recognised(body.get("recognised")),
     )
 
 
@@ -209,6 +210,17 @@ def _number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError("not a number")
     return value
+
+
+FORMS = frozenset(("bar", "step", "epochs", "trainer"))
+"""How progress that is recognised in the output may be printed."""
+
+
+def _read_recognised(body: object) -> Recognised | None:
+    if not isinstance(body, dict) or str(form := body.get("form")) not in FORMS:
+        return None
+    step, fraction, confidence = _whole_or_none(body.get("step")), body.get("fraction"), body.get("confidence")
+    return Recognised(str(form), step, _fraction(fraction), _fraction(confidence))
 
 
 def _age_restored(body: object) -> tuple[int, int] | None:

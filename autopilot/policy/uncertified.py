@@ -86,7 +86,7 @@ def may_raise(job: Job, action: Action, market: Market, params: Params) -> bool:
     if not isinstance(action, ChangeBid):
         return True
     lease = next((lease for lease in job.leases if lease.id == action.lease_id), None)
-    room = None if lease is None else market.room_on(job, lease.provider)
+    room = None if lease is None else market.room_of(job, lease)
     if lease is None or room is None or action.bid <= lease.bid:
         return True
     raised = budget.commitment(replace(lease, bid=action.bid), params)
@@ -95,7 +95,7 @@ def may_raise(job: Job, action: Action, market: Market, params: Params) -> bool:
 
 def find_used_up(job: Job, market: Market) -> tuple[Lease, ...]:
     """Its machines for which the allowance of their market leaves nothing more."""
-    rooms = ((lease, market.room_on(job, lease.provider)) for lease in job.leases if lease.is_wanted)
+    rooms = ((lease, market.room_of(job, lease)) for lease in job.leases if lease.is_wanted)
     return tuple(lease for lease, room in rooms if room is not None and room.left <= ZERO)
 
 

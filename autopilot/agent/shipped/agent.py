@@ -329,6 +329,7 @@ class Agent:
         kind = self.machine.process.kind
         if kind == "run":
             self.look_at_mark()  # it may have saved last of all
+        self.child.drain()  # what it wrote comes before the word of its end
         self.log.say(f"{kind} ended with code {code}")
         process = self.machine.process
         has_saved = self.memory["last_ckpt_n"] != self.saved_before
@@ -580,7 +581,8 @@ class Agent:
         machine, memory = self.machine, self.memory
         self.beats += 1
         is_of_other = machine.is_of_other()  # what it knows is of another task than the one that it writes to
-        step, progress = (None, None) if is_of_other else self.progress.read()
+        step, progress = said = (None, None) if is_of_other else self.progress.read()
+        recognised = self.progress.recognised if said == (None, None) and not is_of_other else None
         last_n = None if is_of_other else memory["last_ckpt_n"]
         return {
             **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": orders["run_epoch"]},
@@ -590,7 +592,7 @@ class Agent:
             **self.keeper.cost,
             "readings": {
                 **self.readings.at(self.now()),
-                **{"still_s": self.still_s(), "arrival": memory["arrival"]},
+                **{"still_s": self.still_s(), "arrival": memory["arrival"], "recognised": recognised},
             },
             "can": [each for each in ABILITIES if each != NEXT_TASK or (memory["surveyed"] and self.is_swept)],
             "ssh": self.ssh.report(),

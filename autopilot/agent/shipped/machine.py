@@ -58,8 +58,8 @@ class Machine:
 
     ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``check renew code
     prefetch restore checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon``
-    cuts short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any state,
-    asking again leads to what the newest orders demand.
+    cuts short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any
+    state, asking again leads to what the newest orders demand.
     """
 
     def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "") -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.domain.arrival import Arrival, ArrivalGpu, Rented, find_lacks, find_warnings
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.arrival import Arrival, ArrivalGpu, Rented, find_lacks, find_warnings
 from autopilot.domain.readings import Gpu, Readings
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat, parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part, SshLogin
@@ -202,6 +202,9 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
         ("readings", {"load": True}),
         ("readings", {"still_s": -1}),
         ("readings", {"still_s": 1e12}),
+        ("readings", {"recognised": {"form": "bar", "step": -1, "fraction": 0.5, "confidence": 0.5}}),
+        ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 1.5, "confidence": 0.5}}),
+        ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 0.5, "confidence": None}}),
     ],
 )
 def test_a_heartbeat_out_of_range_is_refused(field: str, value: Any) -> None:

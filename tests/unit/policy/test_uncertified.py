@@ -135,3 +135,14 @@ def test_a_machine_for_which_nothing_is_left_saves_and_goes(
     leases: tuple[Lease, ...], expected: tuple[Action, ...]
 ) -> None:
     assert proposed(a_job(*leases), a_market_with(0)) == expected
+
+
+def test_a_machine_rented_under_the_certificate_that_ended_goes_on_and_may_be_raised() -> None:
+    market = a_market_with(0)
+    view = market.providers["vastai"]
+    assert view.uncertified is not None
+    ended = replace(view, uncertified=replace(view.uncertified, since=START + timedelta(seconds=1)))
+    market = replace(market, providers=dict(market.providers) | {"vastai": ended})
+    assert not any(isinstance(action, SaveAndStop) for action in decide(a_job(a_lease()), market, START, P).actions)
+    outbid = a_job(a_paused_lease(price_to_win=D("0.350"), pause_cause=Reason.OUTBID), status=JobStatus.RECOVERING)
+    assert any(isinstance(action, ChangeBid) for action in decide(outbid, market, START, P).actions)

@@ -88,7 +88,7 @@ def traits_of(fields: Mapping[str, object]) -> MachineTraits:
 
 def main() -> int:
     code, said = MachineTraits(**json.loads(Path(sys.argv[1]).read_text())).answer(sys.argv[2:])
-    print(said)  # noqa: T201
+    print(said)
     return code
 
 

@@ -30,9 +30,9 @@ from autopilot_lab.sandbox.churn import Churn
 from autopilot_lab.sandbox.config import SandboxConfig
 from autopilot_lab.sandbox.control import Control
 from autopilot_lab.sandbox.faults import Faults
+from autopilot_lab.sandbox.machine_traits import keep_traits
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.lifecycle import NoContainers, Timings
-from autopilot_lab.sandbox.machine_traits import keep_traits
 from autopilot_lab.sandbox.market.market import SandboxMarket
 from autopilot_lab.sandbox.mithril.market import MithrilMarket
 from autopilot_lab.sandbox.mithril.provider import MithrilSandbox
