@@ -90,7 +90,7 @@ class Rented:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class ArrivalFinding:
     kind: str
     """One of ``LACKS``, or of ``WARNINGS``."""
     has: Number = None
@@ -102,61 +102,61 @@ LACKS = ("gpus", "gpu_fault", "gpu_memory", "gpu_errors", "throttled", "all_redu
 WARNINGS = ("slow_disk", "slow_upload", "slow_download", "clock", "small_shm", "without_peer", "unreachable_other")
 
 
-def find_lacks(arrival: Arrival, rented: Rented) -> tuple[Lack, ...]:
+def find_lacks(arrival: Arrival, rented: Rented) -> tuple[ArrivalFinding, ...]:
     """What the machine lacks of what was paid for."""
     return (*_lacks_of_gpus(arrival, rented), *_lacks_of_machine(arrival, rented))
 
 
-def _lacks_of_gpus(arrival: Arrival, rented: Rented) -> tuple[Lack, ...]:
+def _lacks_of_gpus(arrival: Arrival, rented: Rented) -> tuple[ArrivalFinding, ...]:
     found, gpus = [], arrival.gpus
     if arrival.gpu_fault:
-        found.append(Lack("gpu_fault", arrival.gpu_fault))
+        found.append(ArrivalFinding("gpu_fault", arrival.gpu_fault))
     if gpus is not None and len(gpus) < rented.num_gpus:
-        found.append(Lack("gpus", len(gpus), rented.num_gpus))
+        found.append(ArrivalFinding("gpus", len(gpus), rented.num_gpus))
     shares = [gpu.used / gpu.total for gpu in gpus or () if gpu.used is not None and gpu.total]
     if shares and max(shares) > MEMORY_SHARE_USED:
-        found.append(Lack("gpu_memory", round(max(shares), 2), MEMORY_SHARE_USED))
+        found.append(ArrivalFinding("gpu_memory", round(max(shares), 2), MEMORY_SHARE_USED))
     if errors := sum(gpu.errors for gpu in gpus or ()):
-        found.append(Lack("gpu_errors", errors, 0))
+        found.append(ArrivalFinding("gpu_errors", errors, 0))
     if slowed := sum(gpu.slowed for gpu in gpus or ()):
-        found.append(Lack("throttled", slowed, 0))
+        found.append(ArrivalFinding("throttled", slowed, 0))
     if arrival.all_reduce == "failed":
-        found.append(Lack("all_reduce"))
+        found.append(ArrivalFinding("all_reduce"))
     return tuple(found)
 
 
-def _lacks_of_machine(arrival: Arrival, rented: Rented) -> tuple[Lack, ...]:
+def _lacks_of_machine(arrival: Arrival, rented: Rented) -> tuple[ArrivalFinding, ...]:
     found = []
     if rented.ram_gb is not None and arrival.ram is not None and arrival.ram < RAM_SHARE * _bytes(rented.ram_gb):
-        found.append(Lack("ram", _gb(arrival.ram), float(rented.ram_gb)))
+        found.append(ArrivalFinding("ram", _gb(arrival.ram), float(rented.ram_gb)))
     wanted = _room_wanted(rented)
     if arrival.disk_fault:
-        found.append(Lack("disk", arrival.disk_fault))
+        found.append(ArrivalFinding("disk", arrival.disk_fault))
     elif arrival.disk_free is not None and arrival.disk_free < wanted:
-        found.append(Lack("disk", _gb(arrival.disk_free), _gb(wanted)))
+        found.append(ArrivalFinding("disk", _gb(arrival.disk_free), _gb(wanted)))
     known = [host for host in arrival.unreachable if host in WELL_KNOWN]
     if known:
-        found.append(Lack("unreachable", ", ".join(known)))
+        found.append(ArrivalFinding("unreachable", ", ".join(known)))
     return tuple(found)
 
 
-def find_warnings(arrival: Arrival, rented: Rented) -> tuple[Lack, ...]:
+def find_warnings(arrival: Arrival, rented: Rented) -> tuple[ArrivalFinding, ...]:
     """What is only said."""
     low = (
         ("slow_disk", arrival.disk_mb_per_s, SLOW_DISK_MB_PER_S),
         ("slow_upload", arrival.upload_mbps, SLOW_STORE_MBPS),
         ("slow_download", arrival.download_mbps, SLOW_STORE_MBPS),
     )
-    found = [Lack(kind, round(has, 1), least) for kind, has, least in low if has is not None and has < least]
+    found = [ArrivalFinding(kind, round(has, 1), least) for kind, has, least in low if has is not None and has < least]
     if arrival.clock_off_s is not None and abs(arrival.clock_off_s) > SKEWED_S:
-        found.append(Lack("clock", round(arrival.clock_off_s), SKEWED_S))
+        found.append(ArrivalFinding("clock", round(arrival.clock_off_s), SKEWED_S))
     if rented.num_gpus > 1 and arrival.shm is not None and arrival.shm < LEAST_SHM_BYTES:
-        found.append(Lack("small_shm", _gb(arrival.shm), _gb(LEAST_SHM_BYTES)))
+        found.append(ArrivalFinding("small_shm", _gb(arrival.shm), _gb(LEAST_SHM_BYTES)))
     if arrival.all_reduce == "without_peer":
-        found.append(Lack("without_peer"))
+        found.append(ArrivalFinding("without_peer"))
     others = [host for host in arrival.unreachable if host not in WELL_KNOWN]
     if others:
-        found.append(Lack("unreachable_other", ", ".join(others)))
+        found.append(ArrivalFinding("unreachable_other", ", ".join(others)))
     return tuple(found)
 
 

@@ -34,6 +34,8 @@ class HostFacts:
     shm_gb: Decimal | None = None
     """``/dev/shm``."""
     disk_mb_per_s: Decimal | None = None
+    least_download_mbps: Decimal | None = None
+    """What its market was asked to hold to, where it states no speed: ``Offer.download_mbps`` is unknown then."""
     upload_mbps: Decimal | None = None
     country: str = ""
     """Two letters of ISO 3166, upper case."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from autopilot.domain.gpu_support import arch_of, cuda_of_driver, least_cuda_of
-from autopilot.domain.host import HostNeeds, driver_order
+from autopilot.domain.host import NO_NEEDS, HostNeeds, driver_order
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.places import is_within
@@ -27,17 +27,17 @@ class HostLack:
     wanted: Number
 
 
-_MEASURES: tuple[tuple[str, Callable[[HostNeeds], Decimal | None], Callable[[Offer], Decimal | None]], ...] = (
-    ("cuda", lambda needs: needs.cuda, lambda offer: cuda_of(offer)),
-    ("cpus", lambda needs: needs.cpus, lambda offer: offer.host.cpus),
-    ("ram_gb", lambda needs: needs.ram_gb, lambda offer: offer.host.ram_gb),
-    ("shm_gb", lambda needs: needs.shm_gb, lambda offer: offer.host.shm_gb),
-    ("disk_mb_per_s", lambda needs: needs.disk_mb_per_s, lambda offer: offer.host.disk_mb_per_s),
-    ("reliability", lambda needs: needs.reliability, lambda offer: offer.reliability),
-    ("download_mbps", lambda needs: needs.download_mbps, lambda offer: offer.download_mbps or None),
-    ("upload_mbps", lambda needs: needs.upload_mbps, lambda offer: offer.host.upload_mbps),
-)
-"""Name, what is asked for at least, and what there is; None: nothing is asked for, or it is unknown."""
+MEASURES: dict[str, Callable[[Offer], Decimal | None]] = {
+    "cuda": lambda offer: cuda_of(offer),
+    "cpus": lambda offer: offer.host.cpus,
+    "ram_gb": lambda offer: offer.host.ram_gb,
+    "shm_gb": lambda offer: offer.host.shm_gb,
+    "disk_mb_per_s": lambda offer: offer.host.disk_mb_per_s,
+    "reliability": lambda offer: offer.reliability,
+    "download_mbps": lambda offer: offer.download_mbps or offer.host.least_download_mbps,
+    "upload_mbps": lambda offer: offer.host.upload_mbps,
+}
+"""Field of ``HostNeeds`` of which there must be enough → what there is; None: it is unknown."""
 
 
 def cuda_of(offer: Offer) -> Decimal | None:
@@ -52,13 +52,14 @@ def host_lack(needs: HostNeeds, offer: Offer) -> HostLack | None:
 
 def host_lacks(needs: HostNeeds, offer: Offer) -> Iterator[HostLack]:
     host, cuda = offer.host, cuda_of(offer)
-    least = least_cuda_of(offer.gpu, host)
+    least = None if cuda is None else least_cuda_of(offer.gpu, host)
     if cuda is not None and least is not None and cuda < least:
         yield HostLack("gpu_cuda", cuda, least)
-    for key, wanted_of, has_of in _MEASURES:
-        wanted = wanted_of(needs)
-        has = None if wanted is None else has_of(offer)
-        if wanted is not None and has is not None and has < wanted:
+    if needs == NO_NEEDS:  # most jobs, of many offers each
+        return
+    for key, wanted in _list_asked(needs):
+        has = MEASURES[key](offer)
+        if has is not None and has < wanted:
             yield HostLack(key, has, wanted)
     if needs.driver and host.driver and driver_order(host.driver) < driver_order(needs.driver):
         yield HostLack("driver", host.driver, needs.driver)
@@ -71,9 +72,14 @@ def host_lacks(needs: HostNeeds, offer: Offer) -> Iterator[HostLack]:
         yield HostLack("region", host.region or host.country or None, " or ".join(needs.regions))
 
 
+def _list_asked(needs: HostNeeds) -> list[tuple[str, Decimal]]:
+    wishes = ((key, getattr(needs, key)) for key in MEASURES)
+    return [(key, wanted) for key, wanted in wishes if wanted is not None]
+
+
 def list_unstated(needs: HostNeeds, offer: Offer) -> tuple[str, ...]:
     """What the job asks for and the market does not say of the machine: it is not known to fit."""
-    silent = [key for key, wanted_of, has_of in _MEASURES if wanted_of(needs) is not None and has_of(offer) is None]
+    silent = [key for key, _ in _list_asked(needs) if MEASURES[key](offer) is None]
     if needs.driver and not offer.host.driver:
         silent.append("driver")
     if needs.arch is not None and arch_of(offer.gpu, offer.host) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from autopilot.domain.arrival import Lack, Rented, find_lacks, find_warnings
+from autopilot.domain.arrival import ArrivalFinding, Rented, find_lacks, find_warnings
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 
@@ -25,17 +25,17 @@ def rented_as(job: Job, lease: Lease) -> Rented:
     return Rented(lease.num_gpus, lease.disk_gb, lease.ram_gb, size)
 
 
-def lacks_of(job: Job, lease: Lease) -> tuple[Lack, ...]:
+def lacks_of(job: Job, lease: Lease) -> tuple[ArrivalFinding, ...]:
     arrival = lease.agent.readings.arrival if lease.agent.readings else None
     return () if arrival is None else find_lacks(arrival, rented_as(job, lease))
 
 
-def warnings_of(job: Job, lease: Lease) -> tuple[Lack, ...]:
+def warnings_of(job: Job, lease: Lease) -> tuple[ArrivalFinding, ...]:
     arrival = lease.agent.readings.arrival if lease.agent.readings else None
     return () if arrival is None else find_warnings(arrival, rented_as(job, lease))
 
 
-def unbearable(job: Job, lease: Lease) -> tuple[Lack, ...]:
+def unbearable(job: Job, lease: Lease) -> tuple[ArrivalFinding, ...]:
     """What of it the machine may still be left for, as many as were left before."""
     if len(job.left_for) >= MOST_FINDINGS:
         return ()
@@ -48,12 +48,12 @@ def is_unfit(job: Job, lease: Lease, now: datetime) -> bool:
     return (since is None or now - since < SOON) and not lease.is_shared and bool(unbearable(job, lease))
 
 
-def count_left(left_for: Iterable[str], lacks: Iterable[Lack]) -> tuple[str, ...]:
+def count_left(left_for: Iterable[str], lacks: Iterable[ArrivalFinding]) -> tuple[str, ...]:
     """With the findings of one machine more that is left for them."""
     return (*left_for, *(lack.kind for lack in lacks))
 
 
-def forget_met(left_for: Iterable[str], lacks: Iterable[Lack]) -> tuple[str, ...]:
+def forget_met(left_for: Iterable[str], lacks: Iterable[ArrivalFinding]) -> tuple[str, ...]:
     """Without those that a newer machine does not show: what is counted are machines in a row."""
     still = {lack.kind for lack in lacks}
     return tuple(kind for kind in left_for if kind in still)

@@ -37,7 +37,7 @@ _MAX_INT = 2**53
 
 _MAX_LOAD = 1_000_000
 
-_MAX_RATE = 10_000_000
+_MAX_SPEED = 10_000_000
 
 _MAX_OFF_S = 100 * 366 * 86_400
 
@@ -183,9 +183,9 @@ def _arrival(body: object) -> Arrival:
         shm=_whole_or_none(body.get("shm")),
         disk_free=_whole_or_none(body.get("disk_free")),
         disk_fault=_text(body.get("disk_fault", ""))[:_MAX_FAULT],
-        disk_mb_per_s=_rate_or_none(body.get("disk_mb_per_s")),
-        upload_mbps=_rate_or_none(body.get("upload_mbps")),
-        download_mbps=_rate_or_none(body.get("download_mbps")),
+        disk_mb_per_s=_speed_or_none(body.get("disk_mb_per_s")),
+        upload_mbps=_speed_or_none(body.get("upload_mbps")),
+        download_mbps=_speed_or_none(body.get("download_mbps")),
         clock_off_s=None if off_s is None else (-1 if is_behind else 1) * _within(abs(_number(off_s)), _MAX_OFF_S),
         unreachable=tuple(_text(host)[:_MAX_FAULT] for host in hosts),
     )
@@ -202,8 +202,8 @@ def _arrival_gpu(body: object) -> ArrivalGpu:
     )
 
 
-def _rate_or_none(value: object) -> float | None:
-    return None if value is None else _within(value, _MAX_RATE)
+def _speed_or_none(value: object) -> float | None:
+    return None if value is None else _within(value, _MAX_SPEED)
 
 
 def _number(value: object) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from autopilot.domain.host import Arch, HostNeeds
 from autopilot.domain.host_fit import host_lacks, list_unstated
@@ -19,7 +20,7 @@ from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.search import countries_of, search_body
 from autopilot_lab.sandbox.vastai.query import matches
 
-SETTINGS = VastaiSettings(api_key="k", min_reliability=Decimal(0))
+SETTINGS = VastaiSettings(api_key=SecretStr("k"), min_reliability=Decimal(0))
 DRIVERS = ("470.42.01", "525.60.13", "535.86.05", "550.54.14", "580.95.05")
 COUNTRIES = ("US", "DE", "CN", "GB")
 
@@ -101,7 +102,16 @@ def test_the_filter_and_the_policy_agree(traits: dict[str, Any], asked: HostNeed
 
 def test_every_key_about_the_machine_has_its_filter() -> None:
     asked = HostNeeds(
-        Decimal(12), "535", Arch.AMD64, *map(Decimal, (8, 32)), None, *map(Decimal, (500, 1, 200, 200)), ("DE",)
+        cuda=Decimal(12),
+        driver="535",
+        arch=Arch.AMD64,
+        cpus=Decimal(8),
+        ram_gb=Decimal(32),
+        disk_mb_per_s=Decimal(500),
+        download_mbps=Decimal(200),
+        upload_mbps=Decimal(200),
+        countries=("DE",),
+        datacenter=True,
     )
     query = OfferQuery((("RTX 3090", 1),), Decimal(0), Decimal(20), False, True, host=asked)
     body = search_body(query, "RTX 3090", 1, "bid", SETTINGS)

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from autopilot.domain.host import HostNeeds
-from autopilot.domain.money import ZERO
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
 from autopilot.providers.drift.shape import AnswerShape
@@ -81,12 +80,9 @@ class GraphqlMarket:
         raw = data.get("gpuTypes")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of GPU types")
-        facts, down = wishes.facts_of(needs, place), needs.download_mbps or ZERO
+        facts = wishes.facts_of(needs, place)
         return tuple(
-            replace(row, host=facts, download_mbps=down)
-            for gpu in raw
-            for row in wire.price_rows(gpu, num_gpus)
-            if place.has(row.cloud)
+            replace(row, host=facts) for gpu in raw for row in wire.price_rows(gpu, num_gpus) if place.has(row.cloud)
         )
 
     async def probe_spot(self) -> Answer:

@@ -109,7 +109,7 @@ def offer(row: PriceRow, gpu: str, disk_gb: Decimal, *, spot: bool) -> Offer | N
         storage_price=DISK_PRICE,
         upload_price=ZERO,
         download_price=ZERO,
-        download_mbps=row.download_mbps,
+        download_mbps=ZERO,
         reliability=UNRATED,
         verified=True,
         datacenter=row.cloud == "SECURE",

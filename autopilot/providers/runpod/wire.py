@@ -71,7 +71,6 @@ class PriceRow:
     list_spot_price: Decimal | None
     host: HostFacts = NO_FACTS
     """What the market was asked to hold to."""
-    download_mbps: Decimal = ZERO
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ def facts_of(needs: HostNeeds, place: Place) -> HostFacts:
         cuda=needs.cuda,
         cpus=needs.cpus,
         ram_gb=needs.ram_gb,
+        least_download_mbps=needs.download_mbps,
         upload_mbps=needs.upload_mbps,
         country=place.country,
         region=place.data_center_id,

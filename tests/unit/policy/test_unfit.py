@@ -10,7 +10,7 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, Release, SaveAndStop, SetStatus
-from autopilot.domain.arrival import Arrival, ArrivalGpu, Lack, Rented, find_lacks, find_warnings
+from autopilot.domain.arrival import Arrival, ArrivalGpu, ArrivalFinding, Rented, find_lacks, find_warnings
 from autopilot.domain.host import HostFacts, HostNeeds
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, Role
@@ -37,25 +37,27 @@ def acts(job: Job, market: Market | None = None, now: float = 60) -> tuple[Actio
     [
         (Arrival(), ()),
         (Arrival(gpus=(SOUND, SOUND), ram=62 * GB, disk_free=90 * GB), ()),
-        (Arrival(gpus=(SOUND,)), (Lack("gpus", 1, 2),)),
-        (Arrival(gpu_fault="nvidia-smi hangs"), (Lack("gpu_fault", "nvidia-smi hangs"),)),
-        (Arrival(gpus=(SOUND, ArrivalGpu(6 * GIB, 24 * GIB))), (Lack("gpu_memory", 0.25, 0.1),)),
-        (Arrival(gpus=(SOUND, ArrivalGpu(errors=2))), (Lack("gpu_errors", 2, 0),)),
-        (Arrival(gpus=(SOUND, ArrivalGpu(slowed=True))), (Lack("throttled", 1, 0),)),
-        (Arrival(all_reduce="failed"), (Lack("all_reduce"),)),
-        (Arrival(ram=16 * GB), (Lack("ram", 16.0, 64.0),)),
-        (Arrival(disk_free=4 * GB), (Lack("disk", 4.0, 10.0),)),
-        (Arrival(disk_fault="Read-only file system"), (Lack("disk", "Read-only file system"),)),
-        (Arrival(unreachable=("huggingface.co", "example.com")), (Lack("unreachable", "huggingface.co"),)),
+        (Arrival(gpus=(SOUND,)), (ArrivalFinding("gpus", 1, 2),)),
+        (Arrival(gpu_fault="nvidia-smi hangs"), (ArrivalFinding("gpu_fault", "nvidia-smi hangs"),)),
+        (Arrival(gpus=(SOUND, ArrivalGpu(6 * GIB, 24 * GIB))), (ArrivalFinding("gpu_memory", 0.25, 0.1),)),
+        (Arrival(gpus=(SOUND, ArrivalGpu(errors=2))), (ArrivalFinding("gpu_errors", 2, 0),)),
+        (Arrival(gpus=(SOUND, ArrivalGpu(slowed=True))), (ArrivalFinding("throttled", 1, 0),)),
+        (Arrival(all_reduce="failed"), (ArrivalFinding("all_reduce"),)),
+        (Arrival(ram=16 * GB), (ArrivalFinding("ram", 16.0, 64.0),)),
+        (Arrival(disk_free=4 * GB), (ArrivalFinding("disk", 4.0, 10.0),)),
+        (Arrival(disk_fault="Read-only file system"), (ArrivalFinding("disk", "Read-only file system"),)),
+        (Arrival(unreachable=("huggingface.co", "example.com")), (ArrivalFinding("unreachable", "huggingface.co"),)),
     ],
 )
-def test_what_a_machine_lacks(arrival: Arrival, lacks: tuple[Lack, ...]) -> None:
+def test_what_a_machine_lacks(arrival: Arrival, lacks: tuple[ArrivalFinding, ...]) -> None:
     assert find_lacks(arrival, TWO) == lacks
 
 
 def test_there_must_be_room_for_two_checkpoints() -> None:
     assert find_lacks(Arrival(disk_free=4 * GB), replace(TWO, checkpoint_bytes=2 * GB)) == ()
-    assert find_lacks(Arrival(disk_free=4 * GB), replace(TWO, checkpoint_bytes=3 * GB)) == (Lack("disk", 4.0, 6.0),)
+    assert find_lacks(Arrival(disk_free=4 * GB), replace(TWO, checkpoint_bytes=3 * GB)) == (
+        ArrivalFinding("disk", 4.0, 6.0),
+    )
 
 
 def test_what_is_only_said() -> None:

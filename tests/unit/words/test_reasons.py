@@ -28,7 +28,7 @@ def test_each_condition_has_its_words() -> None:
         "max_hourly",
         "on_demand_share",
     }
-    named |= {name for name, _, _ in host_fit._MEASURES}
+    named |= set(host_fit.MEASURES)
     assert {"vram_gb", "no_on_demand", "max_rate"} <= named
     assert named | {"no_spot"} == set(reasons.CONDITIONS)
 
