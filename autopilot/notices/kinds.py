@@ -15,6 +15,7 @@ from typing import Any
 from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
+from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import show
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleReason
@@ -98,6 +99,9 @@ def _say_failure(facts: Facts) -> Words:
     ended = (
         f"Its command ended with exit code {job.exit_code}" if job.exit_code is not None else "Its command never ran"
     )
+    kill = read_memory_kill(job) if job.reason is Reason.OUT_OF_MEMORY else None
+    if kill is not None:
+        ended = f"Its command was killed for memory, at a peak of {kill.peak_gb} GB of {kill.limit_gb} GB"
     tries = f"{job.failures} of {job.spec.max_attempts} attempts have failed"
     held = job.on_hold
     machine = "Its machines are released."

@@ -10,7 +10,7 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, Release, SaveAndStop, SetStatus
-from autopilot.domain.arrival import Arrival, ArrivalGpu, ArrivalFinding, Rented, find_lacks, find_warnings
+from autopilot.domain.arrival import Arrival, ArrivalFinding, ArrivalGpu, Rented, find_lacks, find_warnings
 from autopilot.domain.host import HostFacts, HostNeeds
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, Role
