@@ -41,6 +41,7 @@ setup = "pip install ."
 workdir = "/workspace/bert"
 trust = "secure"
 shell = "bash"
+max_duration = "20h"
 run_as = "root"
 notify = ["team", "ops"]
 tags = { team = "vision", project = "bert qa" }
