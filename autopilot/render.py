@@ -28,7 +28,7 @@ from autopilot.engine.waits import Wait
 from autopilot.policy.eligibility import why_not
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.ports.store.jobs import JobTitle
-from autopilot.pricing.pressure import measure_pressure
+from autopilot.pricing.pressure import Verdict, measure_pressure
 
 Json = dict[str, Any]
 NO_TASKS = TaskCounts()
@@ -78,7 +78,7 @@ def job(
         "due_at": plain(state.due_at),
         "after": [_predecessor(each, titles) for each in state.spec.after],
         "slack_s": plain(pressure.slack) if judged else None,
-        "verdict": pressure.verdict if judged else None,
+        "verdict": _verdict(pressure.verdict, waits) if judged else None,
         "progress": plain(state.progress),
         "step": state.step,
         "work_done_s": plain(state.work_done),
@@ -105,6 +105,11 @@ def job(
         "waiting": _wait_for_jobs(state, titles, now)
         or _with_followed(wait(waits) if waits else None, state, titles, now),
     }
+
+
+def _verdict(verdict: Verdict | None, waits: Wait | None) -> Verdict | None:
+    """Time alone is not enough: what waits for an offer that does not exist is not on track."""
+    return Verdict.TIGHT if verdict is Verdict.FINE and waits is not None and waits.has_no_offer else verdict
 
 
 def _tasks(array: ArraySpec, counts: TaskCounts) -> Json:

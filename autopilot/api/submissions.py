@@ -36,14 +36,16 @@ from autopilot.engine.learnt_time import learn_time
 from autopilot.engine.outstanding import Money
 from autopilot.planning.array_plan import plan_array
 from autopilot.planning.array_table import with_table
+from autopilot.planning.asleep import asleep_notes
 from autopilot.planning.floor_prospects import read_cheapest
-from autopilot.planning.gpu_check import check_gpus, meanings, unfillable
+from autopilot.planning.gpu_check import check_gpus, meanings, raise_disk, unfillable
 from autopilot.planning.host_notes import host_notes
 from autopilot.planning.market_notes import market_notes
 from autopilot.planning.plan import JobPlan, plan
 from autopilot.planning.prospects import INFEASIBLE, Unlikely
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
+from autopilot.ports.images import ImageAnswer, NoSuchImage, NotRead
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
 
 ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
@@ -131,6 +133,7 @@ class Submissions:
         for each, (job, _, _) in zip(sent, read, strict=True):
             with _said_of(each.source, is_one=len(sent) == 1):
                 _refuse_schedule(job.spec)
+        await asyncio.gather(*(self._engine.images.ask(job.spec) for job, _, _ in read))
         async with self._store.snapshot() as uow:
             resolved = await resolve(uow, [job for job, _, _ in read], now)
         drafts = []
@@ -157,16 +160,17 @@ class Submissions:
     async def read(
         self, sent: Sent, now: datetime, owner: int, token: Token | None, *, dry_run: bool
     ) -> tuple[Job, CodeCopy | None, Sequence[str]]:
-        """The job that a file asks for, its code, and what to say of how long it may take. Raises ``UserError``."""
+        """The job that a file asks for, its code, and what to say of what was changed in it. Raises ``UserError``."""
         parsed = with_table(self._parse(sent.toml, sent.source, now, token), sent.table, sent.source)
-        spec = await check_gpus(parsed, self._engine)
+        spec, of_disk = raise_disk(await check_gpus(parsed, self._engine), self._engine)
         check_total(spec, is_of_token(owner))
         _check_code(spec, sent.code)
         spec, learnt = await self._learn_time(spec, owner)
         copy = await self._code.require(owner, sent.code.sha256) if sent.code and not dry_run else None
         taken = _code_of(sent.code, copy)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
-        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256, sent.table)), copy, learnt
+        notes = [*learnt, *filter(None, [of_disk])]
+        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256, sent.table)), copy, notes
 
     async def _learn_time(self, spec: JobSpec, owner: int) -> tuple[JobSpec, Sequence[str]]:
         """``spec`` with the longest time that its owner's past estimates speak for, and what to say of it."""
@@ -180,6 +184,7 @@ class Submissions:
     async def plan_draft(self, job: Job, now: datetime, least_probability: float, learnt: Sequence[str]) -> JobPlan:
         plan = await self.plan(job, now, least_probability)
         planned = plan.answer
+        self._judge_image(planned, job, await self._engine.images.ask(job.spec), least_probability)
         planned["notes"] += [*learnt, *_script_notes(job.spec), *tell_waits(job)]
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
@@ -188,6 +193,18 @@ class Submissions:
             server = job.spec.registry.server
             planned["notes"].append(f"the market, and the host that pulls the image, get the login for {server}")
         return plan
+
+    @staticmethod
+    def _judge_image(planned: render.Json, job: Job, answer: ImageAnswer, least_probability: float) -> None:
+        """An image that is not there ends each machine. A job that waits for others may wait for one that makes it."""
+        if isinstance(answer, NotRead):
+            planned["notes"] += [f"what the image requires is not known ({answer.reason})"] if answer.reason else []
+        elif isinstance(answer, NoSuchImage):
+            if job.spec.after or not least_probability:
+                planned["notes"].append(f"image: {answer.message}")
+            else:
+                ways_out = ["correct image in the job file, or push it; --min-probability 0 accepts the job as it is"]
+                planned |= {"refusal": f"image: {answer.message}", "verdict": INFEASIBLE, "ways_out": ways_out}
 
     async def _accept(
         self, uow: UnitOfWork, drafts: Sequence[_Draft], now: datetime, *, again: bool
@@ -225,6 +242,7 @@ class Submissions:
             job = evolve(job, e.PredecessorsEnded(now, now))
         offers = await self._engine.offers(job.spec.query)
         market = self._engine.market_view(offers, None, self._clock.now())
+        market = replace(market, image=self._engine.images.facts_of(job.spec))
         config = self._engine.config
         async with self._store.snapshot() as uow:
             limits = await account(uow, config.limits, now, config.params)
@@ -234,7 +252,7 @@ class Submissions:
         asked = job, market, now, config.params, least_probability, limits, spent, cheapest
         made = await asyncio.to_thread(reckon, *asked)
         planned = made.answer
-        if not planned["offers"] and least_probability:
+        if not made.may_begin and least_probability:
             lacking = await unfillable(job.spec, self._engine, self._store, now)
             if lacking:
                 planned |= {"refusal": lacking, "verdict": INFEASIBLE}
@@ -242,6 +260,7 @@ class Submissions:
         planned["notes"] += meanings(job.spec)
         planned["notes"] += certificate_notes(self._engine, now)
         planned["notes"] += market_notes(self._engine)
+        planned["notes"] += asleep_notes(self._engine, now)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
             for name, watch in self._engine.watches.items()

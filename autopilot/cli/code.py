@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 SAID_FROM_BYTES = 20_000_000
 
 
-def send(client: JsonClient, beside: Path, toml: str, source: str, *, dry_run: bool) -> tuple[Json, str] | None:
-    """(what the submit says of the code, the same in words); None for a job file without ``[code]``.
+def send(client: JsonClient, beside: Path, toml: str, source: str, *, dry_run: bool) -> tuple[Json, list[str]] | None:
+    """(what the submit says of the code, the notes of it); None for a job file without ``[code]``.
 
     ``beside``: the directory that its path is relative to. With ``dry_run`` it is packed and not sent.
     Raises ``UserError``.
@@ -36,7 +36,7 @@ def send(client: JsonClient, beside: Path, toml: str, source: str, *, dry_run: b
     left_out = f"; left out because the machine writes there: {show_names(found.left_out)}"
     files = "1 file" if contents.file_count == 1 else f"{contents.file_count:,} files"
     said = f"code: {files}, {show_bytes(contents.size)}{commit}, {found.packed.sha256[:12]}"
-    return found.claim(), said + (left_out if found.left_out else "")
+    return found.claim(), [said + (left_out if found.left_out else ""), *found.notes]
 
 
 def _upload(client: JsonClient, packed: Packed) -> None:

@@ -136,7 +136,7 @@ def _send(client: JsonClient, toml: str, source: str, beside: Path, *, dry_run: 
     if (table := read_table_of(toml, beside)) is not None:
         part["table"] = table
     sent = code.send(client, beside, toml, source, dry_run=dry_run)
-    return (part, []) if sent is None else (part | {"code": sent[0]}, [sent[1]])
+    return (part, []) if sent is None else (part | {"code": sent[0]}, sent[1])
 
 
 def _submit(client: JsonClient, where: str, asked: Json, again: bool) -> Json:

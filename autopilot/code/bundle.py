@@ -24,6 +24,8 @@ class Bundle:
     is_dirty: bool
     left_out: list[str]
     """What lies in the directory where the machine puts something else."""
+    notes: list[str]
+    """What may be wrong with the command that is to run it."""
 
     def claim(self) -> dict[str, str | int | bool]:
         """What the submit says of it."""
@@ -52,7 +54,8 @@ def bundle(toml: str, source: str, beside: Path, now: datetime) -> Bundle:
     spec = parse_job(toml, source=source, now=now)
     assert spec.code is not None, "it has the section"
     from autopilot.agent.pack import pack
-    from autopilot.agent.shipped.tree import Corrupt
+    from autopilot.agent.shipped.tree import ROOT, Corrupt
+    from autopilot.code.command import SentFiles, check_command
     from autopilot.code.select import Wanted, select
 
     directory = beside / Path(spec.code.path).expanduser()
@@ -64,7 +67,9 @@ def bundle(toml: str, source: str, beside: Path, now: datetime) -> Bundle:
         raise UserError(f"the code in {directory} cannot be packed: {problem}") from None
     except OSError as error:
         raise UserError(f"cannot read {error.filename or directory}: {error.strerror or error}") from None
-    return Bundle(packed, chosen.commit, chosen.is_dirty, list(chosen.left_out))
+    names = {entry.name.removeprefix(ROOT + "/") for entry in packed.contents.entries}
+    notes = check_command(spec, SentFiles(names, directory))
+    return Bundle(packed, chosen.commit, chosen.is_dirty, list(chosen.left_out), notes)
 
 
 def _apart(spec: JobSpec) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.certificate import Lack
+from autopilot.domain.image import ImageFacts
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.lost_bids import LostBid
@@ -102,6 +103,8 @@ class Market:
     """By (provider, machine_id), on markets of which one says how much room there is."""
     made_room: bool = False
     """Since the job was parked a bill has given money back, or a limit or its budget was raised."""
+    image: ImageFacts | None = None
+    """What the job's image requires, as far as it is known."""
 
     @property
     def may_have_spot(self) -> bool:

@@ -65,6 +65,8 @@ class Capabilities:
     dead_man: DeadMan = DeadMan.DESTROYS
     free_start_s: int = 0
     """Market seconds that a machine may take to start, and costs no compute meanwhile, beyond what loading may take."""
+    least_disk_gb: int = 0
+    """It rents no machine with a smaller disk; 0: any, or its adapter asks for what it rents."""
 
     @property
     def resumes_where_it_was(self) -> bool:

@@ -44,6 +44,12 @@ class Wait:
         return is_searched and any(note.topic == SEARCH and not dict(note.numbers)["offers"] for note in self.notes)
 
     @property
+    def has_no_offer(self) -> bool:
+        """The markets were searched, and nothing of what they have fits."""
+        is_searched = all(note.topic != UNSEARCHED for note in self.notes)
+        return is_searched and any(note.topic == SEARCH and not dict(note.numbers)["fitting"] for note in self.notes)
+
+    @property
     def fits_nothing(self) -> bool:
         """Offers were found, and none of them will do."""
         searches = (dict(note.numbers) for note in self.notes if note.topic == SEARCH)

@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from autopilot.notices.addresses import connect
+from autopilot.addresses import connect
 from autopilot.notices.message import Message, SinkFailed
 
 log = structlog.get_logger(__name__)

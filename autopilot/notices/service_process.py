@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from autopilot.notices.addresses import AddressRefused, check_address
+from autopilot.addresses import AddressRefused, check_address
 from autopilot.notices.message import SinkFailed
 from autopilot.system import limit_own_memory
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from autopilot.notices.addresses import socket_factory
+from autopilot.addresses import socket_factory
 from autopilot.notices.message import SinkFailed
 
 WAIT_REAL_S = 15.0

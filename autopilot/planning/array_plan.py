@@ -102,7 +102,7 @@ def plan_array(
     of_task = [note for note in answer["notes"] if left is None or note != WITHOUT_DEADLINE]
     answer["notes"] = [_about(array), *_about_budget(rest, width, budget), *of_task]
     _judge(answer, array, chosen, left, least_probability)
-    return JobPlan(answer, None)
+    return JobPlan(answer, None, may_begin=made.may_begin)
 
 
 def _measure(measure: TaskMeasure, made: JobPlan, now: datetime) -> _Task | None:

@@ -86,7 +86,7 @@ class Forecaster:
         """None if nothing can be said, as no offer fits now."""
         engine, now, params = self._engine, moment.now, self._engine.config.params
         offers = await engine.offers(job.spec.query)
-        market = engine.market_view(offers, job.id, now)
+        market = engine.market_of(job, offers, now)
         candidates = price_candidates(job, market, eligible(job, market, now, params), params)
         async with self._store.snapshot() as uow:
             cheapest = await read_cheapest(uow, offers, now)

@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Decimal
 
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
+from autopilot.domain.image import ImageFacts
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy
 from autopilot.domain.money import CENT, show
 from autopilot.domain.offer import Offer
@@ -16,11 +17,14 @@ from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine
 from autopilot.policy.eligibility import misfit
+from autopilot.policy.image_fit import find_image_lack
 from autopilot.ports.store import Store
 from autopilot.pricing.rule.bidding import bounds
 
 RECORD_COUNTS = timedelta(days=7)
 _USUAL_COUNTS = (1, 2, 4, 8, 16)
+_ABOVE_FLOOR = Decimal("1.1")
+_HOUR = timedelta(hours=1)
 
 
 async def check_gpus(spec: JobSpec, engine: Engine) -> JobSpec:
@@ -74,6 +78,9 @@ async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime)
         or _too_much_vram(spec, seen)
         or _too_large_a_disk(spec, seen)
         or _too_low_a_price(spec, seen, record)
+        or _too_low_a_bid(spec, seen, record)
+        or _too_low_a_budget(spec, seen, record)
+        or _no_processor(spec, seen, engine.images.facts_of(spec))
         or _no_bound(spec, seen, engine.config.params)
     )
 
@@ -111,6 +118,16 @@ def _too_much_vram(spec: JobSpec, seen: Sequence[Offer]) -> str | None:
     )
 
 
+def raise_disk(spec: JobSpec, engine: Engine) -> tuple[JobSpec, str]:
+    """The same with a disk that each market rents, and what to say of it; empty: it was large enough."""
+    least = [(watch.provider.capabilities.least_disk_gb, name) for name, watch in engine.watches.items()]
+    least_gb, market = max(least, default=(0, ""))
+    if spec.disk_gb >= least_gb:
+        return spec, ""
+    too_small = f"resources.disk: {market} rents no disk of {spec.disk_gb:f} GB"
+    return replace(spec, disk_gb=Decimal(least_gb)), f"{too_small}: it is raised to {least_gb} GB, the least there"
+
+
 def _too_large_a_disk(spec: JobSpec, seen: Sequence[Offer]) -> str | None:
     largest = max(seen, key=lambda offer: offer.disk_gb, default=None)
     if largest is None or spec.disk_gb <= largest.disk_gb:
@@ -135,6 +152,68 @@ def _too_low_a_price(spec: JobSpec, seen: Sequence[Offer], record: Sequence[Pric
     )
 
 
+def _too_low_a_bid(spec: JobSpec, seen: Sequence[Offer], record: Sequence[PriceObservation]) -> str | None:
+    """Where bids alone may be made, by the file's word or for want of a deadline that asks for more."""
+    if spec.max_bid is None or not waits_for_spot(spec):
+        return None
+    counts = {gpu.count for gpu in spec.gpus}
+    shown: list[Offer | PriceObservation] = [*seen, *record]
+    floors = [
+        (low, each.provider, each.gpu)
+        for each in shown
+        if each.num_gpus in counts and (low := _lowest_floor(each)) is not None
+    ]
+    lowest = min(floors, default=None)
+    if lowest is None or spec.max_bid >= lowest[0]:
+        return None
+    floor, market, gpu = lowest
+    now = min((offer.floor for offer in seen if offer.num_gpus in counts and offer.floor is not None), default=floor)
+    wins = (now * _ABOVE_FLOOR).quantize(CENT, ROUND_CEILING)
+    return (
+        f"spot.max_price: {show(spec.max_bid, 3)} is below every floor of the last 7 days, so no bid would win:"
+        f' the lowest was {show(floor, 3)} ({gpu} on {market}). "${wins}" would win now'
+    )
+
+
+def _too_low_a_budget(spec: JobSpec, seen: Sequence[Offer], record: Sequence[PriceObservation]) -> str | None:
+    """What is left of an hour of the cheapest that was seen, or of the whole work if that is less, pays for nothing."""
+    counts = {gpu.count for gpu in spec.gpus}
+    shown: list[Offer | PriceObservation] = [*seen, *record]
+    asked = [
+        (price, each.provider, each.gpu) for each in shown if each.num_gpus in counts for price in _prices(spec, each)
+    ]
+    if spec.budget is None or not asked:
+        return None
+    price, market, gpu = min(asked)
+    hours = min(Decimal(1), Decimal(str((spec.work_estimate or _HOUR) / _HOUR)))
+    needed = (price * hours).quantize(CENT, ROUND_CEILING)
+    if spec.budget >= needed:
+        return None
+    return (
+        f"budget.total: {show(spec.budget)} does not pay for what was cheapest in the last 7 days:"
+        f" {show(needed)} at {show(price, 3)} an hour ({gpu} on {market})"
+    )
+
+
+def _no_processor(spec: JobSpec, seen: Sequence[Offer], image: ImageFacts | None) -> str | None:
+    """All that would do have another processor than the image is built for. Drivers are renewed, processors are not."""
+    fitting = [offer for offer in seen if misfit(spec, offer) is None]
+    lacks = [find_image_lack(image, spec, offer) for offer in fitting]
+    if image is None or not fitting or not all(lack is not None and lack[0] == "image_arch" for lack in lacks):
+        return None
+    there = " or ".join(sorted({str(offer.host.arch) for offer in fitting}))
+    return (
+        f"image: {spec.image} is built for {' and '.join(image.architectures)} alone, and the machines have {there}:"
+        f" build it for linux/{there.split()[0]} as well"
+    )
+
+
+def waits_for_spot(spec: JobSpec) -> bool:
+    """Whether it takes no machine on demand, however long it waits for spot."""
+    falls_back = spec.fall_back and (spec.deadline is not None or spec.due_within is not None)
+    return spec.spot_policy is SpotPolicy.SPOT or (spec.spot_policy is SpotPolicy.AUTO and not falls_back)
+
+
 def _no_bound(spec: JobSpec, seen: Sequence[Offer], params: Params) -> str | None:
     """Where no price on demand is posted the job alone can bound a bid, and without a bound none is ever made."""
     fitting = [offer for offer in seen if misfit(spec, offer) is None]
@@ -152,8 +231,12 @@ def _no_bound(spec: JobSpec, seen: Sequence[Offer], params: Params) -> str | Non
     )
 
 
+def _lowest_floor(seen: Offer | PriceObservation) -> Decimal | None:
+    return seen.floor_low if isinstance(seen, PriceObservation) and seen.floor_low is not None else seen.floor
+
+
 def _prices(spec: JobSpec, seen: Offer | PriceObservation) -> Iterable[Decimal]:
-    low = seen.floor_low if isinstance(seen, PriceObservation) and seen.floor_low is not None else seen.floor
+    low = _lowest_floor(seen)
     if low is not None and spec.spot_policy is not SpotPolicy.ON_DEMAND:
         yield low
     if seen.on_demand_price is not None and spec.spot_policy is not SpotPolicy.SPOT:

@@ -1,8 +1,9 @@
-"""What a job asks of the machine, in a plan: how many offers each condition removes, and what markets do not state."""
+"""What a job and its image ask of the machine, in a plan: what each condition removes, and what no market states."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from autopilot.domain.host import KEY_OF, NO_NEEDS
@@ -11,8 +12,11 @@ from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.offer import Offer
 from autopilot.engine.engine import Engine
 from autopilot.policy.eligibility import OF_JOB_FILE, misfit
+from autopilot.policy.image_fit import OF_IMAGE
 from autopilot.policy.wait import REMOVED, wait_notes
 from autopilot.words.reasons import tell_removed
+
+_SAID = (*OF_JOB_FILE, *OF_IMAGE)
 
 
 async def host_notes(engine: Engine, job: Job, offers: tuple[Offer, ...], now: datetime) -> list[str]:
@@ -20,11 +24,11 @@ async def host_notes(engine: Engine, job: Job, offers: tuple[Offer, ...], now: d
     fit: so they are searched without that, too.
     """
     shown = offers if job.spec.host == NO_NEEDS else await engine.offers(job.spec.query.on_any_host)
-    market = engine.market_view(shown, None, now)
+    market = replace(engine.market_view(shown, None, now), image=engine.images.facts_of(job.spec))
     removed = (
         dict(note.numbers) for note in wait_notes(job, market, now, engine.config.params) if note.topic == REMOVED
     )
-    left_out = [f"left out: {tell_removed(each)}" for each in removed if each["condition"] in OF_JOB_FILE]
+    left_out = [f"left out: {tell_removed(each)}" for each in removed if each["condition"] in _SAID]
     return [*left_out, *tell_unstated(job.spec, offers)]
 
 

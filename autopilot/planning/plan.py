@@ -20,7 +20,7 @@ from autopilot.domain.time import show_duration
 from autopilot.planning.account_limits import AccountState, account_notes
 from autopilot.planning.floor_prospects import Cheapest
 from autopilot.planning.list_prices import hyperscaler_price
-from autopilot.planning.prospects import Unlikely, prospects
+from autopilot.planning.prospects import Unlikely, may_begin, prospects
 from autopilot.policy.budget import start_reserve
 from autopilot.policy.eligibility import eligible
 from autopilot.pricing.availability.forecast import Forecast
@@ -40,6 +40,8 @@ class JobPlan:
     answer: render.Json
     forecast: JobForecast | None
     """The one that the answer tells; None: nothing can be said."""
+    may_begin: bool = True
+    """Whether there is an offer now that the job would take, today or when its deadline asks for it."""
 
 
 def plan(
@@ -98,7 +100,7 @@ def plan(
         "ways_out": list(likely.ways_out),
         "notes": notes,
     }
-    return JobPlan(answer, told)
+    return JobPlan(answer, told, may_begin=may_begin(job, candidates, market))
 
 
 def _by_the_hour(job: Job, choice: Candidate) -> str:

@@ -110,8 +110,8 @@ def prospects(
     if asked is not None:
         asked = replace(asked, floors=floors_question(job, candidates, market, cheapest, now, params))
     if asked is None:
-        is_fine = verdict is Verdict.FINE and not candidates
-        return Prospects(None, Verdict.TIGHT if is_fine else verdict, notes=notes)
+        is_too_good = verdict is Verdict.FINE and not may_begin(job, candidates, market)
+        return Prospects(None, Verdict.TIGHT if is_too_good else verdict, notes=notes)
     likely = asked.answer()
     if job.spec.deadline is None:
         return _without_deadline(job, asked, likely, notes, least_probability)
@@ -160,6 +160,13 @@ def _unknowns(job: Job, candidates: list[Candidate], market: Market) -> tuple[st
     return tuple(notes)
 
 
+def may_begin(job: Job, candidates: list[Candidate], market: Market) -> bool:
+    """Whether one of them is what the job would take: only with a deadline is on-demand taken for want of spot."""
+    if best(candidates, CapacityType.SPOT) is not None:
+        return True
+    return bool(candidates) and (_falls_back(job) or not _wants_spot(job, market))
+
+
 def _wants_spot(job: Job, market: Market) -> bool:
     return job.spec.spot_policy is not SpotPolicy.ON_DEMAND and market.may_have_spot
 
@@ -175,7 +182,7 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
     any_way = spot or on_demand
     if any_way is None or any_way.work is None:
         return None
-    if spot is None and _wants_spot(job, market) and not _falls_back(job):
+    if not may_begin(job, candidates, market):
         return None
     left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
     work_s = any_way.work.total_seconds()

@@ -38,6 +38,6 @@ async def look_wider(engine: Engine, job: Job, now: datetime) -> tuple[Note, ...
     any_host = job.spec.query.on_any_host
     for query in (any_host, replace(any_host, disk_gb=LEAST_DISK_GB)):
         if offers := await engine.offers(query):
-            notes = wait_notes(job, engine.market_view(offers, job.id, now), now, engine.config.params)
+            notes = wait_notes(job, engine.market_of(job, offers, now), now, engine.config.params)
             return (Note(WIDER, (("offers", len(offers)),)), *(note for note in notes if note.topic == REMOVED))
     return (Note(WIDER, (("offers", 0),)),)

@@ -15,6 +15,7 @@ from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.policy.image_fit import find_image_lack
 from autopilot.policy.uncertified import price_least_start
 from autopilot.pricing.speed import setup_time, work_left
 
@@ -137,9 +138,22 @@ class Eligibility:
             return Unfit("avoided")
         if machine in self._held:
             return Unfit("held")
-        if self._kill is not None and self._kill.is_of_same_size(offer):
-            return Unfit("ram_gb", None, job.spec.host.ram_gb)
-        return misfit(job.spec, offer) or self._ends_too_soon(offer) or self._check_certificate(offer)
+        return (
+            misfit(job.spec, offer)
+            or self._check_memory(offer)
+            or self._check_image(offer)
+            or self._ends_too_soon(offer)
+            or self._check_certificate(offer)
+        )
+
+    def _check_image(self, offer: Offer) -> Unfit | None:
+        lack = find_image_lack(self._market.image, self._job.spec, offer)
+        return None if lack is None else Unfit(*lack)
+
+    def _check_memory(self, offer: Offer) -> Unfit | None:
+        """Where its market does not state the memory: not once more like the machine that had too little."""
+        is_small = self._kill is not None and self._kill.is_of_same_size(offer)
+        return Unfit("ram_gb", None, self._job.spec.host.ram_gb) if is_small else None
 
     def _check_certificate(self, offer: Offer) -> Unfit | None:
         """Checked last: so this answer means that a certificate would help."""

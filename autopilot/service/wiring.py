@@ -46,6 +46,7 @@ from autopilot.engine.registry_logins import RegistryAccess
 from autopilot.host.artifact import host_key, host_sha256, host_source
 from autopilot.host.user_data import user_data
 from autopilot.ids import UlidIds
+from autopilot.images.reader import RegistryReader
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.notices.courier import Courier
@@ -86,6 +87,7 @@ from autopilot.service.notices import ON_PAPER, check_named, scrub_of, sinks_of,
 from autopilot.service.output_secrets import read_market_key, read_output_secrets
 from autopilot.service.page_address import PageAddress
 from autopilot.service.recording import FileRecorder
+from autopilot.service.sleep import keeping_awake
 from autopilot.service.sockets import serve_listener, serve_users
 from autopilot.service.tunnels import open_tunnels
 from autopilot.store.leader import leading
@@ -175,7 +177,10 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     outside = providers, store, blobs, bootstrap, unpacker, clock, ids
     tunnels = await open_tunnels(settings, place, stack)
-    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox, tunnels)
+    images = RegistryReader(settings.images.local, others=settings.asks_registries) if settings.images.inspect else None
+    engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox, tunnels, images)
+    if tunnels is not None:
+        await stack.enter_async_context(keeping_awake(engine.has_machines))
     wake = asyncio.Event()
     parse = _parser(settings)
     for_clients = mailbox_here(settings, place) if tunnels is not None else blobs

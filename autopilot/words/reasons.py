@@ -234,6 +234,12 @@ def _tell_room(numbers: Numbers) -> str:
     )
 
 
+def _tell_old_driver(numbers: Numbers) -> str:
+    if numbers.get("has") is None:
+        return "with a driver older than the image requires"
+    return f"with an older driver: the nearest supports CUDA {numbers['has']}, the image requires {numbers['wanted']}"
+
+
 CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "market_unknown": "on a market that cannot be read",
     "not_certified": lambda numbers: f"on {_tell_lack(numbers, 'has')}",
@@ -254,10 +260,12 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "reliability": _on_host("less reliable"),
     "download_mbps": _on_host("with a slower download", " Mbps"),
     "upload_mbps": _on_host("with a slower upload", " Mbps"),
-    "country": _on_host("in another country", show=text.plain),
-    "region": _on_host("in another region", show=text.plain),
+    "country": _on_host("not known to be in the country", show=text.plain),
+    "region": _on_host("not known to be in the region", show=text.plain),
     "verified": "on unverified hosts",
     "datacenter": "not in a datacenter",
+    "image_arch": "with a processor for which the image is not built",
+    "image_driver": _tell_old_driver,
     "avoided": "avoided after a failure or a refusal",
     "held": "that the job is still releasing",
     "lasts_s": _too_short,

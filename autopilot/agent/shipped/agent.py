@@ -63,6 +63,8 @@ class Agent:
         self.lock = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.memory = Memory(home, self.beneath(HOME))
+        if not os.environ.get(WISH):  # the host of a virtual machine counts the permit itself
+            self.memory.note_host(host_boot())
         self.first_orders_url = orders_url
         self.orders_urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
         self.machine = Machine(self.now(), self.memory.values, self.speed, instance_id(os.environ))
@@ -462,11 +464,7 @@ class Agent:
 
     def destroy(self) -> None:
         self.say_last_word()
-        ask_market("destroy", os.environ, self.web, self.log)
-
-    def stop(self) -> None:
-        self.say_last_word()
-        ask_market("stop", os.environ, self.web, self.log)
+        ask_market(os.environ, self.web, self.log)
 
     def say_last_word(self) -> None:
         """Reports the last checkpoint, for a daemon that comes back."""
@@ -614,6 +612,15 @@ class Agent:
 def awake() -> float:
     """Real seconds, which suspension does not stop."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def host_boot() -> str:
+    """Which start of the host this is, to whose clock ``awake`` belongs; empty: unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def utc_now() -> str:

@@ -50,6 +50,7 @@ class VastaiProvider:
         keeps_disk_when_stopped=True,
         reports_floor=True,
         bills_at_bid=True,
+        least_disk_gb=create.SMALLEST_DISK_GB,
     )
     kept_logins = None
 

@@ -38,6 +38,7 @@ from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
 from autopilot.policy.guard import Limits
+from autopilot.ports.images import ImageReader
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import Store
@@ -117,6 +118,7 @@ class World:
         self.api_key = "sandbox-key"
         self.recorder: Recorder | None = None
         self.tunnels: Tunnels | None = None
+        self.images: ImageReader | None = None
         self._ids = UlidIds(clock)
         self._made_by_hand: list[str] = []
 
@@ -146,6 +148,7 @@ class World:
             self._ids,
             recorder=self.recorder,
             tunnels=self.tunnels,
+            images=self.images,
         )
         self.jobs = JobService(
             self.engine,

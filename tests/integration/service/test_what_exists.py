@@ -33,6 +33,7 @@ from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
 from autopilot.policy.guard import Limits
+from autopilot.ports.images import ImageReader
 from autopilot.ports.provider import Plugin
 from autopilot.ports.store import Store
 from autopilot.providers import runpod, vastai
@@ -63,6 +64,7 @@ disk = "{disk}"
 estimate = "10m"
 [deadline]
 within = "9h"
+{deadline}
 """
 
 
@@ -85,7 +87,7 @@ class Shop:
 
 
 def _text(changes: dict[str, str]) -> str:
-    return JOB.format(**({"gpu": "4090", "disk": "20GB", "more": ""} | changes))
+    return JOB.format(**({"gpu": "4090", "disk": "20GB", "more": "", "deadline": ""} | changes))
 
 
 MARKETS: dict[str, tuple[Plugin, str]] = {
@@ -95,14 +97,17 @@ MARKETS: dict[str, tuple[Plugin, str]] = {
 
 
 @asynccontextmanager
-async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncIterator[Shop]:
+async def a_shop(
+    market: str, url: str, root: Path, clock: QuickClock, images: ImageReader | None = None
+) -> AsyncIterator[Shop]:
     plugin, key = MARKETS[market]
     provider = plugin.connect({"base_url": url, "api_key": key, "timeout_s": 300}, clock)
     store, ids = await open_store(str(root / "ledger.db")), UlidIds(clock)
     blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
     bootstrap = await AgentBootstrap.prepare(blobs)
     config = EngineConfig("install1", LIMITS, Params())
-    engine = Engine(config, {market: provider}, store, blobs, bootstrap, AgentUnpacker(), clock, ids)
+    parts = {market: provider}, store, blobs, bootstrap, AgentUnpacker(), clock, ids
+    engine = Engine(config, *parts, images=images)
 
     def read(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
         return parse_job(text, source=source, now=now)
@@ -115,12 +120,15 @@ async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncI
 
 
 @asynccontextmanager
-async def an_open_shop(market: str) -> AsyncIterator[Shop]:
+async def an_open_shop(market: str, images: ImageReader | None = None) -> AsyncIterator[Shop]:
     """On a sandbox of its own, after a tick."""
     clock = QuickClock(START)
     with TemporaryDirectory(prefix="ap-") as name:
         config = SandboxConfig(state_dir=Path(name) / "market", real_processes=False)
-        async with running_sandbox(config, clock) as sandbox, a_shop(market, sandbox.url, Path(name), clock) as made:
+        async with (
+            running_sandbox(config, clock) as sandbox,
+            a_shop(market, sandbox.url, Path(name), clock, images) as made,
+        ):
             await made.engine.tick()
             yield made
 
@@ -232,6 +240,59 @@ async def test_a_limit_below_every_price_of_the_week_is_said_with_the_lowest(sho
     assert (
         "resources.max_hourly: $0.010 is below every price of the last 7 days: the lowest was $0." in planned["refusal"]
     )
+
+
+BELOW = '[spot]\npolicy = "spot"\nmax_price = "$0.001"'
+
+
+async def test_a_bid_below_every_floor_of_the_week_is_said_with_the_lowest(shop: Shop) -> None:
+    planned = await shop.plan(more=BELOW)
+    assert planned["verdict"] == "infeasible"
+    assert "spot.max_price: $0.001 is below every floor of the last 7 days" in planned["refusal"]
+    assert planned["refusal"].endswith("would win now")
+    with pytest.raises(UserError, match=r"spot\.max_price"):
+        await shop.submit(more=BELOW)
+
+
+async def test_the_bid_that_is_named_wins(shop: Shop) -> None:
+    refusal = (await shop.plan(more=BELOW))["refusal"]
+    wins = refusal.removesuffix(" would win now").rpartition(" ")[2].strip('"')
+    planned = await shop.plan(more=BELOW.replace("$0.001", wins))
+    assert planned["offers"]
+    assert "max_price" not in str(planned["refusal"])
+
+
+async def test_a_job_that_would_wait_for_ever_is_never_fine(shop: Shop) -> None:
+    """It takes nothing on demand, and no bid of its would win: what there is on demand is no offer to it."""
+    waits, never = BELOW.replace('policy = "spot"', 'policy = "auto"'), 'fallback = "never"'
+    planned = await shop.plan(more=waits, deadline=never)
+    assert planned["verdict"] == "infeasible"
+    assert "spot.max_price" in planned["refusal"]
+    accepted = await shop.plan(more=waits, deadline=never, least=0)
+    assert (accepted["refusal"], accepted["verdict"]) == (None, "tight")
+    falls_back = await shop.plan(more=waits)
+    assert falls_back["refusal"] is None
+
+
+async def test_a_disk_below_the_market_s_least_is_raised_and_said(fresh_shop: Shop) -> None:
+    planned = await fresh_shop.plan(disk="1GB")
+    job = (await fresh_shop.submit(disk="1GB"))["job"]
+    async with fresh_shop.store.snapshot() as uow:
+        kept = await uow.jobs.find(job["id"])
+    assert kept is not None
+    if fresh_shop.market == "vastai":
+        raised = "resources.disk: vastai rents no disk of 1 GB: it is raised to 8 GB, the least there"
+        assert raised in planned["notes"]
+        assert kept.spec.disk_gb == 8
+    else:
+        assert kept.spec.disk_gb == 1, "its adapter asks for what it rents"
+    await fresh_shop.engine.tick()
+    await fresh_shop.engine.calls.settle_for(PATIENCE_S)
+    async with fresh_shop.store.snapshot() as uow:
+        kept = await uow.jobs.find(job["id"])
+    assert kept is not None
+    assert kept.main is not None
+    assert kept.main.instance_id is not None, "the market rents it"
 
 
 async def test_a_price_on_record_is_reason_enough_to_wait_for_it(fresh_shop: Shop) -> None:

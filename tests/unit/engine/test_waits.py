@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+from autopilot import render
 from autopilot.domain.actions import Acquire, Action, Note, Release, Veto
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Slot
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.engine.outstanding import Money
 from autopilot.engine.waits import Waits
-from tests.builders import START, D, a_job, a_lease, a_paused_lease, an_offer
+from tests.builders import START, D, a_job, a_lease, a_paused_lease, a_spec, an_offer
 
 RENT = Acquire(Slot.MAIN, an_offer(), CapacityType.SPOT, D("0.23"), Reason.CHEAPEST)
 RELEASE = Release("lease-1", Reason.OUTBID)
@@ -87,3 +92,18 @@ def test_what_a_job_waits_for_now_is_known_with_its_newest_numbers() -> None:
     assert at.waits.of(a_job(a_paused_lease())) is not None
     at.waits.forget([])
     assert at.waits.of(a_job(a_paused_lease())) is None
+
+
+@pytest.mark.parametrize(
+    ("fitting", "problem", "verdict"), [(2, "", "fine"), (0, "", "tight"), (0, "no answer", "fine"), (None, "", "fine")]
+)
+def test_what_waits_for_an_offer_that_does_not_exist_is_not_on_track(
+    fitting: int | None, problem: str, verdict: str
+) -> None:
+    """A market that could not be searched may have one; what has a machine is judged by its time."""
+    job = a_job(spec=a_spec(work_estimate=timedelta(hours=1), deadline=START + timedelta(hours=40)))
+    notes = [] if fitting is None else [Note("search", (("gpus", "1×RTX 4090"), ("offers", 3), ("fitting", fitting)))]
+    notes += [Note("unsearched", (("provider", "vastai"), ("problem", problem)))] if problem else []
+    at = Recorded()
+    at.decide(*notes, job=job)
+    assert render.job(job, at.now, Params(), Money(), at.waits.of(job))["verdict"] == verdict

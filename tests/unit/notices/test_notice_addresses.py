@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from autopilot.notices import addresses, web
-from autopilot.notices.addresses import is_public
+from autopilot import addresses
+from autopilot.addresses import is_public
+from autopilot.notices import web
 from autopilot.notices.message import SinkFailed
 from autopilot.notices.web import call
 from tests.patience import PATIENCE_S

@@ -139,3 +139,12 @@ def test_a_spec_keeps_what_it_asks_of_the_machine_and_is_read_where_an_older_ver
     older = SpecJson().process_result_value(stored, SQLITE)
     assert older is not None
     assert older.host == NO_NEEDS
+
+
+def test_a_job_that_a_version_without_bash_recorded_keeps_its_shell() -> None:
+    spec = JobSpec(name="a", image="i", run="python train.py | tee log", gpus=(GpuChoice("4090"),), in_bash=True)
+    stored = SpecJson().process_bind_param(spec, SQLITE)
+    del stored["in_bash"]
+    older = SpecJson().process_result_value(stored, SQLITE)
+    assert older is not None
+    assert not older.in_bash

@@ -62,7 +62,8 @@ def test_no_condition_shows_a_raw_number(condition: str) -> None:
         ("cuda", "12.2", "12.8", "3 with a driver for an older CUDA: the nearest has 12.2, the job needs 12.8"),
         ("ram_gb", "31.9", "64", "3 with too little RAM: the nearest has 31.9 GB, the job needs 64 GB"),
         ("driver", "470.42", "535", "3 with an older driver: the nearest has 470.42, the job needs 535"),
-        ("country", None, "DE", "3 in another country: the nearest has none that its market states, the job needs DE"),
+        ("country", None, "DE", "3 not known to be in the country: the nearest has none that its market states, "
+         "the job needs DE"),
         ("verified", None, None, "3 on unverified hosts"),
         ("a_later_one", None, None, "3 a later one"),
     ],

@@ -1,4 +1,4 @@
-"""Where a notice may go: public addresses alone, unless a sink's settings say that it is near.
+"""Where the daemon may call on a user's word: public addresses alone, unless the settings say that it is near.
 
 The address of the connection itself is checked. A name may lead elsewhere the next moment.
 """
@@ -17,7 +17,7 @@ AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
 
 
 class AddressRefused(OSError):
-    """A sink's name leads to this machine or its network."""
+    """A name leads to this machine or its network."""
 
 
 def is_public(address: str) -> bool:
@@ -43,7 +43,7 @@ def _inner(ip: IPv4Address | IPv6Address) -> IPv4Address | None:
 
 
 def check_address(address: str, *, local: bool) -> None:
-    """Raises ``AddressRefused``. ``local``: the sink may be on this machine or in its network."""
+    """Raises ``AddressRefused``. ``local``: what is called may be on this machine or in its network."""
     if not local and not is_public(address):
         raise AddressRefused(f"{address} is an address of this machine or its network: set local = true if it is meant")
 

@@ -1,0 +1,1 @@
+"""What images say of themselves, read from their registries."""
