@@ -206,7 +206,8 @@ def lease(held: Lease) -> Json:
 
 
 def newest_readings(taken: Readings, at: datetime | None) -> Json:
-    return {"at": plain(at), **asdict(taken)}
+    """Without the check on arrival, of which an event tells."""
+    return {"at": plain(at), **{name: value for name, value in asdict(taken).items() if name != "arrival"}}
 
 
 def reading(taken: MachineReading) -> Json:

@@ -77,6 +77,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
         "shell": Key("bash or sh", values.one_of(Shell)),
         "run_as": Key("job or root", values.one_of(RunAs)),
+        "max_duration": Key("duration", values.duration, "max_duration"),
         "notify": Key("names", values.sinks, "notify"),
         "after": Key("jobs", values.after, "after"),
         "tags": Key("words by key", values.tags, "tags"),

@@ -22,6 +22,8 @@ class AgentState(StrEnum):
 
 PREPARING = frozenset({AgentState.WAITING, AgentState.RESTORING, AgentState.SETTING_UP})
 """Before the user's command is started."""
+COMMANDS = frozenset({AgentState.SETTING_UP, AgentState.RUNNING})
+"""The user's setup or command runs."""
 AT_WORK = frozenset({AgentState.RUNNING, AgentState.SAVING, AgentState.FINISHED})
 """The user's command was started."""
 ENDED = frozenset({AgentState.EXPIRED, AgentState.LEFT})

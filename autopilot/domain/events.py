@@ -330,6 +330,8 @@ class RunExited:
     """No shell can read the command: another attempt would end in the same way."""
     has_saved: bool | None = None
     """It had made a checkpoint before; None: the agent does not say so."""
+    memory: tuple[int, int] | None = None
+    """Peak and limit in bytes, by the machine's word, where the kernel has killed for want of memory."""
     began_from: tuple[int, int] | None = None
     """``age`` of the checkpoint that was restored for it."""
 

@@ -12,12 +12,15 @@ from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AT_WORK, AgentState
+from autopilot.domain.arrival import Arrival
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.handover import before_run, end_use, inherit, speaks_of_machine, with_first_use
 from autopilot.domain.job import Job, JobSpec, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot
+from autopilot.domain.memory_kill import with_memory_kill
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.domain.reasons import Reason
+from autopilot.domain.unfit import count_left, forget_met, lacks_of
 
 HEARTBEAT_LASTS = timedelta(minutes=3)
 """Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
@@ -85,6 +88,7 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
         case _:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
+            job = _count_findings(job, before, after, event)
             job = _judge_launches(_count_work(job, before, after, event), before, event)
             job, after = _learn_pace(job, before, _forget_anchor(before, after, event), event)
             job = _with(job, with_first_use(job, before, after, event))
@@ -137,11 +141,13 @@ def _exit(job: Job, event: e.RunExited) -> Job:
     lease = _lease(job, event.lease_id)
     if not event.run_epoch == lease.orders.run_epoch == job.run_epoch or lease.agent.exit_code is not None:
         return job
-    is_blamed = event.exit_code != 0 and not event.is_syntax and speaks_of_machine(job, lease, event.at)
+    is_blamed = (
+        event.exit_code != 0 and not event.is_syntax and not event.memory and speaks_of_machine(job, lease, event.at)
+    )
     agent = replace(
         lease.agent,
         exit_code=event.exit_code,
-        failed_by_host=event.is_of_host or is_blamed,
+        failed_by_host=event.is_of_host or is_blamed or event.memory is not None,
         failures=lease.agent.failures + 1 if event.exit_code else 0,
         is_blamed=is_blamed,
     )
@@ -153,8 +159,11 @@ def _exit(job: Job, event: e.RunExited) -> Job:
     if is_blamed:
         return replace(job, excused=job.excused + 1)
     job = replace(job, failures=job.failures + 1)
+    if event.memory is not None:
+        job = with_memory_kill(job, lease, *event.memory, event.at)
     if job.failures >= job.spec.max_attempts or event.is_syntax:
-        return replace(job, status=JobStatus.FAILED, reason=Reason.COMMAND_FAILED, finished_at=event.at)
+        reason = Reason.COMMAND_FAILED if event.memory is None else Reason.OUT_OF_MEMORY
+        return replace(job, status=JobStatus.FAILED, reason=reason, finished_at=event.at)
     return job
 
 
@@ -212,6 +221,21 @@ def _learn_pace(job: Job, before: Lease, after: Lease, event: e.Event) -> tuple[
     key = pace_key(after.gpu, after.num_gpus)
     others = tuple(pace for pace in job.paces if pace[0] != key)
     return replace(job, paces=(*others, (key, (gained / hours).quantize(PACE_UNIT)))), after
+
+
+def _count_findings(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
+    """For what machines in a row were left, by their check on arrival: so that a check that errs does not go on."""
+    match event:
+        case e.ReleaseRequested(_, Reason.HOST_UNFIT, _) if before.is_wanted:
+            return replace(job, left_for=count_left(job.left_for, lacks_of(job, before)))
+        case e.HeartbeatSeen() if job.left_for and _arrival(before) is None and _arrival(after) is not None:
+            return replace(job, left_for=forget_met(job.left_for, lacks_of(job, after)))
+        case _:
+            return job
+
+
+def _arrival(lease: Lease) -> Arrival | None:
+    return lease.agent.readings.arrival if lease.agent.readings else None
 
 
 def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:

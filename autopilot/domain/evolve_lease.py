@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain import events as e
-from autopilot.domain.agent_state import PREPARING, AgentState
+from autopilot.domain.agent_state import COMMANDS, PREPARING, AgentState
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role, Span, counted_bytes
 from autopilot.domain.money import BYTES_PER_GB, ZERO, worst_case
@@ -34,8 +34,6 @@ ABSENCE_GAP = timedelta(seconds=20)
 
 STALLED_AFTER = timedelta(minutes=30)
 """A command of which nothing was new for so long has stalled."""
-
-COMMANDS = (AgentState.SETTING_UP, AgentState.RUNNING)
 
 UNOBSERVED_LASTS = timedelta(seconds=90)
 """What a machine did between two observations further apart than this is not known."""

@@ -112,6 +112,8 @@ class JobSpec:
     """How to read progress from the output: a regular expression, ``json`` or ``off``; empty: it is recognised."""
     stall_after: timedelta | None = None
     stall_fails: bool = False
+    max_duration: timedelta | None = None
+    """A run of the command that lasts for longer on one machine is ended, and the job has failed."""
     registry: Registry | None = None
     """Who may pull the image; None: anybody."""
     secrets: tuple[tuple[str, str], ...] = ()
@@ -203,6 +205,11 @@ class Job:
     reason: Reason
     submitted_at: datetime
     run_epoch: int = 0
+    left_for: tuple[str, ...] = ()
+    """For what machines were left that their check on arrival had found: a kind of ``arrival.LACKS`` each time, until a
+    machine comes that does not show it."""
+    memory_kill: tuple[tuple[str, Number], ...] = ()
+    """Of the newest run that was killed for memory: ``MEMORY_KILL``; empty: none was."""
     launches: int = 0
     """Leases ever intended for this job, or handed over to it by another task."""
     fruitless: int = 0

@@ -307,6 +307,8 @@ class Lease:
     traffic: Traffic = Traffic()
     ending: Ending = Ending()
     spans: tuple[Span, ...] = ()
+    ram_gb: Decimal | None = None
+    """Of the machine's memory what was rented; None: its market did not say, or it was rented by an older version."""
     uses: tuple[TaskUse, ...] = ()
     """The tasks of one array that it was given to, one after another. Empty: its job is no task, or was never heard."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from autopilot.domain.arrival import Arrival
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -42,6 +44,8 @@ class Readings:
     still_s: float | None = None
     """For so long nothing was new of the command: neither output nor progress, and its GPUs were idle."""
     recognised: Recognised | None = None
+    arrival: Arrival | None = None
+    """What the check on arrival has found; it is made once. None: not yet, or an agent of an older version."""
 
     @property
     def gpu_busy(self) -> float | None:

@@ -59,6 +59,7 @@ def intended_lease(
         gpu=offer.gpu,
         num_gpus=offer.num_gpus,
         disk_gb=spec.disk_gb,
+        ram_gb=offer.host.ram_gb,
         bid=action.bid,
         storage_rate=storage_rate,
         on_demand_price=offer.on_demand_price,

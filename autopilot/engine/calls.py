@@ -383,6 +383,8 @@ AVOID_AFTER_RELEASE = {
     Reason.UNKNOWN: timedelta(minutes=30),
     Reason.RETRY: timedelta(hours=1),
     Reason.BAD_MACHINE: timedelta(hours=6),
+    Reason.HOST_UNFIT: timedelta(hours=24),
+    Reason.OUT_OF_MEMORY: timedelta(hours=24),
     Reason.WRONG_TERMS: timedelta(hours=1),
     Reason.EXPIRING: timedelta(hours=6),
 }

@@ -21,6 +21,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import Number
+from autopilot.domain.unfit import lacks_of, unbearable, warnings_of
 from autopilot.ports.store import EventRecord
 
 Fields = tuple[tuple[str, Number], ...]
@@ -77,8 +78,10 @@ class EventLog:
             new = next((lease for lease in self.job.leases if lease.id == lease_id), None)
             self._log(event, old, new, at)
             stall = _describe_stall(old, new, at)
-            if stall is not None:
-                self.records.append(EventRecord(at, stall[0], self.job.id, lease_id, stall[1]))
+            arrival = _describe_arrival(before, old, new)
+            for said in (stall, arrival):
+                if said is not None:
+                    self.records.append(EventRecord(at, said[0], self.job.id, lease_id, said[1]))
         if self.job.work_done < before.work_done:
             lost_s = round((before.work_done - self.job.work_done).total_seconds())
             self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
@@ -340,6 +343,8 @@ def _describe_regained(event: e.LeaseRegained, *_: Lease | None) -> Words:
 
 def _describe_exit(event: e.RunExited, _: Lease | None, new: Lease | None) -> Words:
     fields: Fields = (("exit_code", event.exit_code), ("run_epoch", event.run_epoch))
+    if event.memory is not None:
+        fields += (("memory_peak", event.memory[0]), ("memory_limit", event.memory[1]))
     is_blamed = new is not None and new.agent.is_blamed
     return "run.exited", (*fields, ("blamed", "machine")) if is_blamed else fields
 
@@ -370,6 +375,20 @@ def _describe_stall(old: Lease | None, new: Lease | None, at: datetime) -> Words
     if ended is None or new.agent.state is not AgentState.RUNNING or new.agent.boot != old.agent.boot:
         return None
     return "run.went_on", (("still_s", round((at - ended).total_seconds())),)
+
+
+def _describe_arrival(job: Job, old: Lease | None, new: Lease | None) -> Words | None:
+    """Once for each machine: what its check on arrival has found, and whether it is left for that."""
+    arrival = new.agent.readings.arrival if new is not None and new.agent.readings else None
+    if arrival is None or new is None or (old and old.agent.readings and old.agent.readings.arrival is not None):
+        return None
+    lacks, left = lacks_of(job, new), unbearable(job, new)
+    fields: list[tuple[str, Number]] = [("took_s", arrival.took_s)]
+    for found in (*lacks, *warnings_of(job, new)):
+        fields += [(found.kind, found.has), (f"{found.kind}_wanted", found.wanted)]
+    if lacks:
+        fields.append(("left", int(bool(left))))
+    return "lease.unfit" if lacks else "lease.checked", tuple(fields)
 
 
 def _observation(old: Lease | None, new: Lease | None) -> Words | None:

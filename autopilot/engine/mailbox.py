@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,7 @@ from autopilot.domain.inputs import fetched_inputs, left_inputs
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
+from autopilot.domain.named_hosts import find_hosts
 from autopilot.domain.reasons import Reason
 from autopilot.engine.checkpoint_retention import FEWEST_KEPT, Doubt
 from autopilot.engine.claims import Claims, within_budget
@@ -34,6 +36,7 @@ from autopilot.mailbox.checkpoints import (
     verified_outputs,
 )
 from autopilot.mailbox.keys import (
+    arrival_key,
     exit_key,
     heartbeat_key,
     lease_prefix,
@@ -47,6 +50,7 @@ from autopilot.mailbox.orders import (
     CHECKPOINTS_AHEAD,
     LOGS_APART,
     CheckpointRef,
+    CheckWish,
     LeftRef,
     build_orders,
     taken_over_orders,
@@ -72,7 +76,12 @@ BOOTS_AT_ONCE = 100
 """A claim of more restarts than this since the last heartbeat is not believed."""
 
 
-_WITH_SECRETS = (orders_key, registry_login_key)
+CHECK_MOST_S, CHECK_SHARE = 60, 0.01
+"""The check on arrival takes no longer, and no larger share of the time that the machine is expected to stay."""
+
+
+_WHILE_OPEN = (orders_key, registry_login_key, arrival_key)
+"""What goes with the end of a lease: secrets, and what only measured the store."""
 NO_NOTICE = TakeAway("", "")
 NO_LEASES: Mapping[str, Sequence[Lease]] = MappingProxyType({})
 
@@ -210,7 +219,7 @@ class Mailbox:
                     said = taken_over_orders(self._taken_over[lease_id])
                     await self._blobs.put(orders_key(job_id, lease_id), said)
                 kept = {orders_key(*each) for each in to_tell}
-                places = {key(*each) for each in self._withdrawn for key in _WITH_SECRETS}
+                places = {key(*each) for each in self._withdrawn for key in _WHILE_OPEN}
                 await self._blobs.delete(sorted(places - kept))
                 self._told |= to_tell
                 self._withdrawn.clear()
@@ -218,7 +227,8 @@ class Mailbox:
             log.warning("admission.unwritten", reason=str(problem))
 
     def withdraw(self, leases: Iterable[Lease]) -> None:
-        """Delete the secrets of leases that have ended, soon: orders, and a registry's login."""
+        """Delete the secrets of leases that have ended, soon: orders, and a registry's login. And what measured the
+        store."""
         over = [lease for lease in leases if lease.is_over]
         places = ((job_id, lease.id) for lease in over for job_id in (lease.first_job_id, lease.job_id) if job_id)
         self._withdrawn.update(places)
@@ -338,7 +348,18 @@ class Mailbox:
             code=job.code,
             grant=grant,
             left=left,
+            check=self._check(job, lease),
         )
+
+    def _check(self, job: Job, lease: Lease) -> CheckWish | None:
+        """Within a small share of the time that the machine is expected to stay; once it was made, no more."""
+        if lease.agent.readings is not None and lease.agent.readings.arrival is not None:
+            return None
+        hazard, work = self._hazard_of(lease), job.remaining_work
+        stays_s = 3600 / hazard if hazard > 0 else inf
+        if work is not None:
+            stays_s = min(stays_s, work.total_seconds())
+        return CheckWish(max(round(min(CHECK_MOST_S, CHECK_SHARE * stays_s)), 1), find_hosts(job.spec))
 
     def _interval(self, job: Job, lease: Lease, heartbeat: Heartbeat | None) -> timedelta:
         spec = job.spec
@@ -611,6 +632,7 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
             is_of_command=mail.exit.is_of_command,
             is_syntax=mail.exit.is_syntax,
             has_saved=mail.exit.has_saved,
+            memory=None if (used := mail.exit.memory) is None else (used.peak, used.limit),
             began_from=mail.heartbeat.restored if mail.heartbeat else None,
         )
 

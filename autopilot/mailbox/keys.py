@@ -33,6 +33,11 @@ def registry_login_key(job_id: str, lease_id: str) -> str:
     return f"{lease_prefix(job_id, lease_id)}/registry.json"
 
 
+def arrival_key(job_id: str, lease_id: str) -> str:
+    """What a machine sends and fetches again, once, to measure how fast the store is from there."""
+    return f"{lease_prefix(job_id, lease_id)}/arrival/part-0"
+
+
 def exec_key(job_id: str, lease_id: str, call_id: str) -> str:
     """Where the machine answers one command of the user's."""
     return f"{lease_prefix(job_id, lease_id)}/exec/{call_id}"

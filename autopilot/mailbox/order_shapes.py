@@ -123,6 +123,18 @@ class ExecOrder:
 
 
 @dataclass(frozen=True)
+class CheckOrder:
+    """What the check on arrival is to look at, within ``most_s``."""
+
+    most_s: int
+    hosts: tuple[str, ...]
+    """Those that the job names, each with its port unless that is 443."""
+    put_url: str
+    get_url: str
+    """For an object that is sent to the store and fetched again."""
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """What a virtual machine is to bring up before its agent can read the rest of the orders."""
 
@@ -166,6 +178,8 @@ class Orders:
     """Keys for parts beneath ``jobs/<job>``: those of ``blobs.Grant``, and ``place``, which is that prefix."""
     exec: ExecOrder | None = None
     """Only for agents that say ``wire.EXEC``."""
+    check: CheckOrder | None = None
+    """None: it was made, or none is due. Agents of older versions do not know it."""
     left: tuple[LeftUrls, ...] = ()
     """Agents of older versions do not know it; jobs that they were rented for take nothing of others."""
     host: HostPlan | None = None

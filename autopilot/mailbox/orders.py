@@ -13,6 +13,7 @@ from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.domain.inputs import LeftInput
 from autopilot.domain.lease import Lease
 from autopilot.mailbox.keys import (
+    arrival_key,
     code_key,
     exit_key,
     heartbeat_key,
@@ -25,6 +26,7 @@ from autopilot.mailbox.keys import (
 )
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES
 from autopilot.mailbox.order_shapes import (
+    CheckOrder,
     CheckpointUrls,
     CodeUrls,
     HostPlan,
@@ -70,6 +72,7 @@ SPARE_PARTS = 2
 """A checkpoint may have so many more parts than the last one, and a quarter: the agent cuts a larger one into fewer."""
 PARTS_IN_WINDOW = 264
 """The most of one checkpoint. Agents make no more of it, but for a few that are sent twice."""
+CHECK_MAX_BYTES = 2 << 20
 PART_MAX_BYTES = 5 * 10**9
 """The most that S3 takes in one PUT."""
 
@@ -91,6 +94,13 @@ class LeftRef(NamedTuple):
     part_keys: tuple[str, ...]
 
 
+class CheckWish(NamedTuple):
+    """How long the check on arrival may take, in market seconds, and the hosts that the job names."""
+
+    most_s: int
+    hosts: tuple[str, ...]
+
+
 def build_orders(
     store: BlobStore,
     *,
@@ -110,6 +120,7 @@ def build_orders(
     left: Sequence[LeftRef] = (),
     host: HostPlan | None = None,
     home_id: str | None = None,
+    check: CheckWish | None = None,
 ) -> Orders:
     """Orders for the lease's agent, ready to be put at ``orders_key``.
 
@@ -172,6 +183,10 @@ def build_orders(
         urls = tuple(get(code_key(code.copy_id, i)) for i in range(count))
         return CodeUrls(code.sha256, code.index_bytes, 0, urls)
 
+    def check_order(wish: CheckWish) -> CheckOrder:
+        key = arrival_key(job_id, lease_id)
+        return CheckOrder(wish.most_s, wish.hosts, put(key, CHECK_MAX_BYTES), get(key))
+
     return Orders(
         job=job_id,
         lease=lease_id,
@@ -196,6 +211,7 @@ def build_orders(
         ),
         next_orders_url=store.sign_get(orders_key(home_id or job_id, lease_id), ORDERS_URL_VALID_FOR),
         code=code_urls() if code.sha256 else None,
+        check=None if check is None else check_order(check),
         left=tuple(left_urls(number, ref) for number, ref in enumerate(left)),
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
         host=host,

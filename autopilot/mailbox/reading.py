@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.arrival import ALL_REDUCES, Arrival, ArrivalGpu
+from autopilot.domain.named_hosts import MOST as MOST_HOSTS
 from autopilot.domain.readings import Gpu, Readings, Recognised
 from autopilot.mailbox.report_shapes import (
     HOST_FAULTS,
@@ -22,6 +24,7 @@ from autopilot.mailbox.report_shapes import (
     Heartbeat,
     HostReport,
     Manifest,
+    MemoryUse,
     Part,
     SshLogin,
     TakeAway,
@@ -33,6 +36,12 @@ _MAX_SECONDS = 10 * 366 * 86_400
 _MAX_INT = 2**53
 
 _MAX_LOAD = 1_000_000
+
+_MAX_SPEED = 10_000_000
+
+_MAX_OFF_S = 100 * 366 * 86_400
+
+_MAX_FAULT = 200
 
 _PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/(?:ckpt|out)/\d{1,9}/)?part-\d{1,6}", re.ASCII)
 
@@ -137,8 +146,70 @@ def _readings(body: object) -> Readings | None:
         disk_free=_whole_or_none(body.get("disk_free")),
         load=None if load is None else _within(load, _MAX_LOAD),
         still_s=_seconds_or_none(body.get("still_s")),
+        arrival=_arrival_or_none(body.get("arrival")),
         recognised=_read_recognised(body.get("recognised")),
     )
+
+
+def _arrival_or_none(body: object) -> Arrival | None:
+    """One that cannot be read is an empty one: it was made, and says nothing."""
+    if body is None:
+        return None
+    try:
+        return _arrival(body)
+    except ValueError:
+        return Arrival()
+
+
+def _arrival(body: object) -> Arrival:
+    if not isinstance(body, dict):
+        raise ValueError("no arrival")
+    gpus, hosts = body.get("gpus"), body.get("unreachable", [])
+    if gpus is not None and not (isinstance(gpus, list) and len(gpus) <= MAX_GPUS):
+        raise ValueError("no GPUs")
+    if not isinstance(hosts, list) or len(hosts) > MOST_HOSTS:
+        raise ValueError("no hosts")
+    reduced, off_s = body.get("all_reduce", ""), body.get("clock_off_s")
+    if reduced not in ("", *ALL_REDUCES):
+        raise ValueError("unknown outcome")
+    is_behind = isinstance(off_s, int | float) and off_s < 0
+    return Arrival(
+        took_s=_within(body.get("took_s"), _MAX_SECONDS),
+        gpus=None if gpus is None else tuple(map(_arrival_gpu, gpus)),
+        gpu_fault=_text(body.get("gpu_fault", ""))[:_MAX_FAULT],
+        driver=_text(body.get("driver", ""))[:_MAX_FAULT],
+        all_reduce=reduced,
+        ram=_whole_or_none(body.get("ram")),
+        shm=_whole_or_none(body.get("shm")),
+        disk_free=_whole_or_none(body.get("disk_free")),
+        disk_fault=_text(body.get("disk_fault", ""))[:_MAX_FAULT],
+        disk_mb_per_s=_speed_or_none(body.get("disk_mb_per_s")),
+        upload_mbps=_speed_or_none(body.get("upload_mbps")),
+        download_mbps=_speed_or_none(body.get("download_mbps")),
+        clock_off_s=None if off_s is None else (-1 if is_behind else 1) * _within(abs(_number(off_s)), _MAX_OFF_S),
+        unreachable=tuple(_text(host)[:_MAX_FAULT] for host in hosts),
+    )
+
+
+def _arrival_gpu(body: object) -> ArrivalGpu:
+    if not isinstance(body, dict):
+        raise ValueError("not a GPU")
+    return ArrivalGpu(
+        used=_whole_or_none(body.get("used")),
+        total=_whole_or_none(body.get("total")),
+        slowed=bool(_flag_or_none(body.get("slowed"))),
+        errors=_whole(body.get("errors", 0)),
+    )
+
+
+def _speed_or_none(value: object) -> float | None:
+    return None if value is None else _within(value, _MAX_SPEED)
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError("not a number")
+    return value
 
 
 FORMS = frozenset(("bar", "step", "epochs", "trainer"))
@@ -220,7 +291,16 @@ def _exit_record(body: Mapping[str, Any]) -> ExitRecord:
         reason=_text(body.get("reason", "")),
         finished_at=_text(body.get("finished_at", "")),
         has_saved=_flag_or_none(body.get("has_saved")),
+        memory=_memory_or_none(body.get("memory")),
     )
+
+
+def _memory_or_none(body: object) -> MemoryUse | None:
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise ValueError("no peak and limit")
+    return MemoryUse(_whole(body.get("peak")), _whole(body.get("limit"), minimum=1))
 
 
 def _manifest(body: Mapping[str, Any]) -> Manifest:

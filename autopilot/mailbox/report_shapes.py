@@ -39,6 +39,14 @@ class TakeAway:
 
 
 @dataclass(frozen=True)
+class MemoryUse:
+    """Of a machine, or of the share of it that was rented, in bytes."""
+
+    peak: int
+    limit: int
+
+
+@dataclass(frozen=True)
 class ExitRecord:
     """How the job's command ended. ``signal`` is the number that killed it; ``finished_at`` is the host's clock."""
 
@@ -49,6 +57,9 @@ class ExitRecord:
     finished_at: str = ""
     has_saved: bool | None = None
     """It had made a checkpoint before; None: an agent of an older version."""
+
+    memory: MemoryUse | None = None
+    """Where the kernel has killed for want of memory."""
 
     @property
     def is_of_command(self) -> bool:

@@ -15,11 +15,13 @@ from typing import Any
 from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
+from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import show
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleReason
 from autopilot.domain.time import show_duration
 from autopilot.ports.store import EventRecord
+from autopilot.words.arrival import tell_findings
 from autopilot.words.certificates import tell_command
 from autopilot.words.tunnels import tell_fault, tell_remedy
 
@@ -97,6 +99,9 @@ def _say_failure(facts: Facts) -> Words:
     ended = (
         f"Its command ended with exit code {job.exit_code}" if job.exit_code is not None else "Its command never ran"
     )
+    kill = read_memory_kill(job) if job.reason is Reason.OUT_OF_MEMORY else None
+    if kill is not None:
+        ended = f"Its command was killed for memory, at a peak of {kill.peak_gb} GB of {kill.limit_gb} GB"
     tries = f"{job.failures} of {job.spec.max_attempts} attempts have failed"
     held = job.on_hold
     machine = "Its machines are released."
@@ -187,6 +192,22 @@ def _say_stall(facts: Facts) -> Words:
         f"Since {_clock(since)} there is no output, no progress, and its GPUs are idle. It is still running{bills}. "
         f"{ends}\n"
         f"Next: autopilot logs {job.spec.name} shows its last lines; autopilot cancel {job.spec.name} ends it.",
+    )
+
+
+def _say_unfit(facts: Facts) -> Words:
+    job, lease = facts.its_job, facts.lease
+    where = f"{lease.machine_id} on {lease.provider}" if lease else "A machine"
+    then = (
+        "It is given back at once, and the job does not rent it for a day. This uses up no attempt; another machine is "
+        "looked for."
+        if facts.fields.get("left")
+        else "Machines before it lacked the same, so the job continues there."
+    )
+    return (
+        f"A machine of {job.spec.name} lacks what was rented",
+        f"Machine {where}: {tell_findings(facts.fields)}. {then}\n"
+        f"Next: autopilot show {job.spec.name} lists its machines. No action is needed.",
     )
 
 
@@ -413,6 +434,7 @@ KINDS = (
     NoticeKind("firing_left_out", "schedule.skipped", _say_left_out, lambda facts: not facts.fields.get("again")),
     NoticeKind("firing_left_out", "schedule.missed", _say_missed),
     NoticeKind("schedule_ended", "schedule.ended", _say_schedule_end, _is_of_token),
+    NoticeKind("machine_unfit", "lease.unfit", _say_unfit),
     NoticeKind("machine_cut_off", "tunnel.failed", _say_cut_off),
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),
     NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),

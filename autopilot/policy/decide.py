@@ -18,14 +18,17 @@ from math import inf
 
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, RunAgain, SaveAndStop, SetStatus
 from autopilot.domain.after import waited_for
+from autopilot.domain.agent_state import COMMANDS
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
+from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.stop_causes import is_beaten
+from autopilot.domain.unfit import is_unfit
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.eligibility import Eligibility
@@ -36,6 +39,7 @@ from autopilot.policy.options import Option, Options, is_affordable, price_optio
 from autopilot.policy.paused import decide_paused, keep_by_raise
 from autopilot.policy.situation import Answer, Situation
 from autopilot.policy.uncertified import find_used_up, give_back, keep_within_rooms, may_raise, room_note
+from autopilot.policy.unfit import has_no_more_memory, unfit_notes
 from autopilot.policy.unpaid import awaits_bill, budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
 from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, Verdict, is_at_work, measure_pressure
@@ -87,12 +91,17 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return Decision(_park(job, at_limit, now, params), (status, Note("limits", allowance)))
     if used_up := find_used_up(job, market):
         return _leave_uncertified(job, used_up, status, market, now, params)
+    if _runs_too_long(job, now):
+        return Decision(_park(job, SetStatus(JobStatus.FAILED, Reason.OVER_DURATION), now, params), (status,))
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:
         return Decision(continue_move(job, market, now, params), (status,))
     if job.main is None and market.outlook.is_learning and pressure.verdict is Verdict.FINE:
         return Decision((), (status, *_recorded_notes(market)))
+    if (kill := has_no_more_memory(job, market, now)) is not None:
+        numbers = (("peak_gb", kill.peak_gb), ("limit_gb", kill.limit_gb), ("wanted_gb", job.spec.host.ram_gb))
+        return Decision((SetStatus(JobStatus.FAILED, Reason.OUT_OF_MEMORY, numbers),), (status,))
     candidates = rank(job, market, Eligibility(job, market, now, params).holds, params)
     situation = _with_payable(keep_within_rooms(Situation(job, market, now, params, pressure, candidates)))
     actions, why = _for_main(situation)
@@ -101,6 +110,17 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         why = (*why, *wait_notes(job, market, now, params))
     notes = (*_recorded_notes(market), *_no_spot_notes(market), *_lost_bid_notes(market, now, params))
     return Decision(actions, (status, *why, *notes))
+
+
+def _runs_too_long(job: Job, now: datetime) -> bool:
+    """Whether the command, or the setup before it, has run on its machine for longer than the job file lets it; also
+    while that saves."""
+    main, most = job.main, job.spec.max_duration
+    if most is None or main is None or main.agent.exit_code is not None or main.agent.working_since is None:
+        return False
+    stopped_at = main.orders.stop_ordered_at if main.orders.role is Role.SAVE_AND_STOP else None
+    is_at_it = stopped_at is not None or main.agent.state in COMMANDS
+    return is_at_it and (stopped_at or now) - main.agent.working_since >= most
 
 
 def _leave_uncertified(
@@ -145,7 +165,7 @@ def _for_main(situation: Situation) -> Answer:
         return _acquire(situation)
     if main.instance_id is None and main.agent.exit_code is None:
         return (), ()
-    over = _why_over(main, now, params)
+    over = _why_over(job, main, now, params)
     if over is not None:
         return (Release(main.id, over),), ()
     if main.observed.offline_since is not None:
@@ -155,9 +175,9 @@ def _for_main(situation: Situation) -> Answer:
         return (Release(main.id, Reason.STUCK_LOADING),), ()
     if main.state is LeaseState.PAUSED:
         return _while_paused(situation, main)
-    given_up = _why_given_up(main, able, now, params)
+    given_up = _why_given_up(job, main, able, now, params)
     if given_up is not None:
-        return (Release(main.id, given_up),), ()
+        return (Release(main.id, given_up),), unfit_notes(job, main)
     ending = None if _is_loading(main) else _ending(job, main, now, params)
     if ending is not None:
         return ending, ()
@@ -174,10 +194,17 @@ def _while_paused(situation: Situation, main: Lease) -> Answer:
     return decide_paused(situation, main)
 
 
-def _why_over(main: Lease, now: datetime, params: Params) -> Reason | None:
+def _was_killed_for_memory(job: Job, main: Lease) -> bool:
+    kill = read_memory_kill(job)
+    return kill is not None and kill.lease_id == main.id
+
+
+def _why_over(job: Job, main: Lease, now: datetime, params: Params) -> Reason | None:
     """Its run ended, its life did, or its host is lost."""
     if main.agent.exit_code is not None:
-        return Reason.BAD_MACHINE if main.agent.is_blamed else Reason.RETRY
+        if main.agent.is_blamed:
+            return Reason.BAD_MACHINE
+        return Reason.OUT_OF_MEMORY if _was_killed_for_memory(job, main) else Reason.RETRY
     if now >= main.not_after:
         return Reason.EXPIRING
     offline_since = main.observed.offline_since
@@ -200,14 +227,16 @@ def _is_loading(main: Lease) -> bool:
     return main.observed.running_since is None or not main.agent.state
 
 
-def _why_given_up(main: Lease, able: Capabilities | None, now: datetime, params: Params) -> Reason | None:
-    """It loads, is silent or prepares for too long."""
+def _why_given_up(job: Job, main: Lease, able: Capabilities | None, now: datetime, params: Params) -> Reason | None:
+    """It loads, is silent or prepares for too long, or lacks what was rented."""
     is_loading = _is_loading(main)
     if is_loading and loads_too_long(main, able, now, params):
         return Reason.STUCK_LOADING
     if main.observed.running_since is not None and is_given_up(main, now, params):
         return Reason.AGENT_SILENT
     is_to_run = not is_loading and main.orders.role is Role.RUN
+    if is_to_run and is_unfit(job, main, now):
+        return Reason.HOST_UNFIT
     if is_to_run and prepares_too_long(main, now, params):
         return Reason.STUCK_LOADING
     return None

@@ -11,6 +11,7 @@ from autopilot.domain.certificate import MAY_BE_TRIED
 from autopilot.domain.host_fit import host_lack, missing_share
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
+from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -116,6 +117,7 @@ class Eligibility:
         self._held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
         self._machines_on = {lease.provider for lease in job.leases if not lease.is_over}
         self._needed: dict[tuple[str, int], timedelta] = {}
+        self._kill = read_memory_kill(job)
         self._job = job
         self._market = market
         self._now = now
@@ -138,6 +140,7 @@ class Eligibility:
             return Unfit("held")
         return (
             misfit(job.spec, offer)
+            or self._check_memory(offer)
             or self._check_image(offer)
             or self._ends_too_soon(offer)
             or self._check_certificate(offer)
@@ -146,6 +149,11 @@ class Eligibility:
     def _check_image(self, offer: Offer) -> Unfit | None:
         lack = find_image_lack(self._market.image, self._job.spec, offer)
         return None if lack is None else Unfit(*lack)
+
+    def _check_memory(self, offer: Offer) -> Unfit | None:
+        """Where its market does not state the memory: not once more like the machine that had too little."""
+        is_small = self._kill is not None and self._kill.is_of_same_size(offer)
+        return Unfit("ram_gb", None, self._job.spec.host.ram_gb) if is_small else None
 
     def _check_certificate(self, offer: Offer) -> Unfit | None:
         """Checked last: so this answer means that a certificate would help."""

@@ -16,6 +16,7 @@ from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.unfit import is_unfit
 from autopilot.policy.loading import loads_too_long, prepares_too_long
 
 FETCH_PATIENCE = timedelta(minutes=20)
@@ -54,6 +55,8 @@ def _while_both_run(
         return (SaveAndStop(main.id, Reason.EXPIRING),)
     if new_lost or (is_stuck and new.agent.state is not AgentState.WAITING):
         return _drop(new, new.observed.pause_cause or Reason.STUCK_LOADING)
+    if is_unfit(job, new, now):
+        return _drop(new, Reason.HOST_UNFIT)
     may_be_promoted = new.agent.state is AgentState.WAITING or _falls_behind(job, new, now)
     if new.observed.running_since is not None and may_be_promoted:
         return (SaveAndStop(main.id, Reason.MOVING),)

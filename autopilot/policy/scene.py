@@ -13,6 +13,7 @@ from autopilot.domain import (
     actions,
     after,
     array,
+    arrival,
     cadence,
     code,
     floors,
@@ -25,6 +26,7 @@ from autopilot.domain import (
     offer,
     outlook,
     params,
+    readings,
     reasons,
 )
 from autopilot.domain.actions import Decision
@@ -63,6 +65,7 @@ _CODEC = Codec(
             after,
             cadence,
             array,
+            arrival,
             pressure,
             code,
             floors,
@@ -75,6 +78,7 @@ _CODEC = Codec(
             offer,
             outlook,
             params,
+            readings,
             reasons,
         )
         for kind in _values_of(module)

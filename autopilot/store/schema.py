@@ -37,7 +37,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0033"
+REVISION = "0034"
 
 metadata = MetaData(
     naming_convention={
@@ -203,7 +203,7 @@ leases = Table(
     *columns_of(
         Lease,
         key=("id",),
-        not_money=("disk_gb", "anchor_progress", "download_gb", "upload_gb"),
+        not_money=("disk_gb", "ram_gb", "anchor_progress", "download_gb", "upload_gb"),
         leave_out=("spans", "uses"),
         paths=LEASE_PATHS,
     ),

@@ -11,6 +11,7 @@ from autopilot.domain.after import ENDS, On
 from autopilot.domain.certificate import Lack
 from autopilot.domain.time import show_duration
 from autopilot.words import arrays, story, text
+from autopilot.words.arrival import tell_finding
 from autopilot.words.certificates import LACKS, tell_command
 from autopilot.words.options import OPTION
 
@@ -108,6 +109,12 @@ def list_reasons(
         yield "answer", f"the bid of {text.per_hour(tried.bid)}: {text.words(tried.outcome)}"
     yield from (("vetoed", tell_veto(veto)) for veto in decision.vetoes)
     yield from (("saw", tell(note)) for note in decision.notes if note.topic != OPTION)
+
+
+def _tell_lack_of_machine(numbers: Numbers) -> str:
+    found = tell_finding(str(numbers.get("kind")), numbers.get("has"), numbers.get("wanted"))
+    kept = "" if numbers.get("left") else " (it is not left for that: others lacked it too)"
+    return f"the machine lacks what was rented: {found}{kept}"
 
 
 def _tell_search(numbers: Numbers) -> str:
@@ -401,6 +408,7 @@ def _tell_markups(numbers: Numbers) -> str:
 
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "width": arrays.tell_width,
+    "lacks": _tell_lack_of_machine,
     "after": _tell_after,
     "search": _tell_search,
     "removed": tell_removed,

@@ -15,6 +15,7 @@ from typing import Any
 from autopilot.answers.jobs import Event
 from autopilot.domain.time import show_duration
 from autopilot.words import text
+from autopilot.words.arrival import tell_findings
 from autopilot.words.tunnels import tell_fault
 
 Fields = Mapping[str, Any]
@@ -133,7 +134,11 @@ def _tell_bid(fields: Fields) -> str:
 
 def _tell_exit(fields: Fields) -> str:
     blamed = ", attributed to the machine" if fields.get("blamed") else ""
-    return f"the command ended with exit code {text.plain(fields.get('exit_code'))}{blamed}"
+    ended = f"the command ended with exit code {text.plain(fields.get('exit_code'))}{blamed}"
+    if fields.get("memory_limit") is None:
+        return ended
+    peak, limit = text.size(fields.get("memory_peak")), text.size(fields["memory_limit"])
+    return f"{ended}: killed for memory, at a peak of {peak} of the {limit} that the machine gives it"
 
 
 def _tell_ordered(fields: Fields) -> str:
@@ -147,6 +152,16 @@ def _tell_written_off(fields: Fields) -> str:
 def _tell_passed_over(fields: Fields) -> str:
     number = "" if fields.get("number") is None else f".{fields['number']}"
     return f"the store has {text.plain(fields.get('lease'))}{number}, passed over: {text.plain(fields.get('why'))}"
+
+
+def _tell_check(fields: Fields) -> str:
+    found = tell_findings(fields)
+    return f"the check on arrival found nothing amiss{found and f', but for this: {found}'}"
+
+
+def _tell_unfit(fields: Fields) -> str:
+    then = "it is left" if fields.get("left") else "others lacked it too, so the job continues here"
+    return f"the machine lacks what was rented: {tell_findings(fields)}; {then}"
 
 
 def _tell_store(fields: Fields) -> str:
@@ -256,6 +271,8 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "lease.boot_failed": lambda fields: (
         f"the machine did not come up: {text.words(fields.get('fault'))}, {text.plain(fields.get('message'))}"
     ),
+    "lease.checked": _tell_check,
+    "lease.unfit": _tell_unfit,
     "lease.notice": lambda fields: (
         f"the market gave notice ({text.words(fields.get('kind'))}, at {text.plain(fields.get('ends_at'))})"
     ),

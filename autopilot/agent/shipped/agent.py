@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from .arrival import Arrival
 from .child import Child
 from .code import CodeDownload
 from .compress import library
@@ -22,6 +23,7 @@ from .gpus import are_busy
 from .inputs import fetch_input
 from .job_user import JobUser
 from .keeper import Keeper
+from .killed import Kills
 from .log import Log
 from .machine import Machine
 from .markets import WITHHELD, ask_market, instance_id, market_of
@@ -78,6 +80,7 @@ class Agent:
         self.readings, self.stillness = Readings(self.speed), Stillness(self.now())
         self.output_bytes = 0
         self.drain_until: float | None = None
+        self.kills = Kills()
         self.is_swept = True  # nothing of the job's processes lives on
         self.run_as: tuple[dict[str, str], int | None] | None = None
         self.execs = Execs(self.memory, self.web, self.log, self.exec_surroundings)
@@ -279,6 +282,7 @@ class Agent:
         self.drain_until = None
         self.stillness = Stillness(self.now())
         self.remember()
+        self.kills = Kills()
         try:
             if problem:
                 raise OSError(problem)
@@ -297,7 +301,8 @@ class Agent:
     def surroundings(self, command: str, work: dict[str, Any]) -> tuple[dict[str, str], int | None]:
         """The job's environment, and the user that its command gets if it gets one of its own. Raises ``OSError``."""
         env = {name: value for name, value in os.environ.items() if name not in WITHHELD}
-        env.update({"PYTHONUNBUFFERED": "1", **self.room.variables(), **work["env"]})
+        found = self.memory["arrival_env"]  # what the check on arrival has found to be needed here
+        env.update({"PYTHONUNBUFFERED": "1", **self.room.variables(), **found, **work["env"]})
         helper = [self.room.helper, env.get("PYTHONPATH")]
         ours = {
             "AUTOPILOT_CHECKPOINT_PATH": self.checkpoint_path(),
@@ -330,7 +335,7 @@ class Agent:
         self.log.say(f"{kind} ended with code {code}")
         process = self.machine.process
         has_saved = self.memory["last_ckpt_n"] != self.saved_before
-        self.machine.end_process(code, self.now(), utc_now(), has_saved)
+        self.machine.end_process(code, self.now(), utc_now(), has_saved, memory=self.kills.report(code))
         self.remember()
         if kind == "run" or code != 0:  # a setup that went well may leave services for the run
             self.end_what_is_left([kind])
@@ -400,6 +405,14 @@ class Agent:
             ended_well=upload.ended_well,
             mlflow_run=self.room.mlflow_run(),
         )
+
+    def check(self) -> None:
+        """Once for a machine: what it has found is told until the end."""
+        assert self.machine.orders is not None
+        arrival = Arrival(self.machine.orders["check"], self.workdir(), self.web, self.speed)
+        found = arrival.look()
+        self.log.say(f"the check on arrival took {found['took_s']} s")
+        self.memory.save(arrival=found, arrival_env=arrival.env)
 
     def code(self) -> None:
         assert self.machine.orders is not None
@@ -575,7 +588,10 @@ class Agent:
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
             **{"last_ckpt_n": last_n, "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
             **self.keeper.cost,
-            "readings": {**self.readings.at(self.now()), "still_s": self.still_s(), "recognised": recognised},
+            "readings": {
+                **self.readings.at(self.now()),
+                **{"still_s": self.still_s(), "arrival": memory["arrival"], "recognised": recognised},
+            },
             "can": [each for each in ABILITIES if each != NEXT_TASK or (memory["surveyed"] and self.is_swept)],
             "ssh": self.ssh.report(),
             "notice": self.notice.report(),

@@ -3,11 +3,11 @@
 ``states`` draws its states and holds their tables. This module turns events into steps along them, and answers what
 is to be done. The order of what a served machine does:
 
-    code ─► inputs ─► setup ─► restore ─► run ─► checkpoint, as often as ordered ─► last checkpoint ─► outputs ─► report
-     ▲                   └───► prefetch, for as long as its role is to wait
-   renew, once the orders are another task's
+    check, once for a machine ─► code ─► inputs ─► setup ─► restore ─► run ─► checkpoint, as often as ordered ─► end
+                                  ▲                   └───► prefetch, for as long as its role is to wait
+                                renew, once the orders are another task's
 
-The last checkpoint comes before the report: a job that is reported as ended is saved.
+The end: last checkpoint ─► outputs ─► report. A job that is reported as ended is saved.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ LATE_PERMIT_S = 900.0  # of orders that are read late: as much of their permit i
 class Machine:
     """Decides what to do next, from orders, results and the time; does nothing itself.
 
-    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``renew code prefetch
-    restore checkpoint inputs outputs report destroy`` are tasks that end in ``finish_task``; ``abandon`` cuts
-    short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any state,
-    asking again leads to what the newest orders demand.
+    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``check renew code
+    prefetch restore checkpoint inputs outputs report destroy`` are tasks that end in ``finish_task``; ``abandon``
+    cuts short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any
+    state, asking again leads to what the newest orders demand.
     """
 
     def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "") -> None:
@@ -85,6 +85,7 @@ class Machine:
         self.job = str(memory.get("job", ""))  # whose files lie on the disk; agents of older versions do not remember
         # Of ``code``, ``inputs`` and ``setup``. An agent of an older version remembers no code.
         is_done = {"setup": memory["setup_done"], "code": memory.get("code_done", False)}
+        is_done["check"] = memory.get("arrival") is not None
         self.prepared = frozenset(step for step, done in is_done.items() if done)
         self.prefetched = ""
         self.checkpoint_at = self.heard_at = now
@@ -190,8 +191,17 @@ class Machine:
         """Its GPUs work."""
         self.claim = Claim(self.claim.progress, now)
 
-    def end_process(self, code: int, now: float, finished_at: str, has_saved: bool = False, reason: str = "") -> None:
-        """``has_saved``: a run has made a checkpoint since it began. ``reason``: why it did not begin."""
+    def end_process(
+        self,
+        code: int,
+        now: float,
+        finished_at: str,
+        has_saved: bool = False,
+        reason: str = "",
+        memory: dict[str, int] | None = None,
+    ) -> None:
+        """``has_saved``: a run has made a checkpoint since it began. ``reason``: why it did not begin. ``memory``: see
+        ``Exit``."""
         process, self.process = self.process, Process()
         if process.kind == "run":
             self.disk = move(DISK, self.disk, "end")
@@ -203,11 +213,11 @@ class Machine:
             return
         if process.kind == "run":
             ended_by = reason or ("stalled" if process.has_hung else "exited")
-            self._end_run(self.epoch, code, ended_by, finished_at, has_saved)
+            self._end_run(self.epoch, code, ended_by, finished_at, has_saved, memory)
             is_soon = not reason and now - self.run_since < SOON_S and not has_saved
             self.has_failed_soon = bool(code and self.restore_name()) and is_soon
         elif self.orders and self._role() == "run":
-            self._end_run(self.orders["run_epoch"], code, reason or "setup_failed", finished_at)
+            self._end_run(self.orders["run_epoch"], code, reason or "setup_failed", finished_at, memory=memory)
         else:
             self._fail("setup", now)
 
@@ -220,6 +230,8 @@ class Machine:
         elif task != "checkpoint" or upload.state != ABANDONED:
             self.mark_taken = upload.mark_before if task == "checkpoint" else self.mark_taken
             self._fail(task, now)
+            if task == "check":
+                self.prepared |= {task}  # it tells nothing, and holds up nothing
             if task in ("renew", "code", "inputs", "restore"):
                 self._fail_in_vain(task)
 
@@ -401,14 +413,14 @@ class Machine:
     def _is_prepared(self) -> bool:
         if self.is_of_other():
             return False
-        return all(step in self.prepared or not self._asks_for(step) for step in ("code", "inputs", "setup"))
+        return all(step in self.prepared or not self._asks_for(step) for step in ("check", "code", "inputs", "setup"))
 
     def _asks_for(self, step: str) -> bool:
         if not self.orders:
             return False
         if step == "inputs" and self.orders.get("left"):
             return True
-        return bool(self.orders.get("code") if step == "code" else self.orders["work"].get(step))
+        return bool(self.orders.get(step) if step in ("check", "code") else self.orders["work"].get(step))
 
     def _is_restored(self) -> bool:
         return self.disk in (RESTORED, IN_USE)
@@ -419,7 +431,7 @@ class Machine:
             return None
         if self.is_of_other():
             return self._begin("renew", now)
-        for task in ("code", "inputs"):
+        for task in ("check", "code", "inputs"):
             if self._asks_for(task) and task not in self.prepared:
                 return self._begin(task, now)
         return self._start("setup", now)
@@ -494,15 +506,23 @@ class Machine:
         if self.has_left_files and not (self.has_failed_soon or self.is_of_other()):
             self.disk = move(DISK, self.disk, "again")
 
-    def _end_run(self, epoch: int, code: int, reason: str, finished_at: str, has_saved: bool = True) -> None:
+    def _end_run(
+        self,
+        epoch: int,
+        code: int,
+        reason: str,
+        finished_at: str,
+        has_saved: bool = True,
+        memory: dict[str, int] | None = None,
+    ) -> None:
         killer = -code if code < 0 else code - 128 if 128 < code <= 192 else None
-        self.exit = Exit(epoch, code, killer, reason, finished_at, has_saved)
+        self.exit = Exit(epoch, code, killer, reason, finished_at, has_saved, memory)
         self.has_left_files = reason in ("exited", "stalled")
         self.result = move(RESULT, self.result, "end")
 
     def _succeed(self, task: str, about: str, now: float) -> None:
         self.tries[task] = Tries(not_before=now + (REPEAT_S if task in GOODBYES else 0))
-        if task in ("code", "inputs"):
+        if task in ("check", "code", "inputs"):
             self.prepared |= {task}
         elif task == "renew":
             self._forget_task(about)
@@ -517,7 +537,7 @@ class Machine:
 
     def _forget_task(self, job: str) -> None:
         """The disk is that of the task ``job`` now: of the one before nothing is left but what the setup made."""
-        self.job, self.prepared, self.prefetched = job, self.prepared & {"setup"}, ""
+        self.job, self.prepared, self.prefetched = job, self.prepared & {"check", "setup"}, ""
         self.mark = self.mark_taken = 0
         self.upload, self.tries, self.has_left_files = Upload(), {}, False
 

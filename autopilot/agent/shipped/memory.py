@@ -29,6 +29,7 @@ class Memory:
             "job": "",
             "doubted": None,  # what a run that failed soon began from, and its epoch
             "surveyed": False,  # whether it is known what was in the work directory before anything ran there
+            **{"arrival": None, "arrival_env": {}},  # what the check has found; it is made once
             "zstd": None,  # whether the image has it: what a setup installs is not there when a checkpoint is fetched
             **{"next_ckpt_n": 0, "attempted_ckpt_n": -1, "last_ckpt_n": None, "execs": []},
         }

@@ -43,6 +43,10 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         if code:
             numbers += [code["size"], code["first_part"]]
             texts += [code["sha256"], *code["part_urls"]]
+        check = orders.get("check")  # nor this
+        if check:
+            numbers.append(check["most_s"])
+            texts += [check["put_url"], check["get_url"], *check["hosts"]]
         for slot in orders.get("left") or ():  # nor this
             numbers += [slot["n"], slot["first_part"]]
             texts += [slot["path"], slot["left_at"], slot["job"], slot["manifest_url"], *slot["part_urls"]]

@@ -175,6 +175,8 @@ class Exit:
     finished_at: str
     has_saved: bool = True
     """It had made a checkpoint before."""
+    memory: dict[str, int] | None = None
+    """Peak and limit in bytes, where the kernel has killed for want of memory."""
 
 
 @dataclass(frozen=True)

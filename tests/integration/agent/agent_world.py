@@ -23,7 +23,7 @@ from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import heartbeat_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import ExecOrder, HostPlan, Role, Work
-from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, CheckWish, LeftRef, build_orders
 from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.ports.blobs import BlobStore
@@ -62,6 +62,7 @@ class Lease:
     restore: CheckpointRef | None = None
     code: JobCode = NO_CODE
     left: tuple[LeftRef, ...] = ()
+    check: CheckWish | None = None
     exec: ExecOrder | None = None
     host: HostPlan | None = None
     """Of a virtual machine."""
@@ -89,6 +90,7 @@ class Lease:
             code=self.code,
             left=self.left,
             host=self.host,
+            check=self.check,
         )
         orders = dataclasses.replace(orders, exec=self.exec)
         await self.store.put(orders_key(JOB, self.lease_id), orders.to_json())

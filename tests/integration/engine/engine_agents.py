@@ -13,10 +13,12 @@ from urllib.parse import urlsplit
 from autopilot.agent.shipped.orders import parse_taken_over
 from autopilot.blobs.local import URL_PREFIX
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.arrival import Arrival
+from autopilot.domain.readings import Readings
 from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import exec_key, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
-from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, MemoryUse, SshLogin
 from autopilot.mailbox.wire import EXEC, EXIT_HERE, NEXT_TASK, RUN_AGAIN
 from autopilot.ports.blobs import BlobStore
 from autopilot_lab.sandbox.market.instances import Container, Contract
@@ -48,6 +50,8 @@ class Agent:
     first_checkpoint: int = 0
     """Of its present task: numbers go on."""
     exit: ExitRecord | None = None
+    arrival: Arrival | None = None
+    """What its check on arrival has found; None: it makes none."""
     claims_sent: int = 0
     """Bytes, as it says."""
     acted_at: datetime | None = None
@@ -111,6 +115,8 @@ class Agent:
 
     async def _end(self, agents: Agents) -> None:
         record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch, self.lease_id))
+        if agents.memory:
+            record = ExitRecord(self.run_epoch, 137, 9, "exited", memory=agents.memory.pop(0))
         if agents.can_exit_here:
             self.exit = record
         else:
@@ -162,6 +168,7 @@ class Agent:
             exit=self.exit,
             bytes_sent=self.claims_sent,
             ssh=agents.ssh,
+            readings=None if self.arrival is None else Readings(arrival=self.arrival),
         )
         await self.store.put(heartbeat_key(self.job_id, self.lease_id), beat.to_json())
 
@@ -173,13 +180,16 @@ class Agents:
     of the version before put the exit record into an object of its own.
     What they answer to a command beside the job is ``exec_answer``, or nothing; ``execs`` are those that they ran.
     On ``failing`` leases every run fails. ``steps_of`` a job come before ``total_steps``; as many attempts of a job as
-    ``failures`` says end with 1.
+    ``failures`` says end with 1. ``arrivals`` are what the first machines find on arrival, in their order; as many runs
+    as ``memory`` holds are killed for memory, as it says.
     """
 
     def __init__(self, store: BlobStore, market: SandboxMarket) -> None:
         self.total_steps = 200
         self.ssh: SshLogin | None = None
         self.exit_code = 0
+        self.arrivals: list[Arrival] = []
+        self.memory: list[MemoryUse] = []
         self.ends_well_from: int | None = None
         self.can_run_again = self.can_take_next = self.can_exec = self.can_exit_here = True
         self.exec_answer: ExecAnswer | bytes | None = ExecAnswer(0, b"", False, "exited")
@@ -208,9 +218,11 @@ class Agents:
             told = ORDERS.search(instance.order.onstart or "")
             if instance.container is not Container.RUNNING or told is None or told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_instance.setdefault(
-                instance.id, Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"])
-            )
+            if instance.id not in self._by_instance:
+                arrival = self.arrivals.pop(0) if self.arrivals else None
+                made = Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"], arrival=arrival)
+                self._by_instance[instance.id] = made
+            agent = self._by_instance[instance.id]
             await agent.act(instance.boots, self, now)
         self._check_one_at_work()
 

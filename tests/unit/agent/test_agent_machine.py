@@ -141,6 +141,7 @@ def test_sets_up_restores_runs_checkpoints_and_reports() -> None:
         "reason": "exited",
         "finished_at": "then",
         "has_saved": False,
+        "memory": None,
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.arrival import Arrival, ArrivalGpu, Rented, find_lacks, find_warnings
 from autopilot.domain.readings import Gpu, Readings
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat, parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part, SshLogin
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_TEXT
 from autopilot.ports.blobs import check_key
+from autopilot.words.arrival import tell_finding
 
 PARSERS = (parse_heartbeat, parse_exit, parse_manifest)
 HEARTBEAT = Heartbeat(boot=1, seq=2, run_epoch=3, orders_seq_seen=4, state=AgentState.RUNNING, step=5, progress=0.5)
@@ -96,6 +99,44 @@ def test_readings_of_what_could_be_read() -> None:
     ):
         found = parse_heartbeat(json.dumps({**json.loads(HEARTBEAT.to_json()), "readings": body}).encode())
         assert found == replace(HEARTBEAT, readings=read)
+
+
+ARRIVAL: dict[str, object] = {
+    **{"took_s": 1.5, "gpus": [{"used": 1, "total": 2, "slowed": True, "errors": 3}], "gpu_fault": "it hangs"},
+    **{"driver": "580.1", "all_reduce": "ok", "ram": 1, "shm": 2, "disk_free": 3, "disk_fault": "full"},
+    **{"disk_mb_per_s": 4.5, "upload_mbps": 5.5, "download_mbps": 6, "clock_off_s": -7.5, "unreachable": ["pypi.org"]},
+}
+
+
+def an_arrival(body: object) -> Arrival | None:
+    beat = parse_heartbeat(json.dumps({**json.loads(HEARTBEAT.to_json()), "readings": {"arrival": body}}).encode())
+    assert beat is not None, "the machine works all the same"
+    assert beat.readings is not None
+    return beat.readings.arrival
+
+
+def test_what_the_check_on_arrival_has_found() -> None:
+    found = an_arrival(ARRIVAL)
+    assert found is not None
+    assert found.gpus == (ArrivalGpu(1, 2, True, 3),)
+    assert {**asdict(found), "gpus": 0} == {**ARRIVAL, "gpus": 0, "unreachable": ("pypi.org",)}
+    assert an_arrival(None) is None
+
+
+@given(st.sampled_from(sorted(ARRIVAL)), anything)
+def test_any_finding_is_in_range_or_the_check_says_nothing(name: str, value: object) -> None:
+    found = an_arrival({**ARRIVAL, name: value})
+    assert found is not None, "it is not made again"
+    rented = Rented(8, Decimal(20), Decimal(64), 10)
+    for lack in (*find_lacks(found, rented), *find_warnings(found, rented)):
+        assert tell_finding(lack.kind, lack.has, lack.wanted).isprintable()
+        assert len(str(lack.has)) <= 8 * 202
+
+
+@given(anything)
+def test_any_word_of_memory_is_in_range_or_no_exit(value: object) -> None:
+    record = parse_exit(json.dumps({**json.loads(EXIT.to_json()), "memory": value}).encode())
+    assert record is None or record.memory is None or 0 < record.memory.limit <= 2**53
 
 
 @given(st.binary(max_size=300))

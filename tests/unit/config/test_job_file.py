@@ -41,6 +41,7 @@ setup = "pip install ."
 workdir = "/workspace/bert"
 trust = "secure"
 shell = "bash"
+max_duration = "20h"
 run_as = "root"
 notify = ["team", "ops"]
 tags = { team = "vision", project = "bert qa" }
@@ -129,6 +130,7 @@ def test_every_key_is_read() -> None:
         trust=Trust.SECURE,
         in_bash=True,
         as_root=True,
+        max_duration=timedelta(hours=20),
         code=CodeSpec("src", ("data/small.csv",), ("data/", "*.ckpt"), 1_500_000_000),
         registry=Registry("registry.example:5000", "me", "team"),
         env=(("WANDB_MODE", "offline"), ("EMPTY", "")),

@@ -39,6 +39,7 @@ FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "account.tops_up": (("provider", "vastai"), ("credit", Decimal("4.10")), ("below", Decimal(5))),
     "certificate.ends_soon": (("provider", "vastai"), ("ends_at", (START + timedelta(days=5)).isoformat())),
     "certificate.lacked": (("provider", "vastai"), ("lack", "other_version"), ("waiting", 2)),
+    "lease.unfit": (("took_s", 2.5), ("gpus", 1), ("gpus_wanted", 2), ("left", 1)),
     "lease.instance_found": (("instance_id", "77"),),
     "invoice.drifted": (("drift", Decimal("0.12")), ("estimate", Decimal(1)), ("instance_id", "77")),
     "daemon.restarted": (("since", START.isoformat()),),

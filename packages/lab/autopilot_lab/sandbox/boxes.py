@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from autopilot_lab.sandbox.apart import OwnNetwork
+from autopilot_lab.sandbox.machine_traits import MachineTraits, read_traits
 
 _log = logging.getLogger(__name__)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -79,7 +80,8 @@ class Boxes:
         self._directory.mkdir(parents=True)
 
     def start(self, key: str, boot: int, launch: Launch) -> None:
-        self._submit(self._start, key, boot, launch)
+        # The disks of all markets lie beside each other, and beside what the machines are to be like.
+        self._submit(self._start, key, boot, launch, read_traits(self._directory.parent))
 
     def terminate(self, key: str) -> None:
         """SIGTERM to the first process; ``kill`` has to follow."""
@@ -139,12 +141,15 @@ class Boxes:
     def _submit(self, task: Callable[..., None], *arguments: object) -> None:
         self._thread.submit(task, *arguments).add_done_callback(_log_failure)
 
-    def _start(self, key: str, boot: int, launch: Launch) -> None:
+    def _start(self, key: str, boot: int, launch: Launch, traits: MachineTraits | None) -> None:
         self._kill(key)
-        root = self._prepare_disk(key, launch)
+        root, programs = self._prepare_disk(key, launch), self._directory / key / "bin"
+        if traits is not None and not programs.exists():
+            traits.write_program(programs)
+        path = {"PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}"} if programs.exists() else {}
         order = {
             "command": launch.command,
-            "env": launch.env | _paths(root),
+            "env": launch.env | _paths(root) | path,
             "cwd": str(root),
             "mode": launch.mode,
         }

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
+from autopilot_lab.sandbox.machine_traits import MachineTraits
 from autopilot_lab.sandbox.market.lifecycle import Timings
 from autopilot_lab.sandbox.market.machines import MachineSpec
 from autopilot_lab.sandbox.mithril.pools import AuctionPoolSpec
@@ -38,6 +39,8 @@ class SandboxConfig:
     api_keys: tuple[str, ...] = ("sandbox-key",)
     credit: Decimal = Decimal(100)
     machines: tuple[MachineSpec, ...] | None = None
+    machine_traits: MachineTraits | None = None
+    """What ``nvidia-smi`` says on machines of every market; None: there is none."""
     duds: float | None = None
     """Share of the hosts that never boot, on markets whose hosts differ. None: the default ones, where none does."""
     churn: bool = False

@@ -13,6 +13,7 @@
 | POST host | machine_id, state: online, offline, vanished | |
 | POST host_traits | machine_id, boots, driver, cuda, arch: what is given changes | |
 | POST duds | share: of the machines that never boot from now on | |
+| POST traits | fields of ``MachineTraits``, for machines that any market starts now; none: no ``nvidia-smi`` | |
 | POST full | machine_id, full (default: true): whether it takes no new tenant and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
@@ -34,6 +35,7 @@ A mistake is answered with 400 and ``error``. Families and kinds of faults: see 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from aiohttp import web
 
@@ -43,6 +45,7 @@ from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
 from autopilot_lab.sandbox.host_traits import give_duds
 from autopilot_lab.sandbox.host_wishes import parse_share, parse_traits
+from autopilot_lab.sandbox.machine_traits import keep_traits, traits_of
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.machines import Chunk, HostState, Machine
 from autopilot_lab.sandbox.market.market import SandboxMarket
@@ -55,7 +58,10 @@ from autopilot_lab.sandbox.wire import Host
 
 
 class Control:
-    def __init__(self, market: SandboxMarket, clock: Clock, host: Host, faults: Faults, api: VastApi) -> None:
+    def __init__(
+        self, market: SandboxMarket, clock: Clock, host: Host, faults: Faults, api: VastApi, state_dir: Path
+    ) -> None:
+        self._state_dir = state_dir
         self._market = market
         self._clock = clock
         self._host = host
@@ -76,6 +82,7 @@ class Control:
             ("POST", "host_traits"): self._set_host_traits,
             ("POST", "duds"): self._set_duds,
             ("POST", "full"): self._set_full,
+            ("POST", "traits"): self._set_traits,
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
             ("POST", "card"): self._set_card,
@@ -179,6 +186,11 @@ class Control:
 
     def _set_full(self, wish: Json) -> Json:
         self._machine(wish).is_full = bool(wish.get("full", True))
+        return {}
+
+    def _set_traits(self, wish: Json) -> Json:
+        """An unknown field is a ``ValueError``."""
+        keep_traits(self._state_dir, traits_of(wish) if wish else None)
         return {}
 
     def _set_echo(self, wish: Json) -> Json:

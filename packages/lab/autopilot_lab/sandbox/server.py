@@ -30,6 +30,7 @@ from autopilot_lab.sandbox.churn import Churn
 from autopilot_lab.sandbox.config import SandboxConfig
 from autopilot_lab.sandbox.control import Control
 from autopilot_lab.sandbox.faults import Faults
+from autopilot_lab.sandbox.machine_traits import keep_traits
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.lifecycle import NoContainers, Timings
 from autopilot_lab.sandbox.market.market import SandboxMarket
@@ -124,6 +125,7 @@ class Sandbox:
         now = self.clock.now()
         config = self.config.with_zoo(now)
         self._lock = _claim(config.state_dir)
+        keep_traits(config.state_dir, config.machine_traits)
         self._containers = (
             LocalContainers(config.state_dir, self.environment, self._ssh_rules() if config.ssh else None)
             if config.real_processes
@@ -173,7 +175,7 @@ class Sandbox:
         self._api.add_routes(app)
         self._runpod.add_routes(app)
         self._mithril.add_routes(app)
-        Control(self._market, self.clock, self, faults, self._api).add_routes(app)
+        Control(self._market, self.clock, self, faults, self._api, config.state_dir).add_routes(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, config.host, config.port, reuse_address=True)
