@@ -220,6 +220,7 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "verified": "on unverified hosts",
     "datacenter": "not in a datacenter",
     "avoided": "avoided after a failure or a refusal",
+    "blocked": "on a host that is blocked: autopilot hosts forgive lifts it",
     "held": "that the job is still releasing",
     "lasts_s": _too_short,
     "no_spot": "without spot",

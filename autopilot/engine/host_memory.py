@@ -1,0 +1,76 @@
+"""What machines show of themselves goes into the ledger with the events that tell it, and is read back each tick.
+
+A launch says something of its machine when it is over: the agent spoke, or the machine was given up for its own fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from autopilot.domain.hosts import HOST_FAULTS, HostRecord, Hosts, MachineKey
+from autopilot.domain.job import Job, pace_key
+from autopilot.domain.lease import Lease
+from autopilot.engine.event_log import EventLog
+from autopilot.ports.store import UnitOfWork
+
+
+class HostMemory:
+    """One per engine. ``known``: as of the newest tick."""
+
+    def __init__(self) -> None:
+        self.known = Hosts()
+
+    async def load(self, uow: UnitOfWork, now: datetime) -> None:
+        """Each tick: a user may have blocked or forgiven some."""
+        self.known = Hosts.of({record.key: record.at(now) for record in await uow.hosts.list()})
+
+    async def learn(self, uow: UnitOfWork, event_logs: Iterable[EventLog], now: datetime) -> None:
+        """From what this tick has changed."""
+        changed: dict[MachineKey, HostRecord] = {}
+        for event_log in event_logs:
+            for lease, after in _pairs(event_log):
+                key = after.provider, after.machine_id
+                before = changed.get(key) or self.known.find(*key) or _blank(after, now)
+                record = judge(before, event_log.original, lease, event_log.job, after, now)
+                if record != before:
+                    changed[key] = record
+        if changed:
+            await uow.hosts.save(changed.values())
+
+
+def judge(record: HostRecord, job: Job, before: Lease, job_after: Job, after: Lease, now: datetime) -> HostRecord:
+    """The record with what one lease has shown between two states of it; as it is where that is nothing."""
+    if before.agent.boot == 0 and after.agent.boot > 0:
+        loaded = now - (after.acquired_at or after.intended_at)
+        record = record.with_loaded(job.spec.image, loaded.total_seconds())
+    if before.is_wanted and not after.is_wanted and after.reason in HOST_FAULTS:
+        was_heard = after.agent.boot > 0
+        # Where nothing of a job has come up on others either, it may as well be the image.
+        weight = 1.0 if was_heard else 1 / (1 + job.fruitless)
+        record = record.with_fault(after.reason, now, weight, was_heard=was_heard)
+    if after.anchor.recent_pace is not None and after.anchor != before.anchor:
+        record = _with_pace(record, job_after, after)
+    return record
+
+
+def _with_pace(record: HostRecord, job: Job, lease: Lease) -> HostRecord:
+    """A slow machine teaches nothing of the others, and is no longer slow when it is seen to go on as it should."""
+    best, recent = dict(job.paces).get(pace_key(lease.gpu, lease.num_gpus)), lease.anchor.recent_pace
+    if not best or recent is None:
+        return record
+    if lease.anchor.is_slow:
+        return record.with_pace(min(float(recent) / float(best), 1.0))
+    return record.with_pace(None) if lease.anchor.slow_windows == 0 else record
+
+
+def _blank(lease: Lease, now: datetime) -> HostRecord:
+    return HostRecord(lease.provider, lease.machine_id, lease.host_id, lease.gpu, now)
+
+
+def _pairs(event_log: EventLog) -> Iterable[tuple[Lease, Lease]]:
+    """The leases that the tick found, before and after it."""
+    if not event_log.changed:
+        return ()
+    after = {lease.id: lease for lease in event_log.job.leases}
+    return ((lease, after[lease.id]) for lease in event_log.original.leases if lease.id in after)
