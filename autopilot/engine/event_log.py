@@ -21,6 +21,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import Number
+from autopilot.domain.pace import slow_share
 from autopilot.ports.store import EventRecord
 
 Fields = tuple[tuple[str, Number], ...]
@@ -77,8 +78,10 @@ class EventLog:
             new = next((lease for lease in self.job.leases if lease.id == lease_id), None)
             self._log(event, old, new, at)
             stall = _describe_stall(old, new, at)
-            if stall is not None:
-                self.records.append(EventRecord(at, stall[0], self.job.id, lease_id, stall[1]))
+            slowing = _describe_slowing(before, self.job, old, new)
+            for words in (stall, slowing):
+                if words is not None:
+                    self.records.append(EventRecord(at, words[0], self.job.id, lease_id, words[1]))
         if self.job.work_done < before.work_done:
             lost_s = round((before.work_done - self.job.work_done).total_seconds())
             self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
@@ -370,6 +373,22 @@ def _describe_stall(old: Lease | None, new: Lease | None, at: datetime) -> Words
     if ended is None or new.agent.state is not AgentState.RUNNING or new.agent.boot != old.agent.boot:
         return None
     return "run.went_on", (("still_s", round((at - ended).total_seconds())),)
+
+
+def _describe_slowing(before: Job, after: Job, old: Lease | None, new: Lease | None) -> Words | None:
+    """A machine that has become slow, and one that goes on as it should."""
+    if old is None or new is None or old.anchor is new.anchor:
+        return None
+    was, share = slow_share(before, old), slow_share(after, new)
+    if was is None and share is not None:
+        return "machine.slowed", (("pace", share.quantize(Decimal("0.01"))), *_place_of(new))
+    if was is not None and share is None and new.anchor.recent_pace is not None and new.is_wanted:
+        return "machine.recovered", _place_of(new)
+    return None
+
+
+def _place_of(lease: Lease) -> Fields:
+    return ("provider", lease.provider), ("machine_id", lease.machine_id)
 
 
 def _observation(old: Lease | None, new: Lease | None) -> Words | None:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from autopilot.domain.hosts import HOST_FAULTS, HostRecord, Hosts, MachineKey
-from autopilot.domain.job import Job, pace_key
+from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
+from autopilot.domain.pace import slow_share
 from autopilot.engine.event_log import EventLog
 from autopilot.ports.store import UnitOfWork
 
@@ -55,12 +56,10 @@ def judge(record: HostRecord, job: Job, before: Lease, job_after: Job, after: Le
 
 
 def _with_pace(record: HostRecord, job: Job, lease: Lease) -> HostRecord:
-    """A slow machine teaches nothing of the others, and is no longer slow when it is seen to go on as it should."""
-    best, recent = dict(job.paces).get(pace_key(lease.gpu, lease.num_gpus)), lease.anchor.recent_pace
-    if not best or recent is None:
-        return record
-    if lease.anchor.is_slow:
-        return record.with_pace(min(float(recent) / float(best), 1.0))
+    """One that goes on as it should is no longer slow."""
+    share = slow_share(job, lease)
+    if share is not None:
+        return record.with_pace(float(share))
     return record.with_pace(None) if lease.anchor.slow_windows == 0 else record
 
 

@@ -28,7 +28,7 @@ from autopilot.domain.params import Params
 from autopilot.pricing.hazard import hazard, losses_expected
 from autopilot.pricing.host_odds import weigh_host
 from autopilot.pricing.rule.bidding import first_bid, reservation
-from autopilot.pricing.speed import setup_time, work_left
+from autopilot.pricing.speed import setup_time, work_left, work_left_on
 from autopilot.pricing.traffic import received_gb, restart_s, sent_gb
 
 SortKey = tuple[Decimal, Decimal, str, str]
@@ -76,7 +76,7 @@ def lease_cost_to_finish(
     job: Job, lease: Lease, bid: Decimal, restart_s: float, outlook: Outlook, now: datetime, params: Params
 ) -> Decimal:
     """The same on a machine that we hold, at another bid perhaps."""
-    left, restart = work_left(job, lease.gpu, lease.num_gpus), timedelta(seconds=restart_s)
+    left, restart = work_left_on(job, lease), timedelta(seconds=restart_s)
     losses = 0.0
     if lease.is_spot:
         per_h = hazard(outlook, lease.provider, lease.gpu, lease.host_id, lease.machine_id, params)

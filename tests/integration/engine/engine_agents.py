@@ -42,6 +42,9 @@ class Agent:
     run_epoch: int = 0
     state: AgentState = AgentState.WAITING
     saved: bool = False
+    machine_id: str = ""
+    worked: float = 0.0
+    """Of the next step."""
     step: int = 0
     saved_step: int = 0
     next_checkpoint: int = 0
@@ -85,7 +88,9 @@ class Agent:
         role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
         self._restart_if_ordered(orders)
         if self.is_at_work and self.acted_at is not None:
-            self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
+            self.worked += (now - self.acted_at).total_seconds() * agents.pace_of.get(self.machine_id, 1.0)
+            steps, self.worked = divmod(self.worked, 1)
+            self.step = min(self.step + int(steps), total_steps)
         if role == "run" and self.state == "waiting":
             self.step = max(self.saved_step, await self._restored_step(orders))
             self.run_epoch, self.state, self.saved_at = orders["run_epoch"], AgentState.RUNNING, now
@@ -151,6 +156,7 @@ class Agent:
             state=self.state,
             saved=self.saved,
             step=self.step,
+            progress=self.step / agents.steps_of.get(self.job_id, agents.total_steps) if agents.tell_progress else None,
             last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint > self.first_checkpoint else None,
             next_checkpoint=self.next_checkpoint,
             can=(
@@ -173,7 +179,7 @@ class Agents:
     of the version before put the exit record into an object of its own.
     What they answer to a command beside the job is ``exec_answer``, or nothing; ``execs`` are those that they ran.
     On ``failing`` leases every run fails. ``steps_of`` a job come before ``total_steps``; as many attempts of a job as
-    ``failures`` says end with 1.
+    ``failures`` says end with 1. ``pace_of`` machines, by id: what they do of a step in a second; others do all of it.
     """
 
     def __init__(self, store: BlobStore, market: SandboxMarket) -> None:
@@ -188,6 +194,8 @@ class Agents:
         self.steps_of: dict[str, int] = {}
         self.failures: Counter[str] = Counter()
         self.failing: set[str] = set()
+        self.tell_progress = False
+        self.pace_of: dict[str, float] = {}
         self._store = store
         self._market = market
         self._by_instance: dict[int, Agent] = {}
@@ -211,6 +219,7 @@ class Agents:
             agent = self._by_instance.setdefault(
                 instance.id, Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"])
             )
+            agent.machine_id = str(instance.machine_id)
             await agent.act(instance.boots, self, now)
         self._check_one_at_work()
 
