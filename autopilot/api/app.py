@@ -114,7 +114,7 @@ class Api:
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens, jobs)
         lives, page = LifeRoutes(jobs, engine, store, clock), PageRoutes(sessions, engine, clock, find_page)
-        schedules, hosts = ScheduleRoutes(jobs, routes.once), HostRoutes(store, clock, engine.watches)
+        schedules, hosts = ScheduleRoutes(jobs, routes.once), HostRoutes(store, clock, engine)
         self._end_calls = routes.end_calls
         self._routes = [
             web.get("/metrics", self._render_metrics),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from autopilot.answers.models.hosts import Host, HostAnswer, Hosts
+from autopilot.answers.hosts import Host, HostAnswer, Hosts
 from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
@@ -39,8 +39,7 @@ def hosts(
     Parameters
     ----------
     action
-        ls lists them (the default); block rents nothing new there, for any job; forgive forgets its faults and its
-        block.
+        ls lists them (the default); block rents nothing new there; forgive forgets its faults and its block.
     words
         With block and forgive: the market and the machine's ID, as the list shows them.
     provider

@@ -50,10 +50,11 @@ class HostRecord:
 
     def at(self, now: datetime) -> HostRecord:
         """As much of it as still counts."""
-        rest = 0.5 ** (max(now - self.seen_at, timedelta(0)) / HALF_LIFE)
+        if now <= self.seen_at:
+            return self
+        rest = 0.5 ** ((now - self.seen_at) / HALF_LIFE)
         pace = None if self.pace is None else 1 - (1 - self.pace) * rest
-        seen_at = max(now, self.seen_at)
-        return replace(self, seen_at=seen_at, launches=self.launches * rest, failed=self.failed * rest, pace=pace)
+        return replace(self, seen_at=now, launches=self.launches * rest, failed=self.failed * rest, pace=pace)
 
     def with_loaded(self, image: str, seconds: float) -> HostRecord:
         """A launch that came to something."""
@@ -78,46 +79,46 @@ class HostRecord:
         seconds = dict(self.loads).get(image)
         return None if seconds is None else float(seconds)
 
-    def forgiven(self) -> HostRecord:
+    def forgive(self) -> HostRecord:
         """Loading times stay: they are no fault."""
         return replace(self, launches=0.0, failed=0.0, last_fault=None, last_fault_at=None, pace=None, blocked_at=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Odds:
+class LaunchOdds:
     """Launches, and how many of them came to nothing."""
 
     launches: float = 0.0
     failed: float = 0.0
 
-    def __add__(self, other: Odds) -> Odds:
-        return Odds(self.launches + other.launches, self.failed + other.failed)
+    def __add__(self, other: LaunchOdds) -> LaunchOdds:
+        return LaunchOdds(self.launches + other.launches, self.failed + other.failed)
 
-    def without(self, other: Odds) -> Odds:
-        return Odds(max(self.launches - other.launches, 0.0), max(self.failed - other.failed, 0.0))
+    def without(self, other: LaunchOdds) -> LaunchOdds:
+        return LaunchOdds(max(self.launches - other.launches, 0.0), max(self.failed - other.failed, 0.0))
 
-    def shrunk(self, rate: float, weight: float) -> float:
-        """The share that comes to nothing, where ``weight`` launches at ``rate`` were assumed before any was seen."""
-        return (weight * rate + min(self.failed, self.launches)) / (weight + self.launches)
+    def shrunk(self, share: float, weight: float) -> float:
+        """The share that comes to nothing, if ``weight`` launches were assumed at ``share`` before any was seen."""
+        return (weight * share + min(self.failed, self.launches)) / (weight + self.launches)
 
 
 @dataclass(frozen=True, slots=True)
-class Hosts:
+class KnownHosts:
     """All records, faded to one moment, and their sums by market and by host."""
 
     records: Mapping[MachineKey, HostRecord] = field(default_factory=dict)
-    by_market: Mapping[str, Odds] = field(default_factory=dict)
-    by_host: Mapping[tuple[str, str], Odds] = field(default_factory=dict)
+    by_market: Mapping[str, LaunchOdds] = field(default_factory=dict)
+    by_host: Mapping[tuple[str, str], LaunchOdds] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Mapping[MachineKey, HostRecord]) -> Hosts:
-        by_market: dict[str, Odds] = {}
-        by_host: dict[tuple[str, str], Odds] = {}
+    def of(cls, records: Mapping[MachineKey, HostRecord]) -> KnownHosts:
+        by_market: dict[str, LaunchOdds] = {}
+        by_host: dict[tuple[str, str], LaunchOdds] = {}
         for each in records.values():
-            odds = Odds(each.launches, each.failed)
-            by_market[each.provider] = by_market.get(each.provider, Odds()) + odds
+            odds = LaunchOdds(each.launches, each.failed)
+            by_market[each.provider] = by_market.get(each.provider, LaunchOdds()) + odds
             host = each.provider, each.host_id
-            by_host[host] = by_host.get(host, Odds()) + odds
+            by_host[host] = by_host.get(host, LaunchOdds()) + odds
         return cls(records, by_market, by_host)
 
     def find(self, provider: str, machine_id: str) -> HostRecord | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.certificate import Lack
-from autopilot.domain.hosts import Hosts
+from autopilot.domain.hosts import KnownHosts
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.lost_bids import LostBid
@@ -101,7 +101,7 @@ class Market:
     """Those that raised a floor among ``offers``."""
     ours: Mapping[tuple[str, str], Ours] = field(default_factory=dict)
     """By (provider, machine_id), on markets of which one says how much room there is."""
-    hosts: Hosts = field(default_factory=Hosts)
+    hosts: KnownHosts = field(default_factory=KnownHosts)
     """What machines have shown of themselves, over all jobs."""
     made_room: bool = False
     """Since the job was parked a bill has given money back, or a limit or its budget was raised."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from autopilot.domain.hosts import HOST_FAULTS, HostRecord, Hosts, MachineKey
+from autopilot.domain.hosts import HOST_FAULTS, HostRecord, KnownHosts, MachineKey
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.pace import slow_share
@@ -20,11 +20,11 @@ class HostMemory:
     """One per engine. ``known``: as of the newest tick."""
 
     def __init__(self) -> None:
-        self.known = Hosts()
+        self.known = KnownHosts()
 
     async def load(self, uow: UnitOfWork, now: datetime) -> None:
         """Each tick: a user may have blocked or forgiven some."""
-        self.known = Hosts.of({record.key: record.at(now) for record in await uow.hosts.list()})
+        self.known = KnownHosts.of({record.key: record.at(now) for record in await uow.hosts.list()})
 
     async def learn(self, uow: UnitOfWork, event_logs: Iterable[EventLog], now: datetime) -> None:
         """From what this tick has changed."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from autopilot.domain.hosts import Hosts, Odds
+from autopilot.domain.hosts import KnownHosts, LaunchOdds
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -40,14 +40,18 @@ class Burden(NamedTuple):
 UNBURDENED = Burden(ZERO, 1.0, timedelta(0))
 
 
-def weigh_host(hosts: Hosts, offer: Offer, image: str, hourly: Decimal, params: Params, *, is_pooled: bool) -> Burden:
+def weigh_host(
+    hosts: KnownHosts, offer: Offer, image: str, hourly: Decimal, params: Params, *, is_pooled: bool
+) -> Burden:
     """``hourly``: $/h of the machine, disk included."""
     market = hosts.by_market.get(offer.provider)
     if market is None:
         return UNBURDENED
     record = hosts.find(offer.provider, offer.machine_id)
-    own = Odds() if record is None else Odds(record.launches, record.failed)
-    others = hosts.by_host.get((offer.provider, offer.host_id), Odds()).without(own) if offer.host_id else Odds()
+    own = LaunchOdds() if record is None else LaunchOdds(record.launches, record.failed)
+    others = (
+        hosts.by_host.get((offer.provider, offer.host_id), LaunchOdds()).without(own) if offer.host_id else LaunchOdds()
+    )
     share = others.shrunk(market.shrunk(0.0, MARKET_WEIGHT), HOST_WEIGHT)
     share = own.shrunk(share, POOL_WEIGHT if is_pooled else MACHINE_WEIGHT)
     launches = share / max(1 - share, 1e-6)

@@ -1,44 +1,9 @@
-"""What is remembered of machines."""
+"""What is asked about machines that are remembered."""
 
 from __future__ import annotations
 
-from autopilot.answers.models.base import Answer, Query
-from autopilot.answers.scalars import Instant
+from autopilot.answers.models.base import Query
 
 
 class HostsQuery(Query):
     provider: str | None = None
-
-
-class HostLoad(Answer):
-    image: str
-    seconds: float
-
-
-class Host(Answer):
-    provider: str
-    machine_id: str
-    """Where its market has pools: a kind of machine."""
-    host_id: str
-    gpu: str
-    seen_at: Instant
-    """When something was last seen of it."""
-    launches: float
-    """Faded: what was seen counts half after two days."""
-    failed: float
-    """Of them those that came to nothing, and machines that failed later."""
-    last_fault: str | None
-    last_fault_at: Instant | None
-    pace: float | None
-    """0..1, beside the best of the same job on such GPUs; null: not known, or not slow."""
-    loads: list[HostLoad]
-    """The last loading time of each image."""
-    blocked_at: Instant | None
-
-
-class Hosts(Answer):
-    hosts: list[Host]
-
-
-class HostAnswer(Answer):
-    host: Host
