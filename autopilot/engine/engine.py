@@ -178,7 +178,7 @@ class Engine:
         self._clock = clock
         self._ids = ids
         self._avoid = Avoid(providers)
-        self._host_memory = HostMemory()
+        self._host_memory = HostMemory(providers)
         self._lost_bids = LostBids(providers, config.params.lost_bids)
         self._logins = Logins(providers, store, config.install_id, registry)
         self.calls = Calls(

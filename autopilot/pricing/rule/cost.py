@@ -106,7 +106,9 @@ class Pricing:
         self.received_gb, self.sent_gb = received_gb(job, params), sent_gb(job, params)
         self._work: dict[tuple[str, int], timedelta | None] = {}
         self._held = {
-            (lease.provider, lease.machine_id, lease.capacity_type) for lease in job.leases if lease.is_wanted
+            (lease.provider, lease.machine_id, lease.capacity_type)
+            for lease in job.leases
+            if lease.is_wanted and not lease.anchor.is_slow  # another one of that pool is not the same again
         }
 
     def work(self, gpu: str, count: int) -> timedelta | None:

@@ -88,7 +88,7 @@ class Agent:
         role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
         self._restart_if_ordered(orders)
         if self.is_at_work and self.acted_at is not None:
-            self.worked += (now - self.acted_at).total_seconds() * agents.pace_of.get(self.machine_id, 1.0)
+            self.worked += (now - self.acted_at).total_seconds() * self._pace(agents)
             steps, self.worked = divmod(self.worked, 1)
             self.step = min(self.step + int(steps), total_steps)
         if role == "run" and self.state == "waiting":
@@ -113,6 +113,9 @@ class Agent:
             await self._end(agents)
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
             await self._checkpoint(now)
+
+    def _pace(self, agents: Agents) -> float:
+        return agents.pace_of.get(self.machine_id, agents.pace_of.get(self.lease_id, 1.0))
 
     async def _end(self, agents: Agents) -> None:
         record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch, self.lease_id))
@@ -179,7 +182,8 @@ class Agents:
     of the version before put the exit record into an object of its own.
     What they answer to a command beside the job is ``exec_answer``, or nothing; ``execs`` are those that they ran.
     On ``failing`` leases every run fails. ``steps_of`` a job come before ``total_steps``; as many attempts of a job as
-    ``failures`` says end with 1. ``pace_of`` machines, by id: what they do of a step in a second; others do all of it.
+    ``failures`` says end with 1. ``pace_of`` machines, by their id or their lease's: what they do of a step
+    in a second; others do all of it.
     """
 
     def __init__(self, store: BlobStore, market: SandboxMarket) -> None:

@@ -12,7 +12,11 @@ import pytest
 
 from autopilot.domain.hosts import HostRecord
 from autopilot.domain.reasons import Reason
+from tests.integration.engine import mithril_world, nebius_world
 from tests.integration.engine.engine_world import JOB, World, a_world
+from tests.integration.engine.mithril_world import MithrilWorld
+from tests.integration.engine.nebius_world import NebiusWorld
+from tests.integration.engine.test_engine_stop_causes import RunpodWorld
 
 HOUR_AND_A_HALF = """
 name = "long"
@@ -148,3 +152,31 @@ async def test_without_progress_nothing_is_known_and_nothing_done(world: World) 
     await world.tick(120)
     assert [lease.id for lease in await world.leases()] == [first.id]
     assert "machine.slowed" not in await world.events()
+
+
+POOLS: dict[str, tuple[type[World], str]] = {
+    "runpod": (RunpodWorld, JOB),
+    "nebius": (NebiusWorld, nebius_world.JOB),
+    "mithril": (MithrilWorld, mithril_world.JOB),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("market", POOLS)
+async def test_a_throttled_machine_of_a_pool_is_left_and_says_nothing_of_the_pool(tmp_path: Path, market: str) -> None:
+    kind, text = POOLS[market]
+    async with a_world(tmp_path, kind=kind, nebius_port=0) as world:
+        world.agents.tell_progress, world.agents.total_steps = True, 90 * 60
+        await world.tick()
+        await world.submit(text.replace('"10m"', '"90m"').replace('"1m"', '"5m"'))
+        first = await world.until(lambda job: job.step > 0 and job.main is not None, "it runs")
+        assert first.main is not None
+        lease = first.main
+        await world.tick(60)
+        world.agents.pace_of[lease.id] = 0.1
+        began = world.clock.now()
+        await world.until(lambda job: job.main is not None and job.main.id != lease.id, "it is left")
+        assert world.clock.now() - began <= timedelta(minutes=20), await world.story()
+        await world.until(lambda job: job.status.is_final, "the end", most=600)
+        assert len(await world.leases()) == 2, await world.story()
+        assert {record.pace for record in (await remembered(world)).values()} == {None}
