@@ -9,6 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from autopilot.domain.host import NO_FACTS, HostFacts
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import utc_day
 from autopilot.providers import values
@@ -68,6 +69,8 @@ class PriceRow:
     on_demand: Decimal | None
     list_price: Decimal | None
     list_spot_price: Decimal | None
+    host: HostFacts = NO_FACTS
+    """What the market was asked to hold to."""
 
 
 @dataclass(frozen=True, slots=True)
