@@ -297,8 +297,9 @@ class _Auctioned:
         return bid
 
     def _take(self, main: Lease | None, candidate: Candidate, bid: Decimal, reason: Reason) -> tuple[Action, ...]:
-        """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one. Where an
-        allowance lets one machine be there, the paused one has to be gone before."""
+        """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one.
+
+        Where an allowance lets one machine be there, the paused one has to be gone before."""
         is_paused = main is not None and main.state is LeaseState.PAUSED
         slot = Slot.MAIN if main is None or is_paused else Slot.NEXT
         take = Acquire(slot, candidate.offer, candidate.capacity_type, bid, reason)
