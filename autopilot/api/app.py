@@ -36,6 +36,7 @@ from autopilot.api.code import SentCode
 from autopilot.api.drift import drift
 from autopilot.api.event_feed import EventFeed
 from autopilot.api.from_store import check_wish
+from autopilot.api.hosts import HostRoutes
 from autopilot.api.jobs import JobService
 from autopilot.api.large_bodies import bound_bodies
 from autopilot.api.lives import LifeRoutes
@@ -114,7 +115,7 @@ class Api:
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens, jobs)
         lives, page = LifeRoutes(jobs, engine, store, clock), PageRoutes(sessions, engine, clock, find_page)
-        schedules = ScheduleRoutes(jobs, routes.once)
+        schedules, hosts = ScheduleRoutes(jobs, routes.once), HostRoutes(store, clock, engine)
         self._end_calls = routes.end_calls
         self._routes = [
             web.get("/metrics", self._render_metrics),
@@ -153,6 +154,9 @@ class Api:
             web.get("/v1/instances/{ref}", routes.instance),
             web.get("/v1/prices", routes.prices),
             web.get("/v1/drift", routes.drift),
+            web.get("/v1/hosts", hosts.list_all),
+            web.post("/v1/hosts/{market}/{machine}/block", hosts.block),
+            web.post("/v1/hosts/{market}/{machine}/forgive", hosts.forgive),
             web.get("/v1/markets/{market}/certification", certification.report),
             web.post("/v1/markets/{market}/certification", certification.begin),
             web.post("/v1/markets/{market}/accept", certification.accept),

@@ -29,6 +29,7 @@ _IN_PATH = {
     "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "number": {"type": "integer", "minimum": 1, "maximum": 999_999},
     "market": {"type": "string"},
+    "machine": {"type": "string", "description": "its id on that market"},
     "plan": {"type": "string"},
     "schedule": {"type": "string", "description": "an id or a name"},
     "name": {"type": "string"},

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopilot.answers import jobs as answers
+from autopilot.answers.hosts import HostAnswer, Hosts
 from autopilot.answers.instances import Instances
-from autopilot.answers.models import account, jobs, money, plans, schedules
+from autopilot.answers.models import account, hosts, jobs, money, plans, schedules
 from autopilot.answers.models.base import Asked, Query
 from autopilot.answers.money import Budget, ItemizedReceipt, Reconciliation, Spend
 from autopilot.answers.prices import Prices
@@ -105,6 +106,11 @@ OPERATIONS: dict[str, Operation] = {
     "GET /v1/instances/{ref}": Operation("The history of one machine", _one(Instances)),
     "GET /v1/prices": Operation("Prices of a GPU", _one(Prices), query=money.PricesQuery),
     "GET /v1/drift": Operation("Changes in the answers of markets", _one(account.Drifts), query=account.DriftQuery),
+    "GET /v1/hosts": Operation("What is remembered of machines", _one(Hosts), query=hosts.HostsQuery),
+    "POST /v1/hosts/{market}/{machine}/block": Operation("Rent nothing new on a machine", _one(HostAnswer)),
+    "POST /v1/hosts/{market}/{machine}/forgive": Operation(
+        "Forget a machine's faults, and its block", _one(HostAnswer)
+    ),
     "GET /v1/markets/{market}/certification": Operation("The progress of a certification", _one(account.Certification)),
     "POST /v1/markets/{market}/certification": Operation(
         "Certify a market", _one(answers.JobAnswer, 201), body=account.CertifyBody

@@ -57,6 +57,7 @@ GROUPS = {
         Command("prices", "autopilot.cli.prices:prices", "Plot a GPU's past prices"),
         Command("certify", "autopilot.cli.certify:certify", "Test what autopilot assumes about a market, for a dollar"),
         Command("drift", "autopilot.cli.drift:drift", "List how the markets' answers have changed"),
+        Command("hosts", "autopilot.cli.hosts:hosts", "List what is remembered of machines, block or forgive them"),
         Command("orphans", "autopilot.cli.orphans:orphans", "List machines that no job needs, with their cost"),
         Command("sweep", "autopilot.cli.orphans:sweep", "From a second host: list or destroy leftover machines"),
     ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
+from autopilot.answers.hosts import Host, HostAnswer, Hosts
 from autopilot.answers.jobs import (
     Cancelled,
     Changed,
@@ -28,6 +29,7 @@ from autopilot.answers.jobs import (
 from autopilot.answers.models import jobs as m
 from autopilot.answers.models import money
 from autopilot.answers.models import schedules as s
+from autopilot.answers.models.hosts import HostsQuery
 from autopilot.answers.money import Budget, Spend
 from autopilot.answers.plans import Plan
 from autopilot.answers.schedules import Schedule, ScheduleAnswer, Scheduled, Schedules
@@ -313,6 +315,20 @@ class AsyncClient:
     async def outputs(self, ref: str) -> m.Outputs:
         """What a job has left, part by part; ``autopilot pull`` fetches it."""
         return await self._http.ask("GET /v1/jobs/{ref}/outputs", m.Outputs, ref)
+
+    async def hosts(self, *, provider: str | None = None) -> list[Host]:
+        """What is remembered of machines, over all jobs."""
+        query = HostsQuery(provider=provider)
+        return (await self._http.ask("GET /v1/hosts", Hosts, query=query)).hosts
+
+    async def block_host(self, market: str, machine_id: str) -> Host:
+        """Nothing new is rented there; a machine that runs there goes on."""
+        answer = await self._http.ask("POST /v1/hosts/{market}/{machine}/block", HostAnswer, market, machine_id)
+        return answer.host
+
+    async def forgive_host(self, market: str, machine_id: str) -> Host:
+        answer = await self._http.ask("POST /v1/hosts/{market}/{machine}/forgive", HostAnswer, market, machine_id)
+        return answer.host
 
     async def budget(self) -> Budget:
         return await self._http.ask("GET /v1/budget", Budget)

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from autopilot.answers.hosts import Host
 from autopilot.answers.jobs import Event, Job, JobLife, LogChunk, Retried, Why
 from autopilot.answers.models import jobs as m
 from autopilot.answers.money import Budget, Spend
@@ -126,6 +127,15 @@ class Client:
 
     def outputs(self, ref: str) -> m.Outputs:
         return self._run(self._inner.outputs(ref))
+
+    def hosts(self, *, provider: str | None = None) -> list[Host]:
+        return self._run(self._inner.hosts(provider=provider))
+
+    def block_host(self, market: str, machine_id: str) -> Host:
+        return self._run(self._inner.block_host(market, machine_id))
+
+    def forgive_host(self, market: str, machine_id: str) -> Host:
+        return self._run(self._inner.forgive_host(market, machine_id))
 
     def budget(self) -> Budget:
         return self._run(self._inner.budget())

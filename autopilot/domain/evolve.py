@@ -15,22 +15,16 @@ from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.arrival import Arrival
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.handover import before_run, end_use, inherit, speaks_of_machine, with_first_use
-from autopilot.domain.job import Job, JobSpec, JobStatus, pace_key
+from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot
 from autopilot.domain.memory_kill import with_memory_kill
 from autopilot.domain.money import BYTES_PER_GB
+from autopilot.domain.pace import learn_pace, note_slow_end
 from autopilot.domain.reasons import Reason
 from autopilot.domain.unfit import count_left, forget_met, lacks_of
 
 HEARTBEAT_LASTS = timedelta(minutes=3)
 """Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
-
-OBSERVATION_LASTS = timedelta(seconds=90)
-"""So long after a list that showed a machine the work done on it counts as known."""
-
-PACE_NEEDS = timedelta(minutes=5)
-"""Progress over less work than this says nothing about pace."""
-PACE_UNIT = Decimal("0.000001")
 
 
 def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
@@ -90,7 +84,10 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
             after = evolve_lease(before, event)
             job = _count_findings(job, before, after, event)
             job = _judge_launches(_count_work(job, before, after, event), before, event)
-            job, after = _learn_pace(job, before, _forget_anchor(before, after, event), event)
+            after = _forget_anchor(before, after, event)
+            if isinstance(event, e.HeartbeatSeen):
+                job, after = learn_pace(job, before, after, event)
+            job = note_slow_end(job, before, after)
             job = _with(job, with_first_use(job, before, after, event))
     return _restate(job, event)
 
@@ -201,26 +198,6 @@ def _forget_anchor(before: Lease, after: Lease, event: e.Event) -> Lease:
     if isinstance(event, e.LeaseObserved) and before.agent.state is AgentState.RUNNING and _is_silent(before, event):
         return replace(after, anchor=replace(after.anchor, work=None))
     return after
-
-
-def _learn_pace(job: Job, before: Lease, after: Lease, event: e.Event) -> tuple[Job, Lease]:
-    """How fast the job goes on these GPUs: progress gained over work done, since this boot's first word of it.
-
-    Only while the market shows the machine: without that progress goes on, and the work that made it is not counted.
-    """
-    if not isinstance(event, e.HeartbeatSeen) or event.agent_state is not AgentState.RUNNING or event.progress is None:
-        return job, after
-    if before.observed.seen_at is None or event.at - before.observed.seen_at > OBSERVATION_LASTS:
-        return job, after
-    if after.anchor.work is None or after.agent.boot != before.agent.boot:
-        return job, replace(after, anchor=replace(after.anchor, work=job.work_done, progress=event.progress))
-    hours = Decimal(str((job.work_done - after.anchor.work) / timedelta(hours=1)))
-    gained = event.progress - (after.anchor.progress or Decimal(0))
-    if job.work_done - after.anchor.work < PACE_NEEDS or gained <= 0:
-        return job, after
-    key = pace_key(after.gpu, after.num_gpus)
-    others = tuple(pace for pace in job.paces if pace[0] != key)
-    return replace(job, paces=(*others, (key, (gained / hours).quantize(PACE_UNIT)))), after
 
 
 def _count_findings(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:

@@ -225,7 +225,12 @@ class Job:
     """0..1 as the job itself claims, or None."""
     step: int = 0
     paces: tuple[tuple[str, Number], ...] = ()
-    """Share of the job done per hour, by ``pace_key`` of the GPUs it was seen on: from the job's own progress."""
+    """Share of the job done per hour, by ``pace_key`` of the GPUs it was seen on: from the job's own progress.
+
+    What a slow machine does is not among it.
+    """
+    slow_on: tuple[str, ...] = ()
+    """Those GPUs on which the last machine was slow beside that: if the next one is as well, it is the job."""
     checkpoint: Checkpoint | None = None
     exit_code: int | None = None
     finished_at: datetime | None = None

@@ -216,6 +216,10 @@ class AgentReport:
     """Since when its command has shown nothing new; None: it has, or this is unknown."""
 
 
+SLOW_WINDOWS = 2
+"""A single slow one may be a pause of the command: to evaluate, to save."""
+
+
 @dataclass(frozen=True, slots=True)
 class PaceAnchor:
     """Where the job's pace on this machine is measured from: its present boot's first report of progress."""
@@ -224,6 +228,17 @@ class PaceAnchor:
     """The job's work done then."""
     progress: Decimal | None = None
     """0..1."""
+    window_work: timedelta | None = None
+    """The same of its present window, the newest minutes: its pace of late is measured over one after another."""
+    window_progress: Decimal | None = None
+    recent_pace: Decimal | None = None
+    """Share of the job done per hour in the window before."""
+    slow_windows: int = 0
+    """So many in a row were slow beside the job's own pace on such GPUs."""
+
+    @property
+    def is_slow(self) -> bool:
+        return self.slow_windows >= SLOW_WINDOWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.certificate import Lack
+from autopilot.domain.hosts import KnownHosts
 from autopilot.domain.image import ImageFacts
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
@@ -94,13 +95,15 @@ class Market:
     offers: tuple[Offer, ...] = ()
     offers_seen_at: datetime | None = None
     avoid: frozenset[tuple[str, str]] = field(default=frozenset())
-    """(provider, machine_id) pairs that recently failed this job or refused us."""
+    """(provider, machine_id) pairs that the job leaves alone for a while."""
     allowance: Allowance = Allowance()
     outlook: Outlook = field(default_factory=Outlook)
     lost_bids: tuple[LostBid, ...] = ()
     """Those that raised a floor among ``offers``."""
     ours: Mapping[tuple[str, str], Ours] = field(default_factory=dict)
     """By (provider, machine_id), on markets of which one says how much room there is."""
+    hosts: KnownHosts = field(default_factory=KnownHosts)
+    """What machines have shown of themselves, over all jobs."""
     made_room: bool = False
     """Since the job was parked a bill has given money back, or a limit or its budget was raised."""
     image: ImageFacts | None = None

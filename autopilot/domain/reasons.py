@@ -38,6 +38,7 @@ class Reason(StrEnum):
     CHEAPEST = "cheapest"
     DEADLINE = "deadline"
     CHEAPER_ELSEWHERE = "cheaper_elsewhere"
+    MACHINE_SLOW = "machine_slow"
     FLOOR_MOVED = "floor_moved"
     WAITING_FOR_PRICE = "waiting_for_price"
     OUTBID = "outbid"

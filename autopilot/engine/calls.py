@@ -17,6 +17,7 @@ import structlog
 
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
+from autopilot.domain.hosts import HOST_FAULTS
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.offer import DeadMan, Offer
@@ -285,7 +286,10 @@ class _Refused:
 
 
 class Avoid:
-    """Machines that a job had better not try again for a while. Held in memory: forgetting costs one more try."""
+    """Machines that a job had better not try again for a while: the market's answer there, or the job's own turn.
+
+    Held in memory: forgetting costs one more try. What machines show of themselves is kept (``host_memory``).
+    """
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
@@ -374,15 +378,15 @@ _AVOID_AFTER_REFUSAL = {
 }
 LONGEST_AFTER_REFUSAL = timedelta(minutes=16)
 """A host that is full and yet listed is asked no more often. Not for longer, for a deadline may need it."""
+FAULT_PAUSE = timedelta(minutes=10)
 AVOID_AFTER_RELEASE = {
-    Reason.STUCK_LOADING: timedelta(hours=6),
-    Reason.HOST_LOST: timedelta(hours=6),
+    # Beyond that the machine's record speaks, in dollars: where there is no other machine, it is tried again.
+    **dict.fromkeys(HOST_FAULTS, FAULT_PAUSE),
     Reason.DISPLACED: timedelta(minutes=30),
     Reason.OUTBID: timedelta(minutes=30),
     Reason.PERMIT: timedelta(minutes=30),  # A start did not bring it back.
     Reason.UNKNOWN: timedelta(minutes=30),
     Reason.RETRY: timedelta(hours=1),
-    Reason.BAD_MACHINE: timedelta(hours=6),
     Reason.HOST_UNFIT: timedelta(hours=24),
     Reason.OUT_OF_MEMORY: timedelta(hours=24),
     Reason.WRONG_TERMS: timedelta(hours=1),

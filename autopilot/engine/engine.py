@@ -49,6 +49,7 @@ from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
 from autopilot.engine.from_store import FromStore, Return, spared_by
 from autopilot.engine.history import History, Retention
+from autopilot.engine.host_memory import HostMemory
 from autopilot.engine.hosts import Hosts, take_failed_boots
 from autopilot.engine.images import Images
 from autopilot.engine.lost_bids import LOST_BIDS, LostBids
@@ -179,6 +180,7 @@ class Engine:
         self._clock = clock
         self._ids = ids
         self._avoid = Avoid(providers)
+        self._host_memory = HostMemory(providers)
         self._lost_bids = LostBids(providers, config.params.lost_bids)
         self._logins = Logins(providers, store, config.install_id, registry)
         self.images = Images(images, self._logins.read, clock)
@@ -342,7 +344,7 @@ class Engine:
         avoid = self._avoid.machines(job_id, now) if job_id else frozenset()
         seen = self._lost_bids.raise_floors(offers, now, self.config.params.bids.unit)
         offers = self._avoid.without_bids(seen.offers, job_id, now) if job_id else seen.offers
-        return Market(views, offers, now, avoid, lost_bids=seen.lost)
+        return Market(views, offers, now, avoid, lost_bids=seen.lost, hosts=self._host_memory.known)
 
     def market_of(self, job: Job, offers: tuple[Offer, ...], now: datetime, exposure: Exposure | None = None) -> Market:
         """The same for a job that exists, with what is known of its image."""
@@ -415,6 +417,7 @@ class Engine:
         async with self._store.transaction() as uow:
             now = self._clock.now()
             await self._lost_bids.load(uow, now)
+            await self._host_memory.load(uow, now)
             await self._regained.note_limits(uow)
             await self.certification.load(uow, now)
             is_unchanged = self._store.revision == revision
@@ -468,6 +471,7 @@ class Engine:
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, {**watched, **offers}, leases, now)
             await self._history.record_readings(uow, (event_log.job for event_log in event_logs))
+            await self._host_memory.learn(uow, event_logs, now)
         for event_log in event_logs:
             for checkpoint in event_log.verified:
                 self._mailbox.note_kept(checkpoint)

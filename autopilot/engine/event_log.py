@@ -21,6 +21,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import Number
+from autopilot.domain.pace import slow_share
 from autopilot.domain.unfit import lacks_of, unbearable, warnings_of
 from autopilot.ports.store import EventRecord
 
@@ -77,9 +78,8 @@ class EventLog:
             old = next((lease for lease in before.leases if lease.id == lease_id), None)
             new = next((lease for lease in self.job.leases if lease.id == lease_id), None)
             self._log(event, old, new, at)
-            stall = _describe_stall(old, new, at)
-            arrival = _describe_arrival(before, old, new)
-            for said in (stall, arrival):
+            told = _describe_stall(old, new, at), _describe_arrival(before, old, new)
+            for said in (*told, _describe_slowing(before, self.job, old, new)):
                 if said is not None:
                     self.records.append(EventRecord(at, said[0], self.job.id, lease_id, said[1]))
         if self.job.work_done < before.work_done:
@@ -389,6 +389,22 @@ def _describe_arrival(job: Job, old: Lease | None, new: Lease | None) -> Words |
     if lacks:
         fields.append(("left", int(bool(left))))
     return "lease.unfit" if lacks else "lease.checked", tuple(fields)
+
+
+def _describe_slowing(before: Job, after: Job, old: Lease | None, new: Lease | None) -> Words | None:
+    """A machine that has become slow, and one that goes on as it should."""
+    if old is None or new is None or old.anchor is new.anchor:
+        return None
+    was, share = slow_share(before, old), slow_share(after, new)
+    if was is None and share is not None:
+        return "machine.slowed", (("pace", share.quantize(Decimal("0.01"))), *_place_of(new))
+    if was is not None and share is None and new.anchor.recent_pace is not None and new.is_wanted:
+        return "machine.recovered", _place_of(new)
+    return None
+
+
+def _place_of(lease: Lease) -> Fields:
+    return ("provider", lease.provider), ("machine_id", lease.machine_id)
 
 
 def _observation(old: Lease | None, new: Lease | None) -> Words | None:

@@ -105,7 +105,7 @@ class History:
             old = now - self._retention.events
             forgotten += await uow.decisions.forget(old) + await uow.events.forget(old)
             forgotten += await uow.machine_readings.forget(old) + await uow.drifts.forget(old)
-            forgotten += await uow.machine_readings.forget(old)
+            forgotten += await uow.hosts.forget(old)
             forgotten += await uow.answers.forget(now - ANSWERS_KEPT_FOR)
             given_up = await uow.notices.forget(now - NOTICES_KEPT_FOR)
         if given_up:

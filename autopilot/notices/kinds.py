@@ -211,6 +211,17 @@ def _say_unfit(facts: Facts) -> Words:
     )
 
 
+def _say_slow(facts: Facts) -> Words:
+    job, share = facts.its_job, float(facts.fields["pace"] or 0)
+    bills = f" It bills up to {_money(facts.lease.burn_upper)} an hour." if facts.lease else ""
+    return (
+        f"The machine of job {job.spec.name} is slow",
+        f"By its own progress the job goes at {share:.0%} of its pace on such GPUs.{bills} It moves where finishing on "
+        f"another machine costs less.\n"
+        f"Next: autopilot why {job.spec.name} tells what is done; autopilot hosts lists what machines have shown.",
+    )
+
+
 def _say_cut_off(facts: Facts) -> Words:
     job, fault = facts.its_job, facts.fields["fault"]
     down_s = facts.fields["down_s"]
@@ -428,6 +439,7 @@ KINDS = (
     NoticeKind("job_parked", "job.parked", _say_parking, lambda facts: not _is_unpaid(facts)),
     NoticeKind("job_late", "deadline.lost", _say_late),
     NoticeKind("job_stalled", "run.stalled", _say_stall),
+    NoticeKind("machine_slow", "machine.slowed", _say_slow),
     NoticeKind("budget_low", "budget.ran_low", _say_budget_low),
     NoticeKind("budget_used_up", "job.parked", _say_used_up, _is_unpaid),
     NoticeKind("budget_used_up", "job.cancelling", _say_used_up, _is_unpaid),

@@ -147,6 +147,7 @@ class _AnnouncingUnitOfWork:
         self.machine_readings = uow.machine_readings
         self.drifts = uow.drifts
         self.forecasts = uow.forecasts
+        self.hosts = uow.hosts
         self.notes = uow.notes
         self.answers = uow.answers
         self.notices = uow.notices

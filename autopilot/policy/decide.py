@@ -38,6 +38,7 @@ from autopilot.policy.migration import continue_move, is_given_up, last_save, wa
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused, keep_by_raise
 from autopilot.policy.situation import Answer, Situation
+from autopilot.policy.slow import leave_slow
 from autopilot.policy.uncertified import find_used_up, give_back, keep_within_rooms, may_raise, room_note
 from autopilot.policy.unfit import has_no_more_memory, unfit_notes
 from autopilot.policy.unpaid import awaits_bill, budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
@@ -47,6 +48,7 @@ from autopilot.pricing.rule.ranking import rank
 
 RUNS_PER_MACHINE = 2
 """A command that has failed so often on a machine is tried on another one."""
+_WORTH_ITS_PLACE = (Reason.DEADLINE, Reason.MACHINE_SLOW)
 MOST_LOST_NOTED = 3
 """So many machines with lost bids stand in a decision's record."""
 
@@ -181,7 +183,7 @@ def _for_main(situation: Situation) -> Answer:
     ending = None if _is_loading(main) else _ending(job, main, now, params)
     if ending is not None:
         return ending, ()
-    return keep_by_raise(situation, main) or _while_held(situation, main)
+    return leave_slow(situation, main) or keep_by_raise(situation, main) or _while_held(situation, main)
 
 
 def _while_paused(situation: Situation, main: Lease) -> Answer:
@@ -257,9 +259,10 @@ def _ending(job: Job, main: Lease, now: datetime, params: Params) -> tuple[Actio
 def _in_its_place(situation: Situation, action: Action) -> Action:
     """For want of room beside the machine that works, nothing that the deadline asks for is given up: that one goes.
 
+    Nor is what takes the place of a slow one.
     Not where there will be room soon, or where the guard would refuse even then.
     """
-    if not isinstance(action, Acquire) or action.slot is not Slot.NEXT or action.reason is not Reason.DEADLINE:
+    if not isinstance(action, Acquire) or action.slot is not Slot.NEXT or action.reason not in _WORTH_ITS_PLACE:
         return action
     job, room, params = situation.job, situation.market.allowance, situation.params
     main = job.main
@@ -276,7 +279,7 @@ def _in_its_place(situation: Situation, action: Action) -> Action:
     is_over_caps = any(cap is not None and cap < needed for cap in (room.day, room.month, room.purse))
     if is_over_hourly or is_over_caps:
         return action
-    return SaveAndStop(main.id, Reason.DEADLINE) if is_at_work(main) else Release(main.id, Reason.DEADLINE)
+    return SaveAndStop(main.id, action.reason) if is_at_work(main) else Release(main.id, action.reason)
 
 
 def _left_per_hour(job: Job, room: Allowance) -> list[Decimal]:

@@ -134,6 +134,8 @@ class Eligibility:
             return Unfit("market_unknown")
         if job.certifies not in ("", offer.provider):
             return Unfit("other_market")
+        if market.hosts.is_blocked(*machine):
+            return Unfit("blocked")
         if machine in market.avoid:
             return Unfit("avoided")
         if machine in self._held:

@@ -11,7 +11,9 @@ from decimal import Decimal
 
 from autopilot.domain import gpu_names
 from autopilot.domain.job import Job, pace_key
+from autopilot.domain.lease import Lease
 from autopilot.domain.offer import Offer
+from autopilot.domain.pace import slow_share
 from autopilot.domain.params import Params
 from autopilot.pricing.gpu_speeds import relative_speed
 from autopilot.pricing.traffic import MEGABITS_PER_GB, home_s, received_gb
@@ -42,6 +44,12 @@ def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
     reference = next(same, 1)
     factor = relative_speed(gpu, count, job.spec.work_on, reference)
     return left if factor is None else left / float(factor)
+
+
+def work_left_on(job: Job, lease: Lease) -> timedelta | None:
+    """The same on one machine, which may be slow."""
+    left, share = work_left(job, lease.gpu, lease.num_gpus), slow_share(job, lease)
+    return left if left is None or not share else left / float(share)
 
 
 def work_left_anywhere(job: Job) -> timedelta | None:

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift
+from autopilot.domain.hosts import HostRecord
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.job_forecast import JobForecast
@@ -37,7 +38,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0034"
+REVISION = "0035"
 
 metadata = MetaData(
     naming_convention={
@@ -185,6 +186,10 @@ LEASE_PATHS = {
     "stalled_since": ("agent", "stalled_since"),
     "anchor_work": ("anchor", "work"),
     "anchor_progress": ("anchor", "progress"),
+    "window_work": ("anchor", "window_work"),
+    "window_progress": ("anchor", "window_progress"),
+    "recent_pace": ("anchor", "recent_pace"),
+    "slow_windows": ("anchor", "slow_windows"),
     "upload_price": ("traffic", "upload_price"),
     "download_price": ("traffic", "download_price"),
     "download_gb": ("traffic", "download_gb"),
@@ -203,7 +208,10 @@ leases = Table(
     *columns_of(
         Lease,
         key=("id",),
-        not_money=("disk_gb", "ram_gb", "anchor_progress", "download_gb", "upload_gb"),
+        not_money=(
+            *("disk_gb", "ram_gb", "anchor_progress", "window_progress", "recent_pace"),
+            *("download_gb", "upload_gb"),
+        ),
         leave_out=("spans", "uses"),
         paths=LEASE_PATHS,
     ),
@@ -310,6 +318,8 @@ machine_readings = Table(
 drifts = Table(
     "drifts", metadata, *columns_of(Drift, key=("provider", "answer", "field", "kind")), sqlite_with_rowid=False
 )
+
+hosts = Table("hosts", metadata, *columns_of(HostRecord, key=("provider", "machine_id")), sqlite_with_rowid=False)
 
 # The sums of spend entries, so that a report need not add them up (store.rollup).
 spend_daily = Table(

@@ -8,6 +8,7 @@ from autopilot.store.code_copies import SqlCodeCopies
 from autopilot.store.drifts import SqlDrifts
 from autopilot.store.forecasts import SqlForecasts
 from autopilot.store.history import SqlBids, SqlDecisions, SqlEvents, SqlNotes
+from autopilot.store.hosts import SqlHosts
 from autopilot.store.invoices import SqlInvoices
 from autopilot.store.jobs import SqlCheckpoints, SqlJobs
 from autopilot.store.leases import SqlLeases
@@ -32,6 +33,7 @@ class SqlUnitOfWork:
         "drifts",
         "events",
         "forecasts",
+        "hosts",
         "invoices",
         "jobs",
         "leases",
@@ -64,5 +66,6 @@ class SqlUnitOfWork:
         self.machine_readings = SqlMachineReadings(sql)
         self.drifts = SqlDrifts(sql)
         self.forecasts = SqlForecasts(sql)
+        self.hosts = SqlHosts(sql)
         self.schedules = SqlSchedules(sql)
         self.tokens = SqlTokens(sql)

@@ -267,6 +267,7 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "image_arch": "with a processor for which the image is not built",
     "image_driver": _tell_old_driver,
     "avoided": "avoided after a failure or a refusal",
+    "blocked": "on a host that is blocked: autopilot hosts forgive lifts it",
     "held": "that the job is still releasing",
     "lasts_s": _too_short,
     "no_spot": "without spot",
@@ -353,6 +354,13 @@ def _tell_lost_bid(numbers: Numbers) -> str:
     return f"{counted} up to {bid} lost on {text.place(numbers)}; assumed to need a higher bid for {held}"
 
 
+def _tell_slow(numbers: Numbers) -> str:
+    pace, stay, move = text.percent(numbers.get("pace")), text.money(numbers.get("stay")), numbers.get("move")
+    return (
+        f"the machine goes at {pace} of the job's own pace: finishing costs {stay} there, {text.money(move)} elsewhere"
+    )
+
+
 def _tell_no_spot(numbers: Numbers) -> str:
     found = f": {text.plain(numbers['found'])}" if numbers.get("found") else ""
     return f"{text.plain(numbers.get('provider'))} has no spot{found}"
@@ -418,6 +426,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "paused": _tell_paused,
     "outbid": lambda numbers: f"its bid lost, and the machine stops within minutes: {_tell_bids(numbers)}",
     "lost_bid": _tell_lost_bid,
+    "machine_slow": _tell_slow,
     "floors": _tell_floors,
     "markups": _tell_markups,
     "no_spot": _tell_no_spot,

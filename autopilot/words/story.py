@@ -304,6 +304,8 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "run.stalled": _tell_stall,
     "tunnel.failed": lambda fields: f"the machine is cut off from here: {tell_fault(fields.get('fault'))}",
     "run.went_on": lambda fields: f"resumes after {text.span(fields.get('still_s'))} without activity",
+    "machine.slowed": lambda fields: f"the machine goes at {float(fields.get('pace') or 0):.0%} of the job's own pace",
+    "machine.recovered": lambda fields: "the machine goes at the job's own pace again",
     "run.exited": _tell_exit,
     "exec.called": _tell_exec,
     "lease.held": lambda fields: (

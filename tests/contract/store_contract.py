@@ -41,6 +41,7 @@ from tests.contract.store_certificates import WhatAStoreKeepsOfCertificates
 from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_drifts import WhatAStoreKeepsOfDrift
 from tests.contract.store_forecasts import WhatAStoreKeepsOfForecasts
+from tests.contract.store_hosts import WhatAStoreKeepsOfHosts
 from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_notices import WhatAStoreKeepsOfNotices
 from tests.contract.store_readings import WhatAStoreKeepsOfMachines
@@ -892,6 +893,7 @@ class StoreContract(
     WhatAStoreKeepsOfCode,
     WhatAStoreKeepsOfDrift,
     WhatAStoreKeepsOfForecasts,
+    WhatAStoreKeepsOfHosts,
     WhatAStoreKeepsOfMachines,
     WhatAStoreKeepsOfAnswers,
     WhatAStoreKeepsOfNotices,

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from autopilot.domain.hosts import HostRecord, KnownHosts
 from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType, Offer
@@ -64,6 +65,27 @@ def lives_of(rng: Random) -> dict[tuple[str, str, str], Lives]:
     return found
 
 
+def hosts_of(rng: Random) -> dict[tuple[str, str], HostRecord]:
+    """Some that never came up, some that are slow, load slowly or are blocked."""
+    found = {}
+    for number in range(0, 40, 3):
+        launches = rng.choice((0.0, 1.0, rng.uniform(0, 9)))
+        record = HostRecord(
+            rng.choice(MARKETS),
+            f"m{number}",
+            f"h{rng.randrange(20)}",
+            rng.choice(GPUS),
+            START,
+            launches=launches,
+            failed=rng.choice((0.0, launches, launches / 2)),
+            pace=rng.choice((None, None, 0.1, rng.uniform(0.05, 1))),
+            loads=rng.choice(((), ((a_spec().image, 20), (a_spec().image, rng.randrange(4000))))),
+            blocked_at=rng.choice((None, None, None, START)),
+        )
+        found[record.key] = record
+    return found
+
+
 def a_market_of(rng: Random, size: int) -> Market:
     def view() -> ProviderView:
         names = ("spot", "on_demand", "pauses_when_outbid", "keeps_disk_when_stopped", "bills_at_bid", "is_pooled")
@@ -74,7 +96,8 @@ def a_market_of(rng: Random, size: int) -> Market:
     avoid = frozenset((rng.choice(MARKETS), f"m{rng.randrange(size)}") for _ in range(3))
     listed = MARKETS if rng.random() < 0.9 else MARKETS[:1]
     outlook = Outlook(lives=lives_of(rng) if rng.random() < 0.7 else {})
-    return Market({name: view() for name in listed}, offers, START, avoid, outlook=outlook)
+    hosts = KnownHosts.of(hosts_of(rng)) if rng.random() < 0.7 else KnownHosts()
+    return Market({name: view() for name in listed}, offers, START, avoid, outlook=outlook, hosts=hosts)
 
 
 def a_job_of(rng: Random) -> Job:

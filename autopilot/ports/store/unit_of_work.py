@@ -11,6 +11,7 @@ from autopilot.ports.store.code_copies import CodeCopies
 from autopilot.ports.store.drifts import Drifts
 from autopilot.ports.store.forecasts import Forecasts
 from autopilot.ports.store.history import Bids, Decisions, Events, Notes
+from autopilot.ports.store.hosts import HostRecords
 from autopilot.ports.store.jobs import Checkpoints, Jobs
 from autopilot.ports.store.leases import Leases
 from autopilot.ports.store.ledger import Invoices, Ledger, Reports
@@ -68,6 +69,9 @@ class UnitOfWork(Protocol):
 
     @property
     def forecasts(self) -> Forecasts: ...
+
+    @property
+    def hosts(self) -> HostRecords: ...
 
     @property
     def notes(self) -> Notes: ...

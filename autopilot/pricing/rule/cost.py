@@ -7,6 +7,7 @@ cost  = hours × (price of compute + storage rate) + expected traffic × the hos
 Where an outbid machine does not come back, or comes back without its disk, each loss is received again as well.
 
 Where a bid raises what our other machines pay, that is part of its price.
+What a machine has shown of itself adds to it: launches that come to nothing, a slower pace (``host_odds``).
 Losses are those of that machine, as far as it, its host or its kind was seen (``hazard``).
 """
 
@@ -25,8 +26,9 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.pricing.hazard import hazard, losses_expected
+from autopilot.pricing.host_odds import weigh_host
 from autopilot.pricing.rule.bidding import first_bid, reservation
-from autopilot.pricing.speed import setup_time, work_left
+from autopilot.pricing.speed import setup_time, work_left, work_left_on
 from autopilot.pricing.traffic import received_gb, restart_s, sent_gb
 
 SortKey = tuple[Decimal, Decimal, str, str]
@@ -74,7 +76,7 @@ def lease_cost_to_finish(
     job: Job, lease: Lease, bid: Decimal, restart_s: float, outlook: Outlook, now: datetime, params: Params
 ) -> Decimal:
     """The same on a machine that we hold, at another bid perhaps."""
-    left, restart = work_left(job, lease.gpu, lease.num_gpus), timedelta(seconds=restart_s)
+    left, restart = work_left_on(job, lease), timedelta(seconds=restart_s)
     losses = 0.0
     if lease.is_spot:
         per_h = hazard(outlook, lease.provider, lease.gpu, lease.host_id, lease.machine_id, params)
@@ -104,7 +106,9 @@ class Pricing:
         self.received_gb, self.sent_gb = received_gb(job, params), sent_gb(job, params)
         self._work: dict[tuple[str, int], timedelta | None] = {}
         self._held = {
-            (lease.provider, lease.machine_id, lease.capacity_type) for lease in job.leases if lease.is_wanted
+            (lease.provider, lease.machine_id, lease.capacity_type)
+            for lease in job.leases
+            if lease.is_wanted and not lease.anchor.is_slow  # another one of that pool is not the same again
         }
 
     def work(self, gpu: str, count: int) -> timedelta | None:
@@ -132,7 +136,11 @@ class Pricing:
         storage = offer.storage_rate(job.spec.disk_gb)
         if not _is_within_limits(job.spec, bid, storage):
             return None
-        work, setup, losses = self.work(offer.gpu, offer.num_gpus), setup_time(job, offer, params), 0.0
+        burden = weigh_host(market.hosts, offer, job.spec.image, price + storage, params, is_pooled=able.is_pooled)
+        work, losses = self.work(offer.gpu, offer.num_gpus), 0.0
+        if burden.pace < 1:
+            work = _work(work, params) / burden.pace
+        setup = max(setup_time(job, offer, params), burden.load)
         if capacity_type is CapacityType.SPOT and not able.bills_at_bid:
             left = None if job.spec.budget is None else job.spec.budget - job.spent - job.held
             hours = (setup + _work(work, params)).total_seconds() / 3600
@@ -144,7 +152,7 @@ class Pricing:
         ours = market.ours.get((offer.provider, offer.machine_id))
         if ours is not None and capacity_type is CapacityType.SPOT:
             hourly += ours.dearer_by(price)
-        cost = cost_to_finish(job, losses, hourly, work, setup, params) + traffic
+        cost = cost_to_finish(job, losses, hourly, work, setup, params) + traffic + burden.lost
         if losses and not able.resumes_where_it_was:
             cost += ceil_nano(offer.download_price * self.received_gb * Decimal(losses))
         return Candidate(offer, capacity_type, bid, price, cost, setup, work, traffic)

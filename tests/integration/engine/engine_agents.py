@@ -44,6 +44,9 @@ class Agent:
     run_epoch: int = 0
     state: AgentState = AgentState.WAITING
     saved: bool = False
+    machine_id: str = ""
+    worked: float = 0.0
+    """Of the next step."""
     step: int = 0
     saved_step: int = 0
     next_checkpoint: int = 0
@@ -89,7 +92,9 @@ class Agent:
         role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
         self._restart_if_ordered(orders)
         if self.is_at_work and self.acted_at is not None:
-            self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
+            self.worked += (now - self.acted_at).total_seconds() * self._pace(agents)
+            steps, self.worked = divmod(self.worked, 1)
+            self.step = min(self.step + int(steps), total_steps)
         if role == "run" and self.state == "waiting":
             self.step = max(self.saved_step, await self._restored_step(orders))
             self.run_epoch, self.state, self.saved_at = orders["run_epoch"], AgentState.RUNNING, now
@@ -112,6 +117,9 @@ class Agent:
             await self._end(agents)
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
             await self._checkpoint(now)
+
+    def _pace(self, agents: Agents) -> float:
+        return agents.pace_of.get(self.machine_id, agents.pace_of.get(self.lease_id, 1.0))
 
     async def _end(self, agents: Agents) -> None:
         record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch, self.lease_id))
@@ -157,6 +165,7 @@ class Agent:
             state=self.state,
             saved=self.saved,
             step=self.step,
+            progress=self.step / agents.steps_of.get(self.job_id, agents.total_steps) if agents.tell_progress else None,
             last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint > self.first_checkpoint else None,
             next_checkpoint=self.next_checkpoint,
             can=(
@@ -180,8 +189,9 @@ class Agents:
     of the version before put the exit record into an object of its own.
     What they answer to a command beside the job is ``exec_answer``, or nothing; ``execs`` are those that they ran.
     On ``failing`` leases every run fails. ``steps_of`` a job come before ``total_steps``; as many attempts of a job as
-    ``failures`` says end with 1. ``arrivals`` are what the first machines find on arrival, in their order; as many runs
-    as ``memory`` holds are killed for memory, as it says.
+    ``failures`` says end with 1. ``pace_of`` machines, by their id or their lease's: what they do of a step
+    in a second; others do all of it. ``arrivals`` are what the first machines find on arrival, in their order; as many
+    runs as ``memory`` holds are killed for memory, as it says.
     """
 
     def __init__(self, store: BlobStore, market: SandboxMarket) -> None:
@@ -198,6 +208,8 @@ class Agents:
         self.steps_of: dict[str, int] = {}
         self.failures: Counter[str] = Counter()
         self.failing: set[str] = set()
+        self.tell_progress = False
+        self.pace_of: dict[str, float] = {}
         self._store = store
         self._market = market
         self._by_instance: dict[int, Agent] = {}
@@ -223,6 +235,7 @@ class Agents:
                 made = Agent(self._store, told["job_id"], told["lease_id"], home_id=told["job_id"], arrival=arrival)
                 self._by_instance[instance.id] = made
             agent = self._by_instance[instance.id]
+            agent.machine_id = str(instance.machine_id)
             await agent.act(instance.boots, self, now)
         self._check_one_at_work()
 

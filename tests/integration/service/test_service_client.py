@@ -271,3 +271,16 @@ async def test_code_of_a_text_is_relative_to_the_program_s_directory(
     assert job.data.code.files == 2
     with pytest.raises(UserError, match="is not a directory"):
         await client.submit(text.replace('"."', '"none"'))
+
+
+async def test_machines_are_blocked_and_forgiven(alone: AsyncClient) -> None:
+    assert await alone.hosts() == []
+    blocked = await alone.block_host("vastai", "a machine/never rented")
+    assert blocked.blocked_at is not None
+    assert await alone.block_host("vastai", "a machine/never rented") == blocked, "once more changes nothing"
+    assert await alone.hosts(provider="vastai") == [blocked]
+    assert await alone.hosts(provider="runpod") == []
+    assert (await alone.forgive_host("vastai", "a machine/never rented")).blocked_at is None
+    for call in (alone.block_host("nowhere", "1"), alone.forgive_host("vastai", "1")):
+        with pytest.raises(ApiError):
+            await call

@@ -130,6 +130,7 @@ PARAMETERS = [
 PLACES = [
     *("/v1/status", "/v1/jobs", "/v1/events", "/v1/offers", "/v1/spend", "/v1/budget", "/v1/reconcile", "/v1/prices"),
     "/v1/drift",
+    "/v1/hosts",
     *("/v1/jobs/{}", "/v1/jobs/{}/logs", "/v1/jobs/{}/outputs", "/v1/jobs/{}/why", "/v1/jobs/{}/cancel"),
     *("/v1/jobs/{}/resume", "/v1/jobs/{}/code", "/v1/instances/{}", "/v1/{}"),
     *("/v1/code/{}", f"/v1/code/{hashlib.sha256(b'null').hexdigest()}", "/v1/code/{}/parts/1"),

@@ -35,6 +35,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
             "GET /v1/reconcile": (200, sample("reconcile")),
             "GET /v1/prices": (200, sample("prices")),
             "GET /v1/drift": (200, sample("drift")),
+            "GET /v1/hosts": (200, sample("hosts")),
             "GET /v1/instances/47848147": (200, sample("instance")),
         },
     )

@@ -28,6 +28,7 @@ FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "job.parked": (("reason", "over_day_limit"),),
     "job.cancelling": (("reason", "budget_exhausted"),),
     "deadline.lost": (("needed_s", 36_000), ("left_s", 7200)),
+    "machine.slowed": (("pace", Decimal("0.1")), ("provider", "vastai"), ("machine_id", "77")),
     "run.stalled": (("since", START.isoformat()),),
     "budget.ran_low": (("spent", Decimal("8.10")), ("budget", Decimal(10))),
     "market.stayed_unread": (("provider", "vastai"), ("unread_s", 300), ("machines", 2)),

@@ -11,6 +11,7 @@ from typing import Any
 from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift, DriftKey
+from autopilot.domain.hosts import HostRecord, MachineKey
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.job_forecast import JobForecast
@@ -55,6 +56,7 @@ class MemoryTables:
         self.schedule_tables: Rows[str, str] = rows("schedule_tables")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
+        self.hosts: Rows[MachineKey, HostRecord] = rows("hosts")
         self.forecasts: Rows[str, JobForecast] = rows("forecasts")
         self.notices: Rows[tuple[str, str], PendingNotice] = rows("notices")
         self.kept_answers: Rows[tuple[int, str], KeptAnswer] = rows("kept_answers")

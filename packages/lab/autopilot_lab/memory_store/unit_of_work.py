@@ -9,6 +9,7 @@ from autopilot_lab.memory_store.code_copies import MemoryCodeCopies
 from autopilot_lab.memory_store.drifts import MemoryDrifts
 from autopilot_lab.memory_store.forecasts import MemoryForecasts
 from autopilot_lab.memory_store.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
+from autopilot_lab.memory_store.hosts import MemoryHosts
 from autopilot_lab.memory_store.invoices import MemoryInvoices
 from autopilot_lab.memory_store.jobs import MemoryCheckpoints, MemoryJobs
 from autopilot_lab.memory_store.leases import MemoryLeases
@@ -32,6 +33,7 @@ class MemoryUnitOfWork:
         "drifts",
         "events",
         "forecasts",
+        "hosts",
         "invoices",
         "jobs",
         "leases",
@@ -64,5 +66,6 @@ class MemoryUnitOfWork:
         self.machine_readings = MemoryMachineReadings(access)
         self.drifts = MemoryDrifts(access)
         self.forecasts = MemoryForecasts(access)
+        self.hosts = MemoryHosts(access)
         self.schedules = MemorySchedules(access)
         self.tokens = MemoryTokens(access)

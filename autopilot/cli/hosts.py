@@ -1,0 +1,90 @@
+"""``autopilot hosts``: what is remembered of machines, over all jobs; block and forgive them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from autopilot.answers.hosts import Host, HostAnswer, Hosts
+from autopilot.cli.answers import read
+from autopilot.cli.exits import Exit
+from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.client.json_client import JsonClient
+from autopilot.domain.errors import UserError
+from autopilot.words import text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PATH = "/v1/hosts"
+NOTHING = "nothing is remembered yet: the first machines teach it"
+_DONE = {
+    "block": "blocked: nothing new is rented there; a machine that runs there goes on",
+    "forgive": "forgiven: it counts like a machine that was never rented",
+}
+
+
+def hosts(
+    action: Literal["ls", "block", "forgive"] = "ls",
+    /,
+    *words: str,
+    provider: str | None = None,
+    output: Output = FOR_PEOPLE,
+) -> int:
+    """List what is remembered of machines, over all jobs; block or forgive them.
+
+    What a machine has shown is priced when one is chosen: launches that came to nothing, slowness. It fades: after two
+    days it counts half. On markets with pools one line is a kind of machine.
+
+    Parameters
+    ----------
+    action
+        ls lists them (the default); block rents nothing new there; forgive forgets its faults and its block.
+    words
+        With block and forgive: the market and the machine's ID, as the list shows them.
+    provider
+        With ls: only this market.
+    """
+    client = JsonClient()
+    if action == "ls":
+        if words:
+            raise UserError(f"ls takes no names, not {words[0]!r}", hint="autopilot hosts --provider NAME")
+        body = client.get(PATH, provider=provider)
+        if output.is_for_people:
+            console().print(render(read(Hosts, body).hosts))
+        else:
+            output.print(body, "hosts")
+        return Exit.OK
+    if len(words) != 2:
+        raise UserError(f"which machine? (autopilot hosts {action} MARKET ID)")
+    market, machine_id = words
+    body = client.post(f"{PATH}/{quote(market, safe='')}/{quote(machine_id, safe='')}/{action}", {})
+    if not output.is_for_people:
+        output.print({"hosts": [body["host"]]}, "hosts")
+        return Exit.OK
+    host = read(HostAnswer, body).host
+    print(f"{text.plain(host.provider)} {text.plain(host.machine_id)} is {_DONE[action]}")
+    return Exit.OK
+
+
+def render(listed: list[Host]) -> RenderableType:
+    if not listed:
+        return NOTHING
+    columns = ("MARKET", "ID", "GPU", "LAUNCHES", "FAILED", "LAST FAULT", "PACE", "LOADS IN", "LAST SEEN (UTC)", "")
+    rows = [_row(each) for each in listed]
+    return table(columns, rows, right=("LAUNCHES", "FAILED", "PACE", "LOADS IN"), whole=("MARKET", "ID"))
+
+
+def _row(host: Host) -> tuple[str, ...]:
+    return (
+        text.plain(host.provider),
+        text.plain(host.machine_id),
+        text.plain(host.gpu) or "-",
+        f"{host.launches:.1f}",
+        f"{host.failed:.1f}",
+        "-" if host.last_fault is None else text.words(host.last_fault),
+        "-" if host.pace is None else f"{host.pace:.0%}",
+        f"{host.loads[-1].seconds:.0f} s" if host.loads else "-",
+        f"{host.seen_at:%Y-%m-%d %H:%M}",
+        "blocked" if host.blocked_at else "",
+    )
