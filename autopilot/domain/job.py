@@ -17,6 +17,7 @@ from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import OfferQuery
 from autopilot.domain.reasons import Reason
 from autopilot.domain.registry import Registry
+from autopilot.domain.start_faults import FailedStart
 
 
 class JobStatus(StrEnum):
@@ -201,8 +202,8 @@ class Job:
     run_epoch: int = 0
     launches: int = 0
     """Leases ever intended for this job, or handed over to it by another task."""
-    fruitless: int = 0
-    """Launches in a row that never got as far as running the command."""
+    failed_starts: tuple[FailedStart, ...] = ()
+    """Machines in a row, since the command last ran, on which it did not; the newest last."""
     parked_at: datetime | None = None
     failures: int = 0
     """Exits of the user's command with an error."""

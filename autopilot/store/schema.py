@@ -37,7 +37,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0033"
+REVISION = "0034"
 
 metadata = MetaData(
     naming_convention={

@@ -1,0 +1,12 @@
+"""Machines in a row on which a job never ran, each with host, fault and cost; their number alone is gone."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0034"
+down_revision = "0033"
+
+
+def upgrade() -> None:
+    op.add_column("jobs", sa.Column("failed_starts", sa.JSON(), nullable=False, server_default="[]"))
+    op.drop_column("jobs", "fruitless")
