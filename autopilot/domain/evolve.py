@@ -18,7 +18,7 @@ from autopilot.domain.job import Job, JobSpec, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot, cost_by_day
 from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.reasons import Reason
-from autopilot.domain.start_faults import INVALID, Cause, FailedStart, trim_words, with_start
+from autopilot.domain.start_faults import INVALID, FailedStart, StartCause, trim_words, with_start
 
 HEARTBEAT_LASTS = timedelta(minutes=3)
 """Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
@@ -289,7 +289,7 @@ def _status_of_leases(job: Job) -> tuple[JobStatus, Reason]:
 
 def _status_without_machine(job: Job) -> tuple[JobStatus, Reason]:
     newest = job.failed_starts[-1] if job.failed_starts else None
-    is_limited = newest is not None and newest.cause is Cause.LIMIT
+    is_limited = newest is not None and newest.cause is StartCause.LIMIT
     reason = Reason.PULL_LIMIT if is_limited else Reason.WAITING_FOR_OFFER
     ran_before = job.checkpoint is not None or job.step > 0
     if job.next is not None or ran_before:

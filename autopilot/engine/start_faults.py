@@ -11,7 +11,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
-from autopilot.domain.start_faults import Cause, fault_of, find_fault, find_telling_line, trim_words
+from autopilot.domain.start_faults import StartCause, fault_of, find_fault, find_telling_line, trim_words
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.observe import Reading
@@ -101,16 +101,16 @@ def _said_by_markets(job: Job, readings: Mapping[str, Reading]) -> Iterator[_Sai
 def _give_up(event_log: EventLog, said: _Said, words: str, logins: Logins, avoid: Avoid, now: datetime) -> None:
     job, lease, cause = event_log.job, said.lease, fault_of(said.fault).cause
     reason = Reason.STUCK_LOADING
-    if cause is Cause.LOGIN:
+    if cause is StartCause.LOGIN:
         reason = Reason.IMAGE_LOGIN_REFUSED
         if not job.certifies:  # it wants to see this, and goes on
             event_log.apply(login_refused(job.spec, lease, words, now))
-    elif cause is Cause.IMAGE and not job.certifies and job.status.wants_capacity and not _has_begun(job):
+    elif cause is StartCause.IMAGE and not job.certifies and job.status.wants_capacity and not _has_begun(job):
         reason = Reason.IMAGE_UNUSABLE
         numbers = (("fault", said.fault), ("message", words))
         event_log.apply(e.StatusSet(JobStatus.FAILED, reason, now, numbers))
     else:
-        reason = Reason.PULL_LIMIT if cause is Cause.LIMIT else Reason.STUCK_LOADING
+        reason = Reason.PULL_LIMIT if cause is StartCause.LIMIT else Reason.STUCK_LOADING
         avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
     event_log.apply(e.ReleaseRequested(lease.id, reason, now))
 

@@ -13,7 +13,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.job import Job
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
-from autopilot.domain.start_faults import INVALID, Cause, FailedStart
+from autopilot.domain.start_faults import INVALID, FailedStart, StartCause
 
 FIRST_PAUSE = timedelta(minutes=10)
 LONGEST_PAUSE = timedelta(hours=3)
@@ -23,7 +23,7 @@ LONGEST_PAUSE = timedelta(hours=3)
 def never_starts(job: Job, params: Params) -> Note | None:
     """What is known of the machines for which the job has to fail; None while it need not."""
     limits, over = params.loading, [each for each in job.failed_starts if each.is_over]
-    dead = {each.host for each in over if each.cause is Cause.UNKNOWN and each.fault != INVALID}
+    dead = {each.host for each in over if each.cause is StartCause.UNKNOWN and each.fault != INVALID}
     cost = sum((each.cost for each in over), ZERO)
     is_too_dear = job.spec.budget is not None and cost > ZERO and cost >= limits.lost_share * job.spec.budget
     if not (
@@ -40,7 +40,7 @@ def never_starts(job: Job, params: Params) -> Note | None:
 
 def next_start_at(job: Job) -> datetime | None:
     """Before then nothing is rented, for the registry gives the image to none; None: at once."""
-    if not job.failed_starts or job.failed_starts[-1].cause is not Cause.LIMIT:
+    if not job.failed_starts or job.failed_starts[-1].cause is not StartCause.LIMIT:
         return None
     newest = job.failed_starts[-1]
     times = _count_last(list(job.failed_starts), newest.fault)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.domain.start_faults import FAULTS, LONGEST_WORDS, Cause, fault_of, find_fault, trim_words
+from autopilot.domain.start_faults import FAULTS, LONGEST_WORDS, StartCause, fault_of, find_fault, trim_words
 from autopilot.mailbox.report_shapes import HOST_FAULTS
 
 WORDS = {
@@ -57,9 +57,9 @@ def test_words_are_told_apart(fault: str, words: str) -> None:
 
 
 def test_the_image_s_owner_is_called_upon_for_the_image_alone() -> None:
-    assert {name for name, fault in FAULTS.items() if fault.cause is Cause.IMAGE} == IMAGE
-    assert {name for name, fault in FAULTS.items() if fault.cause is Cause.LIMIT} == {"pull_limit"}
-    assert fault_of("").cause is fault_of("of a later version").cause is Cause.UNKNOWN
+    assert {name for name, fault in FAULTS.items() if fault.cause is StartCause.IMAGE} == IMAGE
+    assert {name for name, fault in FAULTS.items() if fault.cause is StartCause.LIMIT} == {"pull_limit"}
+    assert fault_of("").cause is fault_of("of a later version").cause is StartCause.UNKNOWN
 
 
 def test_what_a_virtual_machine_reports_is_in_the_same_table() -> None:

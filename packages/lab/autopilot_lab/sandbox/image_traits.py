@@ -42,7 +42,7 @@ _IMAGES = {
     NO_PYTHON: ImageTraits(lacks=_PYTHONS),
     BRINGS_PYTHON: ImageTraits(lacks=_PYTHONS, brings_python=True),
     NO_BASH: ImageTraits(lacks=("bash", "rbash")),
-    OWN_USER: ImageTraits(fixed=("var", "root")),
+    OWN_USER: ImageTraits(fixed=("var",)),
     SERVED: ImageTraits(entrypoint=("python3", "-m", "server")),
     WRONG_TAG: ImageTraits(pull_words=f"manifest for {WRONG_TAG} not found: manifest unknown: manifest unknown"),
     LIMITED: ImageTraits(
