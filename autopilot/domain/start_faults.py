@@ -17,7 +17,7 @@ LONGEST_WORDS = 300
 """Characters that are kept of what a machine's market or host said."""
 
 
-class Cause(StrEnum):
+class StartCause(StrEnum):
     IMAGE = "image"
     """The image starts nowhere: its owner must act."""
     LOGIN = "login"
@@ -31,7 +31,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartFault:
-    cause: Cause
+    cause: StartCause
     remedy: str
     """What is wrong, and who does what next: one line."""
     is_final: bool = True
@@ -40,44 +40,44 @@ class StartFault:
 
 FAULTS: Mapping[str, StartFault] = {
     "image_missing": StartFault(
-        Cause.IMAGE, "the registry has no such image or tag: correct `image` in the job file, and submit the job again"
+        StartCause.IMAGE, "the registry has no such image or tag: correct `image` in the job file, and submit the job again"
     ),
     "image_arch": StartFault(
-        Cause.IMAGE,
+        StartCause.IMAGE,
         "the image has no build for the processors of these machines: build it for linux/amd64, and submit the job "
         "again",
     ),
     "no_python": StartFault(
-        Cause.IMAGE,
+        StartCause.IMAGE,
         "no Python 3.8 or newer in the image, and its package manager brought none: add one to the image, and submit "
         "the job again",
     ),
-    "no_shell": StartFault(Cause.IMAGE, "the image has no shell (sh): take one that has, and submit the job again"),
+    "no_shell": StartFault(StartCause.IMAGE, "the image has no shell (sh): take one that has, and submit the job again"),
     "registry_denied": StartFault(
-        Cause.LOGIN, "the registry does not give the image out: name a login in `[registry]`, or correct the password"
+        StartCause.LOGIN, "the registry does not give the image out: name a login in `[registry]`, or correct the password"
     ),
     "pull_limit": StartFault(
-        Cause.LIMIT,
+        StartCause.LIMIT,
         "the registry's pull limit is reached: the job waits and tries again; a login in `[registry]` raises the limit",
     ),
     "disk_full": StartFault(
-        Cause.HOST, "no space is left on the host's disk: another host is tried; a larger `disk` may be needed"
+        StartCause.HOST, "no space is left on the host's disk: another host is tried; a larger `disk` may be needed"
     ),
     "driver_too_old": StartFault(
-        Cause.HOST, "the host's driver or GPU does not fit what the image requires: another host is tried"
+        StartCause.HOST, "the host's driver or GPU does not fit what the image requires: another host is tried"
     ),
-    "host_arch": StartFault(Cause.HOST, "the image has no build for this host's processor: another host is tried"),
-    "container_refused": StartFault(Cause.HOST, "the host's container runtime failed: another host is tried"),
-    "no_gpu": StartFault(Cause.HOST, "the host does not show the GPUs that were rented: another host is tried"),
-    "no_docker": StartFault(Cause.HOST, "the host has no container runtime that works: another host is tried"),
+    "host_arch": StartFault(StartCause.HOST, "the image has no build for this host's processor: another host is tried"),
+    "container_refused": StartFault(StartCause.HOST, "the host's container runtime failed: another host is tried"),
+    "no_gpu": StartFault(StartCause.HOST, "the host does not show the GPUs that were rented: another host is tried"),
+    "no_docker": StartFault(StartCause.HOST, "the host has no container runtime that works: another host is tried"),
     "pull_failed": StartFault(
-        Cause.HOST, "the host's network did not bring what is needed: another host is tried", is_final=False
+        StartCause.HOST, "the host's network did not bring what is needed: another host is tried", is_final=False
     ),
-    "boot_too_slow": StartFault(Cause.UNKNOWN, "the machine did not come up in time: another host is tried"),
-    "container_exit": StartFault(Cause.UNKNOWN, "the container ended before its agent spoke: another host is tried"),
+    "boot_too_slow": StartFault(StartCause.UNKNOWN, "the machine did not come up in time: another host is tried"),
+    "container_exit": StartFault(StartCause.UNKNOWN, "the container ended before its agent spoke: another host is tried"),
 }
 """By name of the fault; the names of a virtual machine's own report are among them (``HOST_FAULTS``)."""
-NO_FAULT = StartFault(Cause.UNKNOWN, "the machine did not come up, and its market did not say why", is_final=False)
+NO_FAULT = StartFault(StartCause.UNKNOWN, "the machine did not come up, and its market did not say why", is_final=False)
 INVALID = "invalid"
 """The market refused the create itself as one that it never takes."""
 
@@ -159,7 +159,7 @@ class FailedStart:
     """Dollars that it had cost then, by our own clock."""
 
     @property
-    def cause(self) -> Cause:
+    def cause(self) -> StartCause:
         return fault_of(self.fault).cause
 
 

@@ -20,6 +20,8 @@ from autopilot.mailbox.report_shapes import HostReport
 
 GAVE_UP = (Reason.STUCK_LOADING, Reason.AGENT_SILENT)
 """Reasons to give a machine up that say nothing of what it lacks."""
+_WIDE = ("pull_failed", "boot_too_slow", "container_refused", "container_exit")
+"""Faults of a virtual machine's report of which its words tell more."""
 _IS_NOT_UP = (InstanceStatus.PROVISIONING, InstanceStatus.STOPPED)
 """What the market says of a machine that runs is not about its start."""
 
@@ -79,7 +81,8 @@ def _said_by_hosts(job: Job, reports: Mapping[str, HostReport | None]) -> Iterat
     for lease in job.leases:
         report = reports.get(lease.id)
         if report is not None and report.state == "failed" and lease.is_wanted:
-            yield _Said(lease, find_fault(report.detail) or report.fault, report.detail, has_ended=True)
+            words = find_fault(report.detail) if report.fault in _WIDE else ""
+            yield _Said(lease, words or report.fault, report.detail, has_ended=True)
 
 
 def _said_by_markets(job: Job, readings: Mapping[str, Reading]) -> Iterator[_Said]:

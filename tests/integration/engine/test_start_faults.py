@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy.failed_starts import FIRST_PAUSE
 from autopilot.ports.provider import Provider
 from autopilot.providers.runpod import plugin
-from autopilot_lab.sandbox.image_traits import LIMITED, NOT_GIVEN, OTHER_ARCH, TOO_LARGE, WRONG_TAG
+from autopilot_lab.sandbox.image_traits import LIMITED, NO_PYTHON, NOT_GIVEN, OTHER_ARCH, TOO_LARGE, WRONG_TAG
 from tests.integration.engine.engine_world import JOB, World, a_world
 
 
@@ -63,6 +64,38 @@ async def test_an_image_that_starts_nowhere_ends_the_job_with_its_first_machine(
     await world.tick(20, apart_s=60)
     assert {lease.is_over for lease in await world.leases()} == {True}
     assert (await world.job()).launches == 1
+
+
+@pytest.mark.parametrize("kind", [World, RunpodWorld], ids=["vastai", "runpod"])
+async def test_an_image_without_python_ends_the_job_within_two_minutes_of_its_first_machine(
+    tmp_path: Path, kind: type[World]
+) -> None:
+    """D5, with the containers as processes. Only the container's own log has the word of it."""
+    async with a_world(tmp_path, kind=kind, real_processes=True) as world:
+        world.agents.act = _nothing  # type: ignore[method-assign] # no agent ever starts
+        await world.tick()
+        await submit(world, NO_PYTHON)
+
+        async def has_failed() -> bool:
+            await world.sandbox.settle()
+            await world.tick(apart_s=2)
+            return (await world.job()).status is JobStatus.FAILED
+
+        for _ in range(200):
+            if await has_failed():
+                break
+            await asyncio.sleep(0.05)
+        job = await world.job()
+        assert (job.reason, job.launches) == (Reason.IMAGE_UNUSABLE, 1), await world.story()
+        (ended,) = await said(world, "job.failed")
+        assert ended["fault"] == "no_python"
+        assert "no Python 3.8" in str(ended["message"])
+        await world.tick(10, apart_s=60)
+        assert {lease.is_over for lease in await world.leases()} == {True}
+
+
+async def _nothing(now: datetime) -> None:
+    """In the place of the agents."""
 
 
 async def test_a_pull_limit_is_waited_for_and_never_held_against_the_job(world: World) -> None:

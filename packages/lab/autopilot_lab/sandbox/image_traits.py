@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_PYTHONS = ("python*", "pypy*", "conda", "uv", "pip*")
+PYTHONS = ("python*", "pypy*", "conda", "uv", "pip*")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ _IMAGES = {
     NEEDS_CUDA_12_8: ImageTraits(needs_cuda="12.8"),
     "nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04": ImageTraits(needs_cuda="11.8"),
     AMD64_ONLY: ImageTraits(architectures=("amd64",)),
-    NO_PYTHON: ImageTraits(lacks=_PYTHONS),
-    BRINGS_PYTHON: ImageTraits(lacks=_PYTHONS, brings_python=True),
+    NO_PYTHON: ImageTraits(lacks=PYTHONS),
+    BRINGS_PYTHON: ImageTraits(lacks=PYTHONS, brings_python=True),
     NO_BASH: ImageTraits(lacks=("bash", "rbash")),
     OWN_USER: ImageTraits(fixed=("var",)),
     SERVED: ImageTraits(entrypoint=("python3", "-m", "server")),

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 
-from autopilot_lab.sandbox.image_traits import ImageTraits, traits_of
+from autopilot_lab.sandbox.image_traits import PYTHONS, ImageTraits, traits_of
 
 MANAGERS = ("apt-get", "apt", "aptitude", "dpkg", "apk", "dnf", "microdnf", "yum", "rpm", "zypper", "pacman", "snap")
 _REFUSES = """#!/bin/sh
@@ -36,7 +36,10 @@ def make_path(directory: Path, image: str) -> str:
             _write(managers / "apt-get", _BRINGS_PYTHON.format(python=sys.executable, programs=programs))
         if traits.lacks:
             programs.mkdir()
-            _link_all(programs, (*traits.lacks, *MANAGERS))
+            _link_all(programs, (*traits.lacks, *MANAGERS, *PYTHONS))
+            if "python*" not in traits.lacks:
+                # A link would look for its library where the link lies.
+                _write(programs / "python3", f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
     return f"{managers}:{programs if traits.lacks else os.environ.get('PATH', os.defpath)}"
 
 
@@ -58,9 +61,5 @@ def _link_all(programs: Path, lacking: tuple[str, ...]) -> None:
             continue
         for each in found:
             here = programs / each.name
-            if os.path.lexists(here) or any(fnmatch(each.name, pattern) for pattern in lacking):
-                continue
-            if each.name.startswith("python"):
-                _write(here, f"#!/bin/sh\nexec '{each.path}' \"$@\"\n")  # it looks for its library from where it lies
-            else:
+            if not here.is_symlink() and not any(fnmatch(each.name, pattern) for pattern in lacking):
                 here.symlink_to(each.path)
