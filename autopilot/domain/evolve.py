@@ -129,6 +129,7 @@ def _restart(job: Job, at: datetime) -> Job:
         reason=Reason.RETRIED,
         finished_at=None,
         parked_at=at,
+        fruitless=0,
         failed_starts=(),
         exit_code=None,
     )
@@ -223,8 +224,8 @@ def _learn_pace(job: Job, before: Lease, after: Lease, event: e.Event) -> tuple[
 def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:
     """Note machines in a row that came to nothing, so that a job that cannot start does not rent for ever."""
     match event:
-        case e.HeartbeatSeen(_, _, _, AgentState.RUNNING) if job.failed_starts:
-            return replace(job, failed_starts=())
+        case e.HeartbeatSeen(_, _, _, AgentState.RUNNING):
+            return replace(job, fruitless=0, failed_starts=())
         case e.ReleaseRequested(_, reason, at) if reason in _IN_VAIN and before.is_wanted:
             if before.agent.state in AT_WORK:
                 return job
@@ -232,10 +233,10 @@ def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:
             start = known or FailedStart(before.id, _host_of(before), "", "", at)
             cost = sum(cost_by_day(before, at).values(), ZERO)
             over = replace(start, at=at, is_over=True, cost=cost)
-            return replace(job, failed_starts=with_start(job.failed_starts, over))
+            return replace(job, fruitless=job.fruitless + 1, failed_starts=with_start(job.failed_starts, over))
         case e.LeaseRefused(_, Reason.INVALID, message, _, at):
             start = FailedStart(before.id, _host_of(before), INVALID, trim_words(message), at, is_over=True)
-            return replace(job, failed_starts=with_start(job.failed_starts, start))
+            return replace(job, fruitless=job.fruitless + 1, failed_starts=with_start(job.failed_starts, start))
         case _:
             return job
 

@@ -202,8 +202,10 @@ class Job:
     run_epoch: int = 0
     launches: int = 0
     """Leases ever intended for this job, or handed over to it by another task."""
+    fruitless: int = 0
+    """Launches in a row that never got as far as running the command."""
     failed_starts: tuple[FailedStart, ...] = ()
-    """Machines in a row, since the command last ran, on which it did not; the newest last."""
+    """Those launches, and machines that say that they will be some; the newest last. An older version counted only."""
     parked_at: datetime | None = None
     failures: int = 0
     """Exits of the user's command with an error."""

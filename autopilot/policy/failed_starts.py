@@ -28,13 +28,13 @@ def never_starts(job: Job, params: Params) -> Note | None:
     is_too_dear = job.spec.budget is not None and cost > ZERO and cost >= limits.lost_share * job.spec.budget
     if not (
         len(dead) >= limits.most_dead_hosts
-        or len(over) >= limits.most_failed_starts
+        or job.fruitless >= limits.most_failed_starts
         or _count_last(over, INVALID) >= limits.most_invalid
         or is_too_dear
     ):
         return None
     return Note(
-        "never_started", (("launches", len(over)), ("hosts", len({each.host for each in over})), ("cost", cost))
+        "never_started", (("launches", job.fruitless), ("hosts", len({each.host for each in over})), ("cost", cost))
     )
 
 

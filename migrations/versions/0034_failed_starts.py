@@ -1,4 +1,4 @@
-"""Machines in a row on which a job never ran, each with host, fault and cost; their number alone is gone."""
+"""Machines in a row on which a job never ran, each with its host, its fault and its cost, beside their number."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,4 +9,3 @@ down_revision = "0033"
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("failed_starts", sa.JSON(), nullable=False, server_default="[]"))
-    op.drop_column("jobs", "fruitless")

@@ -54,7 +54,7 @@ UNBOUNDED = a_spec(budget=None)
 def test_a_job_fails_by_hosts_that_do_not_say_why_and_never_by_a_few(
     lost: tuple[FailedStart, ...], is_over: bool
 ) -> None:
-    assert fails(a_job(spec=UNBOUNDED, failed_starts=lost)) is is_over
+    assert fails(a_job(spec=UNBOUNDED, fruitless=len(lost), failed_starts=lost)) is is_over
 
 
 @pytest.mark.parametrize(("cost", "is_over"), [("1.24", False), ("1.25", True)])
@@ -65,7 +65,7 @@ def test_half_of_the_budget_is_the_most_that_they_cost(cost: str, is_over: bool,
 
 
 def test_its_machine_goes_with_the_job() -> None:
-    job = a_job(a_lease(), spec=UNBOUNDED, failed_starts=starts(LOADING.most_dead_hosts))
+    job = a_job(a_lease(), spec=UNBOUNDED, fruitless=16, failed_starts=starts(LOADING.most_dead_hosts))
     release, failed = decide(job, a_market(), START, Params()).actions
     assert release == Release("lease-1", Reason.NEVER_STARTED)
     assert isinstance(failed, SetStatus)
