@@ -6,6 +6,7 @@ Every test runs on Linux. The parts for macOS follow its manual pages and header
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import struct
 import sys
@@ -48,6 +49,20 @@ def pack_file_lock(kind: int, start: int, length: int, *, macos: bool = IS_MACOS
     if macos:
         return struct.pack("qqihh", start, length, 0, kind, os.SEEK_SET)
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+
+
+def find_awake_command(*, macos: bool = IS_MACOS) -> tuple[str, ...] | None:
+    """What keeps the system from sleep until its standard input ends; None: the system has no tool for it.
+
+    A Mac on its battery sleeps all the same when its lid is closed.
+    """
+    tool = "caffeinate" if macos else "systemd-inhibit"
+    if (found := shutil.which(tool)) is None:
+        return None
+    if macos:
+        return found, "-i", "-s", "cat"
+    why = "--why=rented machines save their work here"
+    return found, "--what=sleep:idle:handle-lid-switch", "--who=autopilot", why, "--mode=block", "cat"
 
 
 def count_usable_cores() -> int:

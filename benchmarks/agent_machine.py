@@ -49,7 +49,7 @@ def act(what: str, request: dict[str, Any], home: Path, files: Path) -> dict[str
         transfer.step_aside()  # as in the agent, where it is a thread of its own
     idle, cpu_began, began = peak_mb(), time.process_time(), time.perf_counter()
     if what.startswith("checkpoint"):
-        keeper.checkpoint(str(files), 1, None)
+        keeper.checkpoint(str(files), 1, None, ended_well=True)  # it does not wait until the files have been quiet
     elif what == "restore":
         keeper.restore(str(files))
     else:

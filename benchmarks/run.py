@@ -19,6 +19,7 @@ import agent
 import arrays
 import commands
 import deciding
+import home_line
 import ledger
 import packing
 import pages
@@ -26,6 +27,7 @@ import rebid
 import remote
 import structlog
 import ticks
+import tunnels
 from figures import Figure, table
 
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
@@ -41,6 +43,9 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "arrays": arrays.measure,
     "pages": lambda root: asyncio.run(pages.measure(root)),
     "agent": lambda root: asyncio.run(agent.measure(root)),
+    "tunnels": tunnels.measure,
+    "home-line": home_line.measure,
+    "tunnels-5gb": lambda root: tunnels.measure(root, gigabytes=5, repeats=1),
 }
 
 

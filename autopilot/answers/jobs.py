@@ -19,6 +19,16 @@ class Gpu(Described):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recognised(Described):
+    """Progress that was recognised in the output of a job that reports none. It is shown, and decides nothing."""
+
+    form: str
+    step: int | None
+    fraction: float
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class NewestReadings(Described):
     """As reported by the machine. Fractions and loads are numbers, sizes bytes."""
 
@@ -27,6 +37,7 @@ class NewestReadings(Described):
     disk_free: int | None
     load: float | None
     still_s: float | None
+    recognised: Recognised | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,7 @@ from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.engine.outstanding import Moment, read_moment
 from autopilot.planning.gpu_check import check_gpus, meanings
+from autopilot.planning.host_notes import host_notes
 from autopilot.planning.plan import ranked_offers
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, UnitOfWork
@@ -360,9 +361,8 @@ class _Routes:
         found = await self._engine.offers(spec.query)
         market = self._engine.market_view(found, None, self._clock.now())
         rows = ranked_offers(job, market, self._engine.config.params)
-        return web.json_response(
-            {"offers": rows, "markets": self._markets(caller_of(request)), "notes": meanings(spec)}
-        )
+        notes = [*meanings(spec), *await host_notes(self._engine, job, found, self._clock.now())]
+        return web.json_response({"offers": rows, "markets": self._markets(caller_of(request)), "notes": notes})
 
     async def spend(self, request: web.Request) -> web.Response:
         asked = read_query(request, SpendQuery).model_dump(exclude_none=True)

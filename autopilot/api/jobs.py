@@ -47,7 +47,7 @@ from autopilot.mailbox.keys import code_key
 from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.planning.changes import ChangeSpec, check_paid, is_looser, is_tighter
 from autopilot.planning.prospects import Unlikely
-from autopilot.planning.wider import look_wider
+from autopilot.planning.wider import widen
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
@@ -151,8 +151,10 @@ class JobService:
             job = await find_job(uow, reference)
             decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
             answer = self.render(job, await self._read_moment(uow, job))
-        if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
-            answer["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
+        if (wait := self._engine.waits.of(job)) is not None:
+            added = await widen(self._engine, job, wait, self._clock.now())
+            if added:
+                answer["waiting"]["notes"] += map(render.note, added)
         return {"job": answer, "decisions": decisions}
 
     async def outputs(self, reference: str) -> render.Json:

@@ -36,8 +36,10 @@ from autopilot.engine.learnt_time import learn_time
 from autopilot.engine.outstanding import Money
 from autopilot.planning.array_plan import plan_array
 from autopilot.planning.array_table import with_table
+from autopilot.planning.asleep import asleep_notes
 from autopilot.planning.floor_prospects import read_cheapest
 from autopilot.planning.gpu_check import check_gpus, meanings, unfillable
+from autopilot.planning.host_notes import host_notes
 from autopilot.planning.market_notes import market_notes
 from autopilot.planning.plan import JobPlan, plan
 from autopilot.planning.prospects import INFEASIBLE, Unlikely
@@ -237,9 +239,11 @@ class Submissions:
             lacking = await unfillable(job.spec, self._engine, self._store, now)
             if lacking:
                 planned |= {"refusal": lacking, "verdict": INFEASIBLE}
+        planned["notes"] += await host_notes(self._engine, job, offers, now)
         planned["notes"] += meanings(job.spec)
         planned["notes"] += certificate_notes(self._engine, now)
         planned["notes"] += market_notes(self._engine)
+        planned["notes"] += asleep_notes(self._engine, now)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
             for name, watch in self._engine.watches.items()

@@ -42,18 +42,48 @@ _IDLE_TIMEOUT_S = 60
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def blob_listener(store: LocalBlobStore, *, prefix: str = URL_PREFIX, is_for_reading: bool = False) -> web.Application:  # noqa: C901
+def blob_listener(store: LocalBlobStore, *, prefix: str = URL_PREFIX, is_for_reading: bool = False) -> web.Application:
     """An application to run on an address of its own, one for each store; it holds no state besides the store.
 
     ``prefix``: before the key, in addresses. ``is_for_reading``: it takes nothing in.
     """
-    at_once: Counter[str] = Counter()
-    shares = Shares(store.root)
+    listener = _Listener(store)
+    app = web.Application()
+    app.router.add_get(prefix + "{key:.+}", listener.get, allow_head=False)
+    if not is_for_reading:
+        app.cleanup_ctx.append(listener.tidy)
+        app.router.add_put(prefix + "{key:.+}", listener.put)
+    return app
+
+
+class _Listener:
+    """What one store's addresses answer."""
+
+    def __init__(self, store: LocalBlobStore) -> None:
+        self._store = store
+        self._shares = Shares(store.root)
+        self._at_once: Counter[str] = Counter()
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        key, _ = _authorise(self._store, request)
+        with self._count(key):
+            return await self._read(request, key)
+
+    async def put(self, request: web.Request) -> web.Response:
+        key, max_bytes = _authorise(self._store, request)
+        with self._count(key), _tell_failures():
+            await self._write(request, key, max_bytes)
+        return web.Response(status=201)
+
+    async def tidy(self, _: web.Application) -> AsyncIterator[None]:
+        tidying = asyncio.create_task(_tidy(self._store))
+        yield
+        tidying.cancel()
 
     @contextlib.contextmanager
-    def count(key: str) -> Iterator[None]:
+    def _count(self, key: str) -> Iterator[None]:
         """A host with many signed URLs, each used slowly, leaves connections to the others."""
-        lease = lease_of(key)
+        lease, at_once = lease_of(key), self._at_once
         if lease is None:
             yield
             return
@@ -67,18 +97,8 @@ def blob_listener(store: LocalBlobStore, *, prefix: str = URL_PREFIX, is_for_rea
             if not at_once[lease]:
                 del at_once[lease]
 
-    async def get(request: web.Request) -> web.StreamResponse:
-        key, _ = _authorise(store, request)
-        with count(key):
-            return await read(request, key)
-
-    async def put(request: web.Request) -> web.Response:
-        key, max_bytes = _authorise(store, request)
-        with count(key):
-            return await write(request, key, max_bytes)
-
-    async def read(request: web.Request, key: str) -> web.StreamResponse:
-        path = store.path(key)
+    async def _read(self, request: web.Request, key: str) -> web.StreamResponse:
+        path = self._store.path(key)
         try:
             file = await asyncio.to_thread(path.open, "rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -86,42 +106,35 @@ def blob_listener(store: LocalBlobStore, *, prefix: str = URL_PREFIX, is_for_rea
         with file:
             return await _send(request, file)
 
-    async def write(request: web.Request, key: str, max_bytes: int) -> web.Response:
+    async def _write(self, request: web.Request, key: str, max_bytes: int) -> None:
+        store = self._store
         most = await _check_admitted(store, key)
         if request.content_length is not None and request.content_length > max_bytes:
             raise _too_large(max_bytes, request.content_length)
         _check_room(store, request.content_length or 0)
-        try:
-            with shares.upload(key, most, free_bytes(store.root)) as coming:
-                incoming = await asyncio.to_thread(store.incoming, key)
-                try:
-                    await _receive(request, incoming, max_bytes, coming, store)
-                    await _check_admitted(store, key)
-                    await asyncio.to_thread(incoming.publish)
-                finally:
-                    incoming.discard()
-        except ShareIsUsedUp:
-            raise web.HTTPInsufficientStorage(text="the lease or its job has its share of the store") from None
-        except OSError as error:
-            if error.errno in _FULL:
-                raise web.HTTPInsufficientStorage from error
-            raise web.HTTPServiceUnavailable from error
-        except web.RequestPayloadError:
-            raise web.HTTPBadRequest(text="the body is not what its headers say") from None
-        return web.Response(status=201)
+        with self._shares.upload(key, most, free_bytes(store.root)) as coming:
+            incoming = await asyncio.to_thread(store.incoming, key)
+            try:
+                await _receive(request, incoming, max_bytes, coming, store)
+                await _check_admitted(store, key)
+                await asyncio.to_thread(incoming.publish)
+            finally:
+                incoming.discard()
 
-    async def tidy(_: web.Application) -> AsyncIterator[None]:
-        tidying = asyncio.create_task(_tidy(store))
+
+@contextlib.contextmanager
+def _tell_failures() -> Iterator[None]:
+    """As the status that says who is at fault."""
+    try:
         yield
-        tidying.cancel()
-
-    app = web.Application()
-    app.router.add_get(prefix + "{key:.+}", get, allow_head=False)
-    if is_for_reading:
-        return app
-    app.cleanup_ctx.append(tidy)
-    app.router.add_put(prefix + "{key:.+}", put)
-    return app
+    except ShareIsUsedUp:
+        raise web.HTTPInsufficientStorage(text="the lease or its job has its share of the store") from None
+    except OSError as error:
+        if error.errno in _FULL:
+            raise web.HTTPInsufficientStorage from error
+        raise web.HTTPServiceUnavailable from error
+    except web.RequestPayloadError:
+        raise web.HTTPBadRequest(text="the body is not what its headers say") from None
 
 
 def _authorise(store: LocalBlobStore, request: web.Request) -> tuple[str, int]:

@@ -36,6 +36,7 @@ PURPOSES = {
     "disk": "for its disk, in case deletion is delayed",
     "traffic": "for traffic that only the bill shows",
     "unwatched": "in case it is unmonitored: it cannot end its own bill",
+    "permit": "to work on while the daemon is silent",
     "unobserved": "for time when the market listed nothing",
     "hold": "for the time it is kept",
     "bill": "until the bill is complete",

@@ -59,7 +59,8 @@ def draft_of(guessed: Guess, name: str) -> Draft:
         notes={
             "run": "" if guessed.run else "run: write the command that starts your program.",
             "code": "What is sent to each machine: this directory, without what Git ignores.",
-            "resources": 'Any of these will do: gpu = "RTX 4090 | RTX 3090:2".',
+            "resources": 'Any of these will do: gpu = "RTX 4090 | RTX 3090:2". Of the machine: cuda = "12",\n'
+            'ram = "64GB", cpus = 16, disk_speed = "500MB/s", download = "200Mbps", region = "europe" and others.',
             "work": 'estimate = "10h" in [work]: how long it takes without interruptions. A deadline needs it.',
             "deadline": 'within = "24h" in [deadline]: on-demand machines step in when only they meet it.',
             "checkpoint": "What the program saves, and resumes from after an interruption."

@@ -17,6 +17,7 @@ from autopilot.cli import outcomes, plan, starting
 from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
+from autopilot.cli.host_options import ANY_HOST, HostOptions
 from autopilot.cli.new import name_of
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
@@ -48,6 +49,7 @@ def run(
     estimate: str | None = None,
     checkpoint: str | None = None,
     disk: str = "",
+    host: HostOptions = ANY_HOST,
     name: str | None = None,
     env: list[str] | None = None,
     secret: list[str] | None = None,
@@ -107,6 +109,7 @@ def run(
     draft = replace(
         draft,
         disk=disk,
+        host=host.to_keys(),
         within=within or "",
         estimate=estimate or "",
         checkpoint=where,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 DEFAULT_IMAGE = "pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime"
 """With neither --image nor [defaults] image of the client's file."""
 DEFAULT_GPU = "RTX 4090"
 HEAD = "What every key means: docs/reference/job-file.md. Check it with: autopilot plan {file}"
+
+
+Value = str | int | Decimal | bool | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class Draft:
     code: str = ""
     code_exclude: tuple[str, ...] = ()
     disk: str = ""
+    host: Mapping[str, Value] = field(default_factory=dict)
+    """Keys of ``[resources]`` about the machine around the GPUs."""
     estimate: str = ""
     within: str = ""
     budget: str = ""
@@ -44,7 +50,7 @@ class Draft:
             _section("code", {"path": self.code, "exclude": self.code_exclude}, [self.notes.get("code", "")]),
             _section("env", self.env),
             _section("secrets", self.secrets),
-            _section("resources", {"gpu": self.gpu, "disk": self.disk}, [self.notes.get("resources", "")]),
+            _section("resources", {"gpu": self.gpu, "disk": self.disk, **self.host}, [self.notes.get("resources", "")]),
             _section("work", {"estimate": self.estimate}, [self.notes.get("work", "")]),
             _section("deadline", {"within": self.within}, [self.notes.get("deadline", "")]),
             _section("budget", {"total": self.budget}, [self.notes.get("budget", "")]),
@@ -54,7 +60,7 @@ class Draft:
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _section(name: str, values: Mapping[str, str | tuple[str, ...]], notes: Iterable[str] = ()) -> str:
+def _section(name: str, values: Mapping[str, Value], notes: Iterable[str] = ()) -> str:
     """Nothing for a section of which there is nothing to say; one with a note alone is all comment."""
     said = [f"# {line}" for note in notes if note for line in note.splitlines()]
     lines = [f"{_key(key)} = {_value(value)}" for key, value in values.items() if value]
@@ -66,8 +72,10 @@ def _key(name: str) -> str:
     return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _value(name)
 
 
-def _value(value: str | tuple[str, ...]) -> str:
+def _value(value: Value) -> str:
     """As TOML: its strings are those of JSON but for one character."""
+    if isinstance(value, (int, Decimal)):
+        return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

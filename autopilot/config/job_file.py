@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from autopilot.config.array_section import read_array
+from autopilot.config.host_section import read_host
 from autopilot.config.inputs_section import read_after, read_inputs
 from autopilot.config.job_keys import (
     AS_CLUSTER,
@@ -70,6 +71,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
             raise UserError(f"{document.place((SECRETS, name))}: {name} is in [env] as well", hint="keep one of them")
     fields["registry"] = _registry(document, read)
     fields["inputs"], fields["inputs_gb"] = read_inputs(document)
+    fields["host"] = read_host(read)
     fields["after"] = read_after(document, read, fields["inputs"])
     fields["code"] = _read_code(document, read)
     fields["array"] = read_array(document, read, fields["env"], fields["secrets"])

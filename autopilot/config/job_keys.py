@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from autopilot.config import values
+from autopilot.config import host_section, values
 from autopilot.config.secret_files import check_name
 from autopilot.domain.cadence import Overlap
+from autopilot.domain.host import Arch
 from autopilot.domain.job import SpotPolicy, Trust
 
 TOP = ""
@@ -85,6 +86,19 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "vram": Key("size", values.size_gb, "min_vram_gb"),
         "disk": Key("size", values.size_gb, "disk_gb"),
         "max_hourly": Key("money", values.money, "max_hourly"),
+        "cuda": Key("version", host_section.cuda),
+        "driver": Key("version", host_section.driver),
+        "cpus": Key("number", host_section.cpus),
+        "ram": Key("size", values.size_gb),
+        "shm": Key("size", values.size_gb),
+        "disk_speed": Key("speed", host_section.speed),
+        "download": Key("bandwidth", host_section.bandwidth),
+        "upload": Key("bandwidth", host_section.bandwidth),
+        "reliability": Key("share", values.share),
+        "country": Key("places", host_section.countries),
+        "region": Key("places", host_section.regions),
+        "arch": Key("amd64 or arm64", values.one_of(Arch)),
+        "datacenter": Key("true or false", values.flag),
     },
     "registry": {
         "server": Key("server", values.server, needs="user"),

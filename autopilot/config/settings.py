@@ -48,6 +48,7 @@ from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.params import Params
+from autopilot.domain.time import show_duration
 from autopilot.markets.installed import every_market
 from autopilot.policy.budget import PERMIT_LEAST_S
 
@@ -63,6 +64,8 @@ _SOCKET_PATH_LIMIT = 107
 """Bytes that a unix socket's address holds, less its closing zero."""
 TICKS_OF_A_PERMIT = 4
 """It is renewed once a minute, by a tick, and one of these may fail."""
+LONGEST_PERMIT, LONGEST_OVER_SSH = timedelta(hours=12), timedelta(hours=1)
+"""Over SSH nothing is saved while the daemon sleeps: a longer permit pays for work that is lost."""
 
 
 def _check_url(url: str) -> str:
@@ -438,6 +441,17 @@ def _check_permit(settings: Settings) -> None:
         raise UserError(
             f"permit.ttl is {ttl_s:g} s: with a tick every {tick_s:g} s machines need at least {least_s:g} s",
             hint="raise permit.ttl, or lower engine.tick_s",
+        )
+    if settings.permit.ttl > LONGEST_PERMIT:
+        raise UserError(
+            f"permit.ttl is {show_duration(settings.permit.ttl)}: {show_duration(LONGEST_PERMIT)} is the most",
+            hint="lower permit.ttl",
+        )
+    if settings.is_over_ssh and settings.permit.ttl > LONGEST_OVER_SSH:
+        raise UserError(
+            f"permit.ttl is {show_duration(settings.permit.ttl)}: with storage over SSH machines can save nothing "
+            f"while the daemon sleeps, and {show_duration(LONGEST_OVER_SSH)} is the most",
+            hint='lower permit.ttl, or set blobs.url to a bucket ("s3://…")',
         )
 
 

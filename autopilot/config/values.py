@@ -255,16 +255,18 @@ def gpus(raw: object) -> tuple[GpuChoice, ...]:
 
 
 def pattern(raw: object) -> str:
-    """``json``, or a regular expression with a named group that says something of progress."""
+    """``json``, ``off``, or a regular expression with a named group that says something of progress."""
     expression = text(raw)
-    if expression == "json":
+    if expression in ("json", "off"):
         return expression
     try:
         groups = re.compile(expression).groupindex
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from None
     if not groups.keys() & {"step", "percent", "fraction"}:
-        raise ValueError('must be "json" or have a group like (?P<step>...), (?P<percent>...) or (?P<fraction>...)')
+        raise ValueError(
+            'must be "json", "off", or have a group like (?P<step>...), (?P<percent>...) or (?P<fraction>...)'
+        )
     return expression
 
 

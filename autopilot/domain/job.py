@@ -12,6 +12,7 @@ from autopilot.domain.after import After, waited_for
 from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence
 from autopilot.domain.code import NO_CODE, CodeSpec, JobCode
+from autopilot.domain.host import NO_NEEDS, HostNeeds
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import OfferQuery
@@ -83,6 +84,8 @@ class JobSpec:
     env: tuple[tuple[str, str], ...] = ()
     min_vram_gb: Decimal = ZERO
     disk_gb: Decimal = Decimal(20)
+    host: HostNeeds = NO_NEEDS
+    """What it asks of the machine around the GPUs."""
     max_hourly: Decimal | None = None
     """$/h: offers dearer than this (compute, whole machine) are never taken."""
     work_estimate: timedelta | None = None
@@ -107,7 +110,7 @@ class JobSpec:
     """Work that a sudden loss may cost at most, as far as uploads are fast enough."""
     checkpoints_kept: int = 2
     progress: str = ""
-    """How to read progress from the output: a regular expression, or ``json``."""
+    """How to read progress from the output: a regular expression, ``json`` or ``off``; empty: it is recognised."""
     stall_after: timedelta | None = None
     stall_fails: bool = False
     registry: Registry | None = None
@@ -156,7 +159,8 @@ class JobSpec:
             min_vram_gb=max(self.min_vram_gb, min(gpu_names.least_gb(gpu.name) for gpu in self.gpus)),
             disk_gb=self.disk_gb,
             verified_only=self.trust is not Trust.ANY,
-            datacenter_only=self.trust is Trust.SECURE,
+            datacenter_only=self.trust is Trust.SECURE or self.host.datacenter,
+            host=self.host,
         )
 
 

@@ -314,6 +314,10 @@ class Lease:
     def is_wanted(self) -> bool:
         return self.state in WANTED
 
+    def is_rented_since(self, moment: datetime | None) -> bool:
+        """Whether its rental was decided then or later; None: ever."""
+        return moment is None or self.intended_at >= moment
+
     @property
     def end_asked_at(self) -> datetime:
         """When the end of a released lease was requested. One that was never rented has no destroy: when it was

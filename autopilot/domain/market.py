@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
 from autopilot.domain.lost_bids import LostBid
 from autopilot.domain.offer import Capabilities, Offer
 from autopilot.domain.outlook import Outlook
@@ -25,6 +26,8 @@ class UncertifiedRoom:
     """Beyond all that is spent or committed there."""
     is_taken: bool
     """Another job has a machine there: without a certificate there is one at a time."""
+    since: datetime | None = None
+    """When the last certificate ended; None: there never was one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,14 @@ class Market:
         return None if view is None or job.certifies == provider else view.lack
 
     def room_on(self, job: Job, provider: str) -> UncertifiedRoom | None:
-        """What bounds the job's machines there for want of a certificate; None: nothing does."""
+        """What bounds what the job rents there for want of a certificate; None: nothing does."""
         view = self.providers.get(provider)
         return None if view is None or job.certifies == provider else view.uncertified
+
+    def room_of(self, job: Job, lease: Lease) -> UncertifiedRoom | None:
+        """The same for a machine that the job has: one that was rented under a certificate goes on as before."""
+        room = self.room_on(job, lease.provider)
+        return room if room is not None and lease.is_rented_since(room.since) else None
 
     def able(self, provider: str) -> Capabilities | None:
         """What that market can do; None: no longer known."""

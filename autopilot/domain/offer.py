@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from autopilot.domain.money import storage_rate
+from autopilot.domain.host import NO_FACTS, NO_NEEDS, HostFacts, HostNeeds
+from autopilot.domain.money import ZERO, storage_rate
 
 
 class CapacityType(StrEnum):
@@ -113,6 +114,7 @@ class Offer:
     """How many more bids of ours win at the floor, of a pool whose machines all pay one price; None: it is not told."""
     dead_man: DeadMan = DeadMan.DESTROYS
     """As its market states it, set by every search; no adapter sets it."""
+    host: HostFacts = NO_FACTS
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -133,6 +135,12 @@ class OfferQuery:
     disk_gb: Decimal
     verified_only: bool
     datacenter_only: bool
+    host: HostNeeds = NO_NEEDS
     floors_only: bool = False
     """No job asks, a record does: floors alone are wanted, and little may be spent on them. What a market counts or
     limits is left to jobs; nothing is an answer where none of it is to spare."""
+
+    @property
+    def on_any_host(self) -> OfferQuery:
+        """The same GPUs with the same disk, with none of the other wishes."""
+        return replace(self, min_vram_gb=ZERO, verified_only=False, datacenter_only=False, host=NO_NEEDS)

@@ -18,6 +18,19 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Recognised:
+    """Progress of a training that was recognised in the job's output. The job itself says nothing of it."""
+
+    form: str
+    """How it is printed: ``bar``, ``step``, ``epochs`` or ``trainer``."""
+    step: int | None
+    fraction: float
+    """0..1."""
+    confidence: float
+    """0..1: how sure it is that this is the job's own progress."""
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """None: it could not be read."""
 
@@ -28,6 +41,7 @@ class Readings:
     """Processes that want to run, on average over a minute; in a container those of its host."""
     still_s: float | None = None
     """For so long nothing was new of the command: neither output nor progress, and its GPUs were idle."""
+    recognised: Recognised | None = None
 
     @property
     def gpu_busy(self) -> float | None:

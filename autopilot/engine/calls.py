@@ -150,6 +150,7 @@ class Calls:
             login_id=pull_with.login_id,
             public_port=SSH_PORT if spec.ssh_key or lease.reason is Reason.CERTIFYING else None,
             ends_by=lease.not_after + LIFETIME_GRACE,
+            host=spec.host,
         )
         outcome = await provider.create(request)
         now = self._clock.now()

@@ -110,6 +110,15 @@ class Certification:
         is_over = held.certificate is not None and now >= held.certificate.ends_at
         return held.lack or (Lack.EXPIRED if is_over else None)
 
+    def is_in_force(self, market: str, now: datetime) -> bool:
+        """Whether what is promised of its machines is proved; of an emulator nothing needs to be."""
+        if market not in self.rules.weighed_on | self.rules.needed_on:
+            return True
+        held = self.statuses.get(market)
+        if held is None or held.certificate is None or held.lack is not None or held.broken:
+            return False
+        return now < held.certificate.ends_at
+
     def ends_soon(self, market: str, now: datetime) -> datetime | None:
         """When its certificate ends, where it is needed and asks to be renewed; else None."""
         held = self.statuses.get(market)

@@ -72,10 +72,11 @@ from autopilot.engine.watching import Watching
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.mailbox.report_shapes import SshLogin
 from autopilot.mailbox.wire import EXEC
-from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
+from autopilot.policy.budget import commitment, has_long_permit, left, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.own_bids import leave_room, ours_in_pools
+from autopilot.policy.permits import PermitBound, give_permit_s
 from autopilot.policy.scene import Scene
 from autopilot.policy.uncertified import room_note
 from autopilot.ports.blobs import BlobStore
@@ -94,8 +95,6 @@ log = structlog.get_logger(__name__)
 PERMIT_EVERY = timedelta(seconds=60)
 OBSERVATION_LASTS = timedelta(minutes=30)
 """A machine whose market could not be read for so long gets no new permit: what is unobserved must end by itself."""
-UNCERTIFIED_PERMIT_S = 900
-"""No longer permit for a machine on a market that has no certificate in force."""
 CALLS_WAIT_REAL_S = 10.0
 """How long a tick waits for its calls before it continues without them."""
 
@@ -312,8 +311,12 @@ class Engine:
             left = purse.left(exposure.leases, self.config.params)
             if left is not None and purse.allowance is not None:
                 is_taken = purse.has_machine(exposure.leases, besides=job_id)
-                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken)
+                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken, purse.since)
         return rooms
+
+    def has_machines(self) -> bool:
+        """Whether one was rented, or may have been, as of the last tick."""
+        return self._exposure is not None and any(not lease.is_over for lease in self._exposure.leases)
 
     def market_view(
         self, offers: tuple[Offer, ...], job_id: str | None, now: datetime, exposure: Exposure | None = None
@@ -444,7 +447,7 @@ class Engine:
                     exposure = await self._decide(uow, event_log, offers, readings, exposure, recent, outbox, now)
                 _end_outlived(event_log, now)
                 if not event_log.is_broken:
-                    self._renew_permits(event_log, exposure, now)
+                    exposure = self._renew_permits(event_log, exposure, now)
             self._exposure = exposure
             changed = [replace(each.job, spent=each.original.spent) for each in event_logs if each.changed]
             await uow.jobs.save_all(changed)
@@ -640,19 +643,20 @@ class Engine:
         decision = decide(job, market, now, params)
         if self._recorder is not None:
             self._recorder.record(Scene(job, market, now, params, decision))
-        places = {lease.provider for lease in job.leases}
-        places |= {action.offer.provider for action in decision.actions if isinstance(action, Acquire)}
-        rooms = ((name, market.room_on(job, name)) for name in sorted(places))
-        told = (room_note(name, room) for name, room in rooms if room is not None)
+        rooms = {lease.provider: market.room_of(job, lease) for lease in job.leases}
+        taken = {action.offer.provider for action in decision.actions if isinstance(action, Acquire)}
+        rooms |= {name: market.room_on(job, name) for name in taken}
+        told = (room_note(name, room) for name, room in sorted(rooms.items()) if room is not None)
         notes = dict.fromkeys((*decision.notes, *told, *self.certification.notes(now)))
         return replace(decision, notes=tuple(notes)), Turn()
 
-    def _renew_permits(self, event_log: EventLog, exposure: Exposure, now: datetime) -> None:
+    def _renew_permits(self, event_log: EventLog, exposure: Exposure, now: datetime) -> Exposure:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
         One that was ordered to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
         one that no list has shown yet, beyond its first: what the market bills for it is unknown. While the market
         cannot be read, a machine whose agent reports is observed; it counts at its highest rate, within its money.
+        Returns the exposure with what is held back for the new permits: the next one is measured by what is left then.
         """
         for lease in event_log.job.leases:
             watch = self.watches.get(lease.provider)
@@ -668,6 +672,10 @@ class Engine:
             if is_due or stop_is_ordered:
                 ttl_s = self._permit_ttl_s(event_log.job, lease, exposure, now)
                 event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
+                given = next(each for each in event_log.job.leases if each.id == lease.id)
+                if has_long_permit(lease) or has_long_permit(given):
+                    exposure = exposure.with_changed(given)
+        return exposure
 
     def _permit_ttl_s(self, job: Job, lease: Lease, exposure: Exposure, now: datetime) -> int:
         """Where nothing that the machine does ends its bill it may work to the end of its life: it is paid anyway."""
@@ -675,19 +683,28 @@ class Engine:
         if self.watches[lease.provider].provider.capabilities.dead_man is DeadMan.NONE:
             return max(self.config.permit_ttl_s, int((lease.not_after - now).total_seconds()))
         over_all = allowance(exposure, self.config.limits, params, job)
-        all_burn, purses = burn(exposure.leases), exposure.purses_of(job)
-        lefts = (
-            (left(job, params), burn(job.leases)),
-            (over_all.day, all_burn),
-            (over_all.month, all_burn),
-            *((purse.left_for(job, exposure.leases, params), purse.burn(exposure.leases)) for purse in purses),
-        )
-        longest_s = self.config.permit_ttl_s
+        purses, leases = exposure.purses_of(job), exposure.leases
         uncertified = exposure.market_purse(job, lease.provider)
-        if uncertified is not None:
-            lefts += ((uncertified.left(exposure.leases, params), uncertified.burn(exposure.leases)),)
-            longest_s = min(longest_s, UNCERTIFIED_PERMIT_S)
-        return permit_ttl_s(lefts, longest_s, params)
+        bounds = [
+            PermitBound(left(job, params), job.leases),
+            PermitBound(over_all.day, leases),
+            PermitBound(over_all.month, leases),
+            *(PermitBound(each.left_for(job, leases, params), tuple(each.drawing(leases))) for each in purses),
+        ]
+        if uncertified is not None and uncertified.draws(lease):
+            bounds.append(PermitBound(uncertified.left(leases, params), tuple(uncertified.drawing(leases))))
+        may_be_long = self._may_be_long(job, lease, now)
+        return give_permit_s(lease, bounds, self.config.permit_ttl_s, now, params, may_be_long=may_be_long)
+
+    def _may_be_long(self, job: Job, lease: Lease, now: datetime) -> bool:
+        """A machine works on unheard for longer than a quarter of an hour only if it can end all of its bill itself.
+
+        That must be proved of its market, its agent must have been heard, and there must be work for it.
+        """
+        able = self.watches[lease.provider].provider.capabilities
+        is_at_work = lease.agent.boot > 0 and lease.was_listed and lease.orders.role is Role.RUN
+        is_proved = not job.certifies and self.certification.is_in_force(lease.provider, now)
+        return able.dead_man is DeadMan.DESTROYS and is_at_work and is_proved
 
     def _destroy_due(self, jobs: Sequence[Job], orphans: Sequence[Lease]) -> None:
         for lease in [*(lease for job in jobs for lease in job.leases), *orphans]:

@@ -131,19 +131,19 @@ async def read_market_purses(
     allowance: Decimal | None,
     params: Params,
 ) -> dict[str, MarketPurse]:
-    """By market: what its machines have cost of the allowance since its last certificate ended (``uncertified``; None:
-    ever). ``orphans``: machines there of no job. The rest as of ``read_purses``.
+    """By market: what machines rented since its last certificate ended (``uncertified``; None: ever) have cost of the
+    allowance. ``orphans``: machines there of no job. The rest as of ``read_purses``.
     """
     if allowance is None:
         return {}
     jobs = tuple(jobs)
     certifications = frozenset(job.id for job in jobs if job.certifies)
-    held = [lease for lease in (*_leases(jobs), *orphans) if lease.job_id not in certifications]
+    held = (*_leases(jobs), *orphans)
     purses = {}
     for market, since in uncertified.items():
+        purse = MarketPurse(allowance, ZERO, market, certifications, since)
         sums = await uow.ledger.sum_market(market, since)
-        there = [lease for lease in held if lease.provider == market]
-        purses[market] = MarketPurse(allowance, _spent(sums, there, unposted, params), market, certifications)
+        purses[market] = replace(purse, spent=_spent(sums, purse.drawing(held), unposted, params))
     return purses
 
 

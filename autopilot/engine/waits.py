@@ -43,6 +43,12 @@ class Wait:
         is_searched = all(note.topic != UNSEARCHED for note in self.notes)
         return is_searched and any(note.topic == SEARCH and not dict(note.numbers)["offers"] for note in self.notes)
 
+    @property
+    def fits_nothing(self) -> bool:
+        """Offers were found, and none of them will do."""
+        searches = (dict(note.numbers) for note in self.notes if note.topic == SEARCH)
+        return any(numbers["offers"] and not numbers["fitting"] for numbers in searches)
+
 
 class Waits:
     """One per engine. Its state is disposable: the next decision restores it."""

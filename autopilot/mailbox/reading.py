@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from autopilot.domain.agent_state import AgentState
-from autopilot.domain.readings import Gpu, Readings
+from autopilot.domain.readings import Gpu, Readings, Recognised
 from autopilot.mailbox.report_shapes import (
     HOST_FAULTS,
     HOST_STATES,
@@ -137,7 +137,19 @@ def _readings(body: object) -> Readings | None:
         disk_free=_whole_or_none(body.get("disk_free")),
         load=None if load is None else _within(load, _MAX_LOAD),
         still_s=_seconds_or_none(body.get("still_s")),
+        recognised=_read_recognised(body.get("recognised")),
     )
+
+
+FORMS = frozenset(("bar", "step", "epochs", "trainer"))
+"""How progress that is recognised in the output may be printed."""
+
+
+def _read_recognised(body: object) -> Recognised | None:
+    if not isinstance(body, dict) or str(form := body.get("form")) not in FORMS:
+        return None
+    step, fraction, confidence = _whole_or_none(body.get("step")), body.get("fraction"), body.get("confidence")
+    return Recognised(str(form), step, _fraction(fraction), _fraction(confidence))
 
 
 def _age_restored(body: object) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy
-from autopilot.domain.money import CENT, ZERO, show
+from autopilot.domain.money import CENT, show
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
@@ -61,7 +61,7 @@ def meanings(spec: JobSpec) -> list[str]:
 async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime) -> str | None:
     """For a job that no offer fits: what it asks for that nothing ever seen has, and the nearest that exists."""
     asked = spec.query
-    anything = replace(asked, min_vram_gb=ZERO, disk_gb=Decimal(1), verified_only=False, datacenter_only=False)
+    anything = replace(asked.on_any_host, disk_gb=Decimal(1))
     seen = await engine.offers(anything)
     async with store.snapshot() as uow:
         record = [
@@ -85,12 +85,9 @@ async def _too_many_gpus(spec: JobSpec, engine: Engine, record: Sequence[PriceOb
     if max(sizes, default=(0, ""))[0] < asked:
         names = dict.fromkeys(name for name, _ in spec.query.gpus)
         any_size = replace(
-            spec.query,
+            spec.query.on_any_host,
             gpus=tuple((name, count) for name in names for count in _USUAL_COUNTS),
-            min_vram_gb=ZERO,
             disk_gb=Decimal(1),
-            verified_only=False,
-            datacenter_only=False,
         )
         sizes += [(offer.num_gpus, offer.provider) for offer in await engine.offers(any_size)]
     most, market = max(sizes, default=(0, ""))

@@ -233,12 +233,15 @@ class _Auctioned:
         """Whether the budget, and the allowance of its market, cover a start and a stop of it at that bid."""
         situation = self.situation
         candidate = bids[quote.machine]
-        is_bounded = situation.market.room_on(situation.job, candidate.offer.provider) is not None
-        if situation.job.spec.budget is None and not is_bounded:
+        if situation.job.spec.budget is None and not self._is_bounded(candidate):
             return True
         at_bid = replace(candidate, bid=self._first_bid(quote, candidate))
         is_paid = is_affordable(situation.job, at_bid, situation.params)
         return is_paid and fits_room(situation.job, at_bid, situation.market, situation.params)
+
+    def _is_bounded(self, candidate: Candidate) -> bool:
+        """By the allowance of a market without a certificate."""
+        return self.situation.market.room_on(self.situation.job, candidate.offer.provider) is not None
 
     def _can_pay(self, on_demand: Candidate) -> bool:
         """A start and a stop of it; and, when it would be for good, all the rest."""
@@ -294,13 +297,16 @@ class _Auctioned:
         return bid
 
     def _take(self, main: Lease | None, candidate: Candidate, bid: Decimal, reason: Reason) -> tuple[Action, ...]:
-        """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one."""
+        """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one. Where an
+        allowance lets one machine be there, the paused one has to be gone before."""
         is_paused = main is not None and main.state is LeaseState.PAUSED
         slot = Slot.MAIN if main is None or is_paused else Slot.NEXT
         take = Acquire(slot, candidate.offer, candidate.capacity_type, bid, reason)
-        if main is not None and is_paused:
-            return (Release(main.id, main.observed.pause_cause or Reason.UNKNOWN), take)
-        return (take,)
+        if main is None or not is_paused:
+            return (take,)
+        leave = Release(main.id, main.observed.pause_cause or Reason.UNKNOWN)
+        is_one = main.provider == candidate.offer.provider and self._is_bounded(candidate)
+        return (leave,) if is_one else (leave, take)
 
     def _may_go(self, chosen: Quote, main: Lease | None) -> bool:
         """A machine that loads or has just begun is not left for a price alone.

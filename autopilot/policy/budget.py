@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from math import ceil
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
@@ -28,6 +29,8 @@ from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
 STALE_AFTER = timedelta(minutes=15)
 """A lease of which there was no word for so long: nothing new is spent for its job or on its market."""
+SHORT_PERMIT_S = 900
+"""So long a permit may be without being held back: near a limit it is shortened. What is longer is held back whole."""
 PERMIT_LEAST_S = 180
 """Shorter than this a permit would run out between two renewals of a daemon that is alive."""
 REMEMBERED = 512
@@ -35,6 +38,10 @@ REMEMBERED = 512
 LEAST_TAIL = timedelta(hours=1)
 PERMIT_TAIL_S = 240
 """What a machine may need once its permit has run out: to look for newer orders if it has slept, to save, to go."""
+SAVES_ALONE = 17
+"""Checkpoints that a machine can send under one permit without newer orders: their slots, and the outputs."""
+HELD_IN_STEPS_S = 600
+"""What is held back for a permit changes in steps of so long: each change is an entry in the ledger."""
 
 
 def stop_cost(bid: Decimal, storage_rate: Decimal, params: Params, tail: timedelta | None = None) -> Decimal:
@@ -113,6 +120,15 @@ class Holding:
     amount: Decimal
 
 
+def has_long_permit(lease: Lease) -> bool:
+    """Whether its machine works on unheard for so long that it is held back for.
+
+    One that cannot end its bill gains nothing by going: it works to the end of its life, and ``unwatched`` is held.
+    """
+    ends_itself, permit = lease.billing.unwatched is None, lease.permit
+    return ends_itself and permit.renewed_at is not None and (permit.ttl_s or 0) > SHORT_PERMIT_S
+
+
 def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
     """What the lease may cost beyond what it has, regardless of decisions from now on, and what for."""
     is_refused = lease.state is LeaseState.ABANDONED and not lease.may_be_billed
@@ -131,6 +147,7 @@ def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
         Holding("disk", CostKind.STORAGE_RUNNING, worst_case(lease.storage_rate, _tail(lease.billing.tail, params))),
         traffic,
         *_left_alone(lease),
+        *([Holding("permit", CostKind.COMPUTE, permit_reserve(lease, params))] if has_long_permit(lease) else []),
         *([Holding("hold", CostKind.COMPUTE, hold_reserve(lease))] if lease.held_until and lease.is_wanted else []),
     )
 
@@ -138,6 +155,32 @@ def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
 def _left_alone(lease: Lease) -> tuple[Holding, ...]:
     time = lease.billing.unwatched
     return () if time is None else (Holding("unwatched", CostKind.COMPUTE, worst_case(lease.bid, time)),)
+
+
+def permit_reserve(lease: Lease, params: Params) -> Decimal:
+    """Dollars for a long permit: the machine to its end, what it sends meanwhile, and the disk of one that is outbid.
+
+    From its last observation on: until then it is in what is spent. What the stop after it costs is held apart.
+    """
+    renewed_at, ttl_s = lease.permit.renewed_at, lease.permit.ttl_s
+    if renewed_at is None or ttl_s is None:
+        return ZERO
+    left_s = (renewed_at + timedelta(seconds=ttl_s) - max(renewed_at, lease.observed_at)).total_seconds()
+    if left_s <= 0:
+        return ZERO
+    steps = ceil(left_s / HELD_IN_STEPS_S)
+    return worst_case(lease.burn_upper, timedelta(seconds=steps * HELD_IN_STEPS_S)) + beside_permit(lease, params)
+
+
+def beside_permit(lease: Lease, params: Params) -> Decimal:
+    """Dollars that a long permit may cost beyond its time, however long it is.
+
+    Uploads that are reported too late, and the disk of a machine that is outbid meanwhile. That machine does not run,
+    so nothing ends its bill: its disk is held back for as long as any (``tail_h``, a day).
+    """
+    tail = _tail(lease.billing.tail, params)
+    paused = worst_case(lease.storage_rate, max(_tail(None, params) - tail, timedelta(0)))
+    return paused + ceil_nano(lease.traffic.upload_price * lease.traffic.upload_gb * SAVES_ALONE)
 
 
 def hold_reserve(lease: Lease) -> Decimal:

@@ -120,7 +120,7 @@ def _leave_uncertified(
     if (waits := awaits_bill(job, market, now, params)) is not None:
         return Decision((), (status, waits))
     actions = (give_back(lease, is_saved=was_saved(job, lease, now, params)) for lease in used_up)
-    rooms = {lease.provider: market.room_on(job, lease.provider) for lease in used_up}
+    rooms = {lease.provider: market.room_of(job, lease) for lease in used_up}
     notes = (room_note(name, room) for name, room in sorted(rooms.items()) if room is not None)
     return Decision(tuple(action for each in actions for action in each), (status, *notes))
 

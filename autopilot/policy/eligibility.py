@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from autopilot.domain import gpu_names
 from autopilot.domain.certificate import MAY_BE_TRIED
+from autopilot.domain.host_fit import host_lack, missing_share
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.money import Number
@@ -29,6 +30,8 @@ class Unfit:
     has: Number = None
     """What the offer has, and what the job wants, where the condition is a matter of degree."""
     wanted: Number = None
+    missing: float | None = None
+    """As a share of what is wanted, where the two numbers do not tell it."""
 
     @property
     def is_uncertified(self) -> bool:
@@ -47,9 +50,10 @@ def misfit(spec: JobSpec, offer: Offer) -> Unfit | None:
         return Unfit("disk_gb", offer.disk_gb, spec.disk_gb)
     if spec.trust is not Trust.ANY and not offer.verified:
         return Unfit("verified")
-    if spec.trust is Trust.SECURE and not offer.datacenter:
+    if (spec.trust is Trust.SECURE or spec.host.datacenter) and not offer.datacenter:
         return Unfit("datacenter")
-    return None
+    lack = host_lack(spec.host, offer)
+    return None if lack is None else Unfit(lack.key, lack.has, lack.wanted, missing_share(lack))
 
 
 def why_not(spec: JobSpec, offer: Offer) -> str | None:
@@ -57,13 +61,35 @@ def why_not(spec: JobSpec, offer: Offer) -> str | None:
     unfit = misfit(spec, offer)
     if unfit is None:
         return None
-    return {
-        "gpu": "another GPU",
-        "vram_gb": f"{unfit.has} GB of VRAM",
-        "disk_gb": f"{unfit.has} GB of disk",
-        "verified": "host not verified",
-        "datacenter": "not a datacenter",
-    }[unfit.condition]
+    if unfit.condition in _IN_PLACE and unfit.has is None:
+        return "place unknown"
+    return _WORDS[unfit.condition].format(unfit.has)
+
+
+_IN_PLACE = ("country", "region")
+_WORDS = {
+    "gpu": "another GPU",
+    "vram_gb": "{} GB of VRAM",
+    "disk_gb": "{} GB of disk",
+    "verified": "host not verified",
+    "datacenter": "not a datacenter",
+    "gpu_cuda": "driver too old for its GPU: CUDA {}",
+    "cuda": "CUDA {}",
+    "driver": "driver {}",
+    "arch": "{} processor",
+    "cpus": "{:.4g} CPUs",
+    "ram_gb": "{:.4g} GB of RAM",
+    "shm_gb": "{:.4g} GB of /dev/shm",
+    "disk_mb_per_s": "disk of {:.0f} MB/s",
+    "reliability": "reliability {}",
+    "download_mbps": "{:.0f} Mbps down",
+    "upload_mbps": "{:.0f} Mbps up",
+    "country": "in {}",
+    "region": "in {}",
+}
+"""What each condition of the job file says of an offer that does not meet it."""
+OF_JOB_FILE = frozenset(_WORDS) - {"gpu"}
+"""Conditions that remove offers of the GPUs that were asked for."""
 
 
 def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:

@@ -143,32 +143,34 @@ def guard(
         more, more_per_hour = _growth(job, action, params)
         refusal = _refusal(job, action, more, allowed, market, exposure, limits, params)
         is_growth = more > ZERO or more_per_hour > ZERO
-        provider = _market_of(job, action)
-        pledged_there = pledged_on.get(provider, ZERO) + more
+        purse = _market_purse(job, action, exposure)
+        pledged_there = more if purse is None else more + pledged_on.get(purse.market, ZERO)
         if refusal is None and is_growth:
             refusal = (
                 _unobserved_for_long(job, action, exposure, now)
                 or _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
-                or _over_uncertified(job, provider, pledged_there, exposure, params)
+                or _over_uncertified(purse, pledged_there, exposure, params)
             )
         if refusal is None:
             allowed.append(action)
-            pledged_on[provider] = pledged_there
+            if purse is not None:
+                pledged_on[purse.market] = pledged_there
             pledged, pledged_per_hour = pledged + more, pledged_per_hour + more_per_hour
         else:
             vetoes.append(Veto(action, *refusal))
     return tuple(allowed), tuple(vetoes)
 
 
-def _market_of(job: Job, action: Action) -> str:
-    """Where the action spends; empty for one that spends nothing."""
+def _market_purse(job: Job, action: Action, exposure: Exposure) -> MarketPurse | None:
+    """Which allowance of a market without a certificate the action draws on."""
     match action:
         case Acquire():
-            return action.offer.provider
+            return exposure.market_purse(job, action.offer.provider)
         case ChangeBid(lease_id) | Hold(lease_id):
             lease = _lease(job, lease_id)
-            return "" if lease is None else lease.provider
-    return ""
+            purse = None if lease is None else exposure.market_purse(job, lease.provider)
+            return purse if purse is not None and lease is not None and purse.draws(lease) else None
+    return None
 
 
 def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]:
@@ -302,13 +304,12 @@ def _refuse_uncertified(job: Job, provider: str, market: Market, exposure: Expos
     return None
 
 
-def _over_uncertified(job: Job, provider: str, more: Decimal, exposure: Exposure, params: Params) -> Refusal | None:
+def _over_uncertified(purse: MarketPurse | None, more: Decimal, exposure: Exposure, params: Params) -> Refusal | None:
     """``more``: dollars committed on that market."""
-    purse = exposure.market_purse(job, provider)
     left = None if purse is None else purse.left(exposure.leases, params)
-    if left is None or more <= left:
+    if purse is None or left is None or more <= left:
         return None
-    return Reason.OVER_UNCERTIFIED, (("provider", provider), ("needed", more), ("left", left))
+    return Reason.OVER_UNCERTIFIED, (("provider", purse.market), ("needed", more), ("left", left))
 
 
 def _too_many_launches(action: Acquire, exposure: Exposure, limits: Limits) -> Refusal | None:

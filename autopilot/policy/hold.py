@@ -71,7 +71,7 @@ def _why_over(job: Job, main: Lease, until: datetime, market: Market, now: datet
 
 def _unpaid(job: Job, market: Market, more: Decimal, params: Params) -> Reason | None:
     """The limit beyond which the job is, were there so much more room."""
-    room = None if job.main is None else market.room_on(job, job.main.provider)
+    room = None if job.main is None else market.room_of(job, job.main)
     limits = (
         (Reason.BUDGET_EXHAUSTED, budget.left(job, params)),
         (Reason.OVER_DAY_LIMIT, market.allowance.day),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.job import Job
@@ -51,9 +52,12 @@ class MarketPurse(_Shared):
     market: str
     certifications: frozenset[str] = frozenset()
     """Ids of the jobs that certify it: each has a budget of its own."""
+    since: datetime | None = None
+    """When its last certificate ended: what was rented under that is paid as it was then. None: it never had one."""
 
     def draws(self, lease: Lease) -> bool:
-        return lease.provider == self.market and lease.job_id not in self.certifications
+        is_proof = lease.job_id in self.certifications
+        return lease.provider == self.market and not is_proof and lease.is_rented_since(self.since)
 
     def has_machine(self, leases: Iterable[Lease], besides: str | None = None) -> bool:
         """Whether one is rented there, or may be; ``besides``: for another job than that one."""

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from autopilot.domain.actions import Action, ChangeBid, Note, Release, SaveAndStop
 from autopilot.domain.job import Job, SpotPolicy
-from autopilot.domain.lease import Lease, Role
+from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, UncertifiedRoom
 from autopilot.domain.money import ZERO, Number, worst_case
 from autopilot.domain.offer import CapacityType, Offer
@@ -52,12 +52,13 @@ def fits_room(job: Job, choice: Candidate, market: Market, params: Params) -> bo
 
 def keep_within_rooms(situation: Situation) -> Situation:
     """With those candidates only that an allowance has room for: of each market and capacity type the cheapest, and
-    none beside a machine that the job has there.
+    none beside a machine that the job has there. One that is paused is given back before another is rented, so what
+    could be had there is a reason to give it back.
     """
     job, market, params = situation.job, situation.market, situation.params
     if not any(market.room_on(job, name) for name in market.providers):
         return situation
-    held = {lease.provider for lease in job.leases if not lease.is_over}
+    held = {lease.provider for lease in job.leases if not (lease.is_over or lease.state is LeaseState.PAUSED)}
     cheapest: dict[tuple[str, CapacityType], Decimal] = {}
 
     def is_bound(choice: Candidate) -> bool:
@@ -86,7 +87,7 @@ def may_raise(job: Job, action: Action, market: Market, params: Params) -> bool:
     if not isinstance(action, ChangeBid):
         return True
     lease = next((lease for lease in job.leases if lease.id == action.lease_id), None)
-    room = None if lease is None else market.room_on(job, lease.provider)
+    room = None if lease is None else market.room_of(job, lease)
     if lease is None or room is None or action.bid <= lease.bid:
         return True
     raised = budget.commitment(replace(lease, bid=action.bid), params)
@@ -95,7 +96,7 @@ def may_raise(job: Job, action: Action, market: Market, params: Params) -> bool:
 
 def find_used_up(job: Job, market: Market) -> tuple[Lease, ...]:
     """Its machines for which the allowance of their market leaves nothing more."""
-    rooms = ((lease, market.room_on(job, lease.provider)) for lease in job.leases if lease.is_wanted)
+    rooms = ((lease, market.room_of(job, lease)) for lease in job.leases if lease.is_wanted)
     return tuple(lease for lease, room in rooms if room is not None and room.left <= ZERO)
 
 

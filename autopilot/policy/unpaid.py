@@ -60,7 +60,7 @@ def awaits_bill(job: Job, market: Market, now: datetime, params: Params) -> Note
     if view is None or not view.capabilities.has_bills or now - doubt.found_at >= BILL_TAKES:
         return None
     room = market.allowance
-    there = market.room_on(job, main.provider)
+    there = market.room_of(job, main)
     of_market = None if there is None else there.left
     bounds = (budget.left(job, params), room.day, room.month, room.purse, of_market)
     lefts = [left for left in bounds if left is not None]

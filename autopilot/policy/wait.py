@@ -8,6 +8,7 @@ from decimal import Decimal
 from math import inf
 
 from autopilot.domain.actions import Note
+from autopilot.domain.host import describe
 from autopilot.domain.job import GpuChoice, Job, JobSpec, SpotPolicy, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
@@ -62,6 +63,7 @@ def _search_note(spec: JobSpec, offers: int, fitting: int, only_on_demand: int) 
             ("min_vram_gb", spec.min_vram_gb or None),
             ("disk_gb", spec.disk_gb),
             ("trust", None if spec.trust is Trust.ANY else spec.trust),
+            ("host", describe(spec.host) or None),
             ("policy", None if spec.spot_policy is SpotPolicy.AUTO else spec.spot_policy),
             ("offers", offers),
             ("fitting", fitting),
@@ -84,12 +86,15 @@ def _removed_note(nearest: Offer, unfit: Unfit, count: int) -> Note:
             ("wanted", unfit.wanted),
             ("provider", nearest.provider),
             ("machine_id", nearest.machine_id),
+            ("price", nearest.floor or nearest.on_demand_price),
         ),
     )
 
 
 def _gap(unfit: Unfit) -> float:
     """By how much the condition is not met, as a share of what is wanted; what is no matter of degree comes last."""
+    if unfit.missing is not None:
+        return unfit.missing
     if unfit.has is None or not unfit.wanted:
         return inf
     return abs(float(unfit.has) - float(unfit.wanted)) / abs(float(unfit.wanted))

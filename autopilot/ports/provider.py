@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from autopilot.domain.drift import Drift
+from autopilot.domain.host import NO_NEEDS, HostNeeds
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
@@ -101,6 +102,8 @@ class CreateRequest:
     """A port that is to be reached from outside under its own number; above 65,535 the market chooses that number."""
     ends_by: datetime | None = None
     """When the market is to end it by itself, even without us; only if it can."""
+    host: HostNeeds = NO_NEEDS
+    """What the job asks of the machine, for a market that chooses the machine itself."""
 
 
 @dataclass(frozen=True, slots=True)

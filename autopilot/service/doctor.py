@@ -28,6 +28,7 @@ from autopilot.domain.money import show
 from autopilot.domain.reported_time import CLOCK_TOLERANCE, ReportedTime, find_clock_error
 from autopilot.domain.time import show_duration
 from autopilot.engine.store_look import list_noted
+from autopilot.planning.asleep import SHORT, tell_permit
 from autopilot.planning.card import advise, judge_card
 from autopilot.planning.market_notes import tell_market
 from autopilot.ports.blobs import BlobUnavailable
@@ -346,6 +347,10 @@ async def _each_market(settings: Settings, reported: list[ReportedTime | None]) 
             yield market
             if market.ok is not False and (quotas := await check_quotas(name, provider)) is not None:
                 yield quotas
+            if settings.permit.ttl > SHORT:
+                is_proved = None if settings.markets[name].is_real else True
+                told = tell_permit(settings.permit.ttl, provider.capabilities, is_proved)
+                yield Check(f"permit of {name}", True, f"without the daemon a machine works on for {told}")
             if market.ok is not False and settings.markets[name].is_real:
                 yield await check_card(name, provider, settings)
             yield await _answers(name, provider, settings)

@@ -86,6 +86,7 @@ from autopilot.service.notices import ON_PAPER, check_named, scrub_of, sinks_of,
 from autopilot.service.output_secrets import read_market_key, read_output_secrets
 from autopilot.service.page_address import PageAddress
 from autopilot.service.recording import FileRecorder
+from autopilot.service.sleep import keeping_awake
 from autopilot.service.sockets import serve_listener, serve_users
 from autopilot.service.tunnels import open_tunnels
 from autopilot.store.leader import leading
@@ -176,6 +177,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     outside = providers, store, blobs, bootstrap, unpacker, clock, ids
     tunnels = await open_tunnels(settings, place, stack)
     engine = Engine(config, *outside, read_secret, recorder, registry, is_own_mailbox, tunnels)
+    if tunnels is not None:
+        await stack.enter_async_context(keeping_awake(engine.has_machines))
     wake = asyncio.Event()
     parse = _parser(settings)
     for_clients = mailbox_here(settings, place) if tunnels is not None else blobs

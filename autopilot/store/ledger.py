@@ -96,12 +96,10 @@ class SqlLedger(SqlRepository):
         counts = or_(_entry.job_id.is_(None), _entry.job_id.not_in(certifications))
         of_market = select(_total).join_from(ledger_entries, leases, _entry.lease_id == leases.c.id)
         of_market = of_market.where(_entry.provider == provider, counts)
+        if since is not None:
+            of_market = of_market.where(leases.c.intended_at >= since)
         spend = of_market.where(_is_spend)
         held = of_market.where(UNSETTLED, _entry.type.in_(RESERVE_TYPES))
-        if since is not None:
-            later = and_(_entry.posted_at >= since, _entry.day >= since.date(), _entry.amount > ZERO)
-            spend = spend.where(or_(leases.c.intended_at >= since, later))
-            held = held.where(or_(leases.c.gone_at.is_(None), leases.c.gone_at >= since))
         ((posted,),), ((reserved,),) = await self._sql.fetch_all(spend), await self._sql.fetch_all(held)
         return OwnerTotals(Decimal(posted), Decimal(reserved))
 

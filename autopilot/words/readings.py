@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from autopilot.answers.jobs import Lease, NewestReadings
+from autopilot.answers.jobs import Lease, NewestReadings, Recognised
 from autopilot.words import text
 
 FRESH = timedelta(minutes=3)
@@ -20,7 +20,7 @@ def busy(taken: NewestReadings | None) -> float | None:
 
 
 def tell(lease: Lease | None, now: datetime) -> str:
-    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1``; empty if nothing was ever read."""
+    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1; output says 45%``; empty if nothing was ever read."""
     taken = lease.readings if lease else None
     if not taken:
         return ""
@@ -29,9 +29,17 @@ def tell(lease: Lease | None, now: datetime) -> str:
         parts.append(f"disk {text.size(taken.disk_free)} free")
     if taken.load is not None:
         parts.append(f"load {taken.load:.1f}")
+    if taken.recognised is not None:
+        parts.append(_tell_recognised(taken.recognised))
     at = taken.at
     age = f" ({text.relative(at, now)})" if at is not None and now - at > FRESH else ""
     return "; ".join(parts) + age
+
+
+def _tell_recognised(output: Recognised) -> str:
+    """``output says 45 % (step 450, 90 % sure)``."""
+    step = "" if output.step is None else f"step {output.step:,}, "
+    return f"output says {text.percent(output.fraction)} ({step}{text.percent(output.confidence)} sure)"
 
 
 def _tell_gpus(taken: NewestReadings) -> str:

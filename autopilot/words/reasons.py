@@ -39,7 +39,7 @@ def brief(job: Job) -> str:
     nearest += [each for each in removed if each["condition"] in UNCERTIFIED and each not in nearest]
     chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
     others = [tell(note) for note in waiting.notes if note.topic in BRIEF]
-    return "; ".join([*map(_tell_count, searched), *map(_tell_removed, nearest), *chosen, *others])
+    return "; ".join([*map(_tell_count, searched), *map(tell_removed, nearest), *chosen, *others])
 
 
 def tell_stall(job: Job, now: datetime) -> str:
@@ -115,6 +115,7 @@ def _tell_search(numbers: Numbers) -> str:
         text.plain(numbers.get("gpus")),
         *([f"{_gb(numbers['min_vram_gb'])} of GPU memory"] if numbers.get("min_vram_gb") else []),
         f"{_gb(numbers.get('disk_gb'))} of disk",
+        *([text.plain(numbers["host"])] if numbers.get("host") else []),
         *([_TRUST[numbers["trust"]]] if numbers.get("trust") in _TRUST else []),
         *([f"{text.plain(numbers['policy'])} only"] if numbers.get("policy") else []),
     ]
@@ -159,6 +160,24 @@ def _less(of: str, show: Callable[[Any], str]) -> Callable[[Numbers], str]:
         return f"with too little {of}: the nearest has {has}, the job needs {wanted}"
 
     return sentence
+
+
+def _on_host(of: str, unit: str = "", show: Callable[[object], str] | None = None) -> Callable[[Numbers], str]:
+    """Of the machine around the GPUs: what the nearest has, what is wanted, and its price."""
+
+    def sentence(numbers: Numbers) -> str:
+        has, wanted = (
+            (show or _measure)(numbers[name]) + unit if numbers[name] is not None else "none that its market states"
+            for name in ("has", "wanted")
+        )
+        price = f" for {text.per_hour(numbers['price'])}" if numbers.get("price") is not None else ""
+        return f"{of}: the nearest has {has}{price}, the job needs {wanted}"
+
+    return sentence
+
+
+def _measure(value: object) -> str:
+    return f"{round(float(str(value)), 3):g}"
 
 
 def _near_on_demand(numbers: Numbers) -> str:
@@ -217,6 +236,19 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "gpu": "with a different GPU",
     "vram_gb": _less("GPU memory", _gb),
     "disk_gb": _less("disk", _gb),
+    "gpu_cuda": _on_host("with a driver too old for their GPU, by its CUDA version"),
+    "cuda": _on_host("with a driver for an older CUDA"),
+    "driver": _on_host("with an older driver", show=text.plain),
+    "arch": _on_host("with another processor", show=text.plain),
+    "cpus": _on_host("with too few CPUs"),
+    "ram_gb": _on_host("with too little RAM", " GB"),
+    "shm_gb": _on_host("with too little /dev/shm", " GB"),
+    "disk_mb_per_s": _on_host("with a slower disk", " MB/s"),
+    "reliability": _on_host("less reliable"),
+    "download_mbps": _on_host("with a slower download", " Mbps"),
+    "upload_mbps": _on_host("with a slower upload", " Mbps"),
+    "country": _on_host("not known to be in the country", show=text.plain),
+    "region": _on_host("not known to be in the region", show=text.plain),
     "verified": "on unverified hosts",
     "datacenter": "not in a datacenter",
     "avoided": "avoided after a failure or a refusal",
@@ -235,7 +267,7 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
 """Why offers were removed: the words after their number."""
 
 
-def _tell_removed(numbers: Numbers) -> str:
+def tell_removed(numbers: Numbers) -> str:
     told = CONDITIONS.get(str(numbers["condition"]), text.words(numbers["condition"]))
     return f"{numbers['offers']} {told if isinstance(told, str) else told(numbers)}"
 
@@ -379,7 +411,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "width": arrays.tell_width,
     "after": _tell_after,
     "search": _tell_search,
-    "removed": _tell_removed,
+    "removed": tell_removed,
     "wider": _tell_wider,
     "unsearched": _tell_unsearched,
     "status": _tell_status,

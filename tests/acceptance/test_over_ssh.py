@@ -28,6 +28,11 @@ def speed() -> float:
 
 @pytest.fixture
 def theatre(speed: float) -> Iterator[Theatre]:
+    yield from a_dialling_theatre(speed)
+
+
+def a_dialling_theatre(speed: float) -> Iterator[ForkedTheatre]:
+    """Its machines have sshd and a network of their own, and its daemon no address."""
     root = Path(tempfile.mkdtemp(prefix="ap-"))
     made = ForkedTheatre(
         root, seed=1, speed=speed, settings={"AUTOPILOT_BLOBS__OVER_SSH": "true"}, market_options=("--ssh",)

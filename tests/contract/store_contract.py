@@ -651,7 +651,7 @@ class HowAStoreSumsUpAMarket:
                 await work.ledger.post([an_entry(f"r-{lease.id}", "3", lease=lease, type=EntryType.RESERVE)])
 
             assert await work.ledger.sum_market("vastai", None) == OwnerTotals(Decimal("79.125"), Decimal(6))
-            assert await work.ledger.sum_market("vastai", end) == OwnerTotals(Decimal("76.375"), Decimal(3))
+            assert await work.ledger.sum_market("vastai", end) == OwnerTotals(Decimal("75.875"), Decimal(3))
             assert await work.ledger.sum_market("mithril", None) == OwnerTotals(Decimal(0), Decimal(0))
 
 

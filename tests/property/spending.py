@@ -30,9 +30,10 @@ from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import find_unaccounted, lease_events
 from autopilot.engine.sweep import Sweep
-from autopilot.policy.budget import PERMIT_TAIL_S, burn, commitment, create_reserve, left, permit_ttl_s, unobserved_cost
+from autopilot.policy.budget import PERMIT_TAIL_S, SAVES_ALONE, burn, commitment, create_reserve, left, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
+from autopilot.policy.permits import PermitBound, give_permit_s
 from autopilot.policy.purse import MarketPurse, Purse
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
 
@@ -42,6 +43,7 @@ STEP = timedelta(seconds=10)
 CHECKPOINTS_APART = timedelta(minutes=5)
 PARAMS = Params()
 PERMIT_S = 900
+LONG_PERMIT_S = 2 * 3600
 PROVISIONING, RUNNING, STOPPED, OFFLINE = InstanceStatus
 
 
@@ -62,6 +64,10 @@ class Machine:
     """None: the agent does not run."""
     last_permit_until: datetime | None = None
     """Until when the newest permit would have lasted, had the market not stopped the machine."""
+    looked_at: datetime | None = None
+    """When it last read its orders."""
+    slots: int = SAVES_ALONE
+    """For so many checkpoints it has addresses."""
     seq: int = -1
     sent_bytes: int = 0
     boot: int = 0
@@ -143,6 +149,8 @@ class Spending:
     token_allowance: Decimal | None = None
     uncertified: Decimal | None = None
     """What may be spent on the market, which has no certificate; None: it has one."""
+    permit_s: int = PERMIT_S
+    """The longest permit, as the settings say."""
     given_ids: int = 0
     created: int = 0
     floor: Decimal = ZERO
@@ -166,6 +174,20 @@ class Spending:
         self.dead_until = None
         self._daemon()
         self.check()
+        self.check_held()
+
+    def check_held(self) -> None:
+        """For each machine under a long permit is held back what it can bill from now on, should it never be heard."""
+        for machine in self.machines.values():
+            lease, until = self._lease(machine), machine.last_permit_until
+            is_long = until is not None and until - self.now > timedelta(seconds=PERMIT_S)
+            if until is None or not is_long or lease.is_over or machine.destroy_sent or self.dead_until is not None:
+                continue
+            hours = Decimal((until - self.now + timedelta(seconds=PERMIT_TAIL_S)).total_seconds()) / 3600
+            sent = machine.upload_price * machine.slots * PARAMS.traffic.upload_gb
+            most = (machine.asked + lease.storage_rate) * hours + sent
+            held = commitment(lease, PARAMS)
+            assert most <= held, f"{lease.id} may bill {most} unheard by {until}, and {held} is held at {self.now}"
 
     def check(self) -> None:
         """Every limit, at every instant."""
@@ -249,11 +271,10 @@ class Spending:
             seq, ttl_s, role = self.orders.get(machine.lease_id, (0, PERMIT_S, Role.WAIT))
             if machine.permit_until is None:
                 machine.boot, machine.beats, machine.sent_bytes = machine.boot + 1, 0, 0
-                machine.permit_until = self.now + timedelta(seconds=ttl_s)
+                machine.permit_until = self._permit_of_boot(machine, ttl_s)
                 machine.last_permit_until = machine.last_permit_until or machine.permit_until
-            if seq > machine.seq and not self._is(self.trouble.agent_mute):
-                machine.seq = seq
-                machine.permit_until = machine.last_permit_until = self.now + timedelta(seconds=ttl_s)
+            if not self._is(self.trouble.agent_mute):
+                self._look(machine, seq, ttl_s)
             leaving = role is Role.LEAVE or self.now >= machine.permit_until
             if leaving and machine.leaves_at is None:
                 machine.leaves_at = self.now + timedelta(seconds=self.rng.randint(0, PERMIT_TAIL_S - 20))
@@ -266,11 +287,30 @@ class Spending:
             elif role is Role.RUN and self.rng.random() < 0.02 and self._may_upload(machine):
                 self._upload(machine)
 
+    def _permit_of_boot(self, machine: Machine, ttl_s: int) -> datetime:
+        """A short one begins again; of a long one what is left, or the time to find newer orders."""
+        if ttl_s <= PERMIT_S or machine.last_permit_until is None:
+            return self.now + timedelta(seconds=min(ttl_s, PERMIT_S))
+        return max(machine.last_permit_until, self.now + timedelta(seconds=120))
+
+    def _look(self, machine: Machine, seq: int, ttl_s: int) -> None:
+        """As an agent reads its orders: a long permit counts from the look before."""
+        looked_at, machine.looked_at = machine.looked_at, self.now
+        if seq <= machine.seq:
+            return
+        machine.seq, machine.slots = seq, SAVES_ALONE
+        until = self.now + timedelta(seconds=min(ttl_s, PERMIT_S))
+        if ttl_s > PERMIT_S and looked_at is not None:
+            until = max(until, looked_at + timedelta(seconds=ttl_s))
+        machine.permit_until = machine.last_permit_until = until
+
     def _may_upload(self, machine: Machine) -> bool:
+        if self.permit_s > PERMIT_S and not machine.slots:
+            return False
         return machine.uploaded_at is None or self.now - machine.uploaded_at >= CHECKPOINTS_APART
 
     def _upload(self, machine: Machine) -> None:
-        machine.uploaded_at = self.now
+        machine.uploaded_at, machine.slots = self.now, machine.slots - 1
         size = self.rng.randint(0, int(PARAMS.traffic.upload_gb * 10**9))
         machine.sent_bytes += size
         self._charge(machine, machine.upload_price * size / 10**9)
@@ -318,6 +358,9 @@ class Spending:
         return self._is(self.trouble.killed_at_a_limit if self.is_at_a_limit else self.trouble.killed)
 
     def _die(self) -> None:
+        if self.permit_s > PERMIT_S:
+            self.dead_until = self.now + timedelta(hours=self.rng.choice([1, 2, 3]))
+            return
         self.dead_until = self.now + timedelta(
             seconds=self.rng.choice([1800, 3600] if self.is_at_a_limit else [60, 300, 1200, 3600])
         )
@@ -451,7 +494,7 @@ class Spending:
             others = tuple(lease for lease in exposure.leases if lease.job_id != job.id)
             exposure = replace(exposure, leases=(*others, *self.jobs[job.id].leases))
             if self.now - self.known_at < timedelta(minutes=30):
-                self._renew(job.id, exposure)
+                exposure = self._renew(job.id, exposure)
 
     def _going(self) -> Decimal:
         """For machines that go in this very tick."""
@@ -479,31 +522,44 @@ class Spending:
         room = UncertifiedRoom(self.uncertified, left, purse.has_machine(exposure.leases, besides=job.id))
         return ProviderView(capabilities(), is_known, None, lack=Lack.MISSING, uncertified=room)
 
-    def _renew(self, job_id: str, exposure: Exposure) -> None:
+    def _renew(self, job_id: str, exposure: Exposure) -> Exposure:
         """As the engine renews permits."""
-        job = self.jobs[job_id]
-        over_all, all_burn = allowance(exposure, self.limits, PARAMS, job), burn(exposure.leases)
-        lefts = (
-            *((left(job, PARAMS), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn)),
-            *(
-                (p.left_for(job, exposure.leases, PARAMS), p.burn(exposure.leases))
-                for p in exposure.purses.get(job_id, ())
-            ),
-            *(
-                (purse.left(exposure.leases, PARAMS), purse.burn(exposure.leases))
-                for purse in exposure.market_purses.values()
-            ),
-        )
-        for left_over, rate in lefts:
-            self.is_at_a_limit |= left_over is not None and left_over < rate / 12
-        for lease in job.leases:
+        for lease in self.jobs[job_id].leases:
             told_to_stop = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0
             since = lease.permit.renewed_at
             may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP
             is_due = since is None or (may_go_on and self.now - since >= timedelta(seconds=60))
-            if lease.is_wanted and (is_due or told_to_stop):
-                ttl_s = permit_ttl_s(lefts, PERMIT_S, PARAMS)
+            if not lease.is_wanted:
+                continue
+            bounds = self._bounds(job_id, exposure)
+            self.is_at_a_limit |= any(
+                bound.left is not None and bound.left < burn(bound.leases) / 12 for bound in bounds
+            )
+            if is_due or told_to_stop:
+                is_at_work = lease.agent.boot > 0 and lease.was_listed and lease.orders.role is Role.RUN
+                may_be_long = is_at_work and self.uncertified is None
+                ttl_s = give_permit_s(lease, bounds, self.permit_s, self.now, PARAMS, may_be_long=may_be_long)
                 self._apply(job_id, e.PermitRenewed(lease.id, lease.permit.seq + 1, self.now, ttl_s))
+                exposure = exposure.with_changed(lease_of(self.jobs[job_id], lease.id))
+        return exposure
+
+    def _bounds(self, job_id: str, exposure: Exposure) -> list[PermitBound]:
+        job = self.jobs[job_id]
+        over_all, leases = allowance(exposure, self.limits, PARAMS, job), exposure.leases
+        purses = *exposure.purses.get(job_id, ()), *exposure.market_purses.values()
+        lefts = [
+            purse.left_for(job, leases, PARAMS) if isinstance(purse, Purse) else purse.left(leases, PARAMS)
+            for purse in purses
+        ]
+        shared = [
+            PermitBound(left_over, tuple(purse.drawing(leases))) for left_over, purse in zip(lefts, purses, strict=True)
+        ]
+        return [
+            PermitBound(left(job, PARAMS), job.leases),
+            PermitBound(over_all.day, leases),
+            PermitBound(over_all.month, leases),
+            *shared,
+        ]
 
     def _offers(self) -> Iterator[Offer]:
         for n in range(3):
@@ -585,6 +641,21 @@ class Spending:
     def _lease(self, machine: Machine) -> Lease:
         held = self.jobs[machine.job_id].leases
         return next((lease for lease in held if lease.id == machine.lease_id), None) or self.past[machine.lease_id]
+
+
+def with_long_permits(scenario: Spending) -> Spending:
+    """The daemon sleeps for hours, and its machines may work on for two; limits hold more than a first machine."""
+    rng = scenario.rng
+    scenario.permit_s = LONG_PERMIT_S
+    scenario.trouble = replace(scenario.trouble, killed=0.02, killed_at_a_limit=0.1, agent_mute=0.1)
+    times = D(str(rng.choice([1, 2, 4, 8])))
+    for job_id, job in scenario.jobs.items():
+        if job.spec.budget is not None:
+            scenario.jobs[job_id] = replace(job, spec=replace(job.spec, budget=job.spec.budget * times))
+    limits = scenario.limits
+    day, month = (None if limit is None else limit * times for limit in (limits.day, limits.month))
+    scenario.limits = replace(limits, day=day, month=month)
+    return scenario
 
 
 def a_scenario(seed: int, *, has_token: bool = False, is_uncertified: bool = False) -> Spending:

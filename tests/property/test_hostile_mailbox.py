@@ -47,12 +47,16 @@ NASTY = st.one_of(
     st.lists(st.integers(), max_size=3),
     st.dictionaries(st.text(max_size=5), st.integers(), max_size=3),
 )
+RECOGNISED = {"form": "bar", "step": 45, "fraction": 0.45, "confidence": 0.9}
 HEARTBEAT: dict[str, Any] = {
     **{"v": 1, "boot": 1, "seq": 5, "run_epoch": 1, "orders_seq_seen": 1, "state": "running", "saved": False},
     **{"step": 7, "progress": 0.5, "last_ckpt_n": 0, "next_ckpt_n": 1, "next_part": 0, "parts_wanted": 1},
     **{"save_s": 1.0, "upload_s": 2.0, "restore_part": 0, "restore_failed": False, "next_log_n": 3},
     **{"bytes_sent": 12345, "error": ""},
-    "readings": {"gpus": [{"busy": 0.5, "memory_used": 1, "memory_total": 2}], "load": 3.1, "still_s": 5.0},
+    "readings": {
+        "gpus": [{"busy": 0.5, "memory_used": 1, "memory_total": 2}],
+        **{"load": 3.1, "still_s": 5.0, "recognised": RECOGNISED},
+    },
 }
 EXIT: dict[str, Any] = {
     **{"v": 1, "run_epoch": 1, "exit_code": 0, "signal": None, "reason": "done"},

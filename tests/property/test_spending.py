@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from tests.property.spending import Spending, a_scenario
+from autopilot.policy import budget
+from autopilot.policy.budget import SHORT_PERMIT_S, permit_reserve
+from tests.property.spending import LONG_PERMIT_S, Spending, a_scenario, with_long_permits
 
 TICKS = 100
 QUICK = 30
@@ -51,6 +56,32 @@ def test_what_is_really_spent_on_a_market_without_a_certificate_never_passes_its
     reasons = [{lease.reason for lease in scenario.leases()} for scenario in played]
     ended = sum(Reason.OVER_UNCERTIFIED in each for each in reasons)
     assert ended >= QUICK / 5, "too few scenarios came to the allowance to prove anything"
+
+
+def play_asleep(seed: int) -> tuple[Spending, bool]:
+    """And whether a machine was ever given the longest permit."""
+    scenario, is_long = with_long_permits(a_scenario(seed)), False
+    try:
+        for _ in range(1200):
+            scenario.tick()
+            is_long |= any((lease.permit.ttl_s or 0) == LONG_PERMIT_S for lease in scenario.leases())
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}; {scenario.trouble}") from error
+    return scenario, is_long
+
+
+def test_machines_that_work_on_for_hours_while_the_daemon_sleeps_pass_no_limit() -> None:
+    played = [play_asleep(seed) for seed in range(QUICK)]
+    assert sum(is_long for _, is_long in played) >= QUICK / 5, "too few had money for the longest permit"
+
+
+def test_it_is_found_when_no_more_than_a_quarter_of_an_hour_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hold_a_short_one(lease: Lease, params: Params) -> Decimal:
+        return permit_reserve(replace(lease, permit=replace(lease.permit, ttl_s=SHORT_PERMIT_S)), params)
+
+    monkeypatch.setattr(budget, "permit_reserve", hold_a_short_one)
+    with pytest.raises(AssertionError, match="may bill"):
+        play_asleep(0)
 
 
 @pytest.mark.slow

@@ -61,6 +61,8 @@ class Agent:
         self.lock = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.memory = Memory(home, self.beneath(HOME))
+        if not os.environ.get(WISH):  # the host of a virtual machine counts the permit itself
+            self.memory.note_host(host_boot())
         self.first_orders_url = orders_url
         self.orders_urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
         self.machine = Machine(self.now(), self.memory.values, self.speed, instance_id(os.environ))
@@ -324,6 +326,7 @@ class Agent:
         kind = self.machine.process.kind
         if kind == "run":
             self.look_at_mark()  # it may have saved last of all
+        self.child.drain()  # what it wrote comes before the word of its end
         self.log.say(f"{kind} ended with code {code}")
         process = self.machine.process
         has_saved = self.memory["last_ckpt_n"] != self.saved_before
@@ -448,11 +451,7 @@ class Agent:
 
     def destroy(self) -> None:
         self.say_last_word()
-        ask_market("destroy", os.environ, self.web, self.log)
-
-    def stop(self) -> None:
-        self.say_last_word()
-        ask_market("stop", os.environ, self.web, self.log)
+        ask_market(os.environ, self.web, self.log)
 
     def say_last_word(self) -> None:
         """Reports the last checkpoint, for a daemon that comes back."""
@@ -567,7 +566,8 @@ class Agent:
         machine, memory = self.machine, self.memory
         self.beats += 1
         is_of_other = machine.is_of_other()  # what it knows is of another task than the one that it writes to
-        step, progress = (None, None) if is_of_other else self.progress.read()
+        step, progress = said = (None, None) if is_of_other else self.progress.read()
+        recognised = self.progress.recognised if said == (None, None) and not is_of_other else None
         last_n = None if is_of_other else memory["last_ckpt_n"]
         return {
             **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": orders["run_epoch"]},
@@ -575,7 +575,7 @@ class Agent:
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
             **{"last_ckpt_n": last_n, "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
             **self.keeper.cost,
-            "readings": {**self.readings.at(self.now()), "still_s": self.still_s()},
+            "readings": {**self.readings.at(self.now()), "still_s": self.still_s(), "recognised": recognised},
             "can": [each for each in ABILITIES if each != NEXT_TASK or (memory["surveyed"] and self.is_swept)],
             "ssh": self.ssh.report(),
             "notice": self.notice.report(),
@@ -596,6 +596,15 @@ class Agent:
 def awake() -> float:
     """Real seconds, which suspension does not stop."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def host_boot() -> str:
+    """Which start of the host this is, to whose clock ``awake`` belongs; empty: unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def utc_now() -> str:

@@ -50,14 +50,15 @@ QUIT_S = 4.0  # real: hosts end what runs ten seconds after they asked for it
 PREPARE_TRIES = 10  # some twenty minutes: what has failed so often on a machine that is heard does not pass by itself
 SOON_S = 300.0  # the daemon goes by the same, on its own clock
 REPEAT_S = 60.0  # a destroy that was accepted is asked for again: we are still here
-GOODBYES = ("destroy", "stop")  # they need not wait for another task
+GOODBYES = ("destroy",)  # it need not wait for another task
+LATE_PERMIT_S = 900.0  # of orders that are read late: as much of their permit is given from then on
 
 
 class Machine:
     """Decides what to do next, from orders, results and the time; does nothing itself.
 
     ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``renew code prefetch
-    restore checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon`` cuts
+    restore checkpoint inputs outputs report destroy`` are tasks that end in ``finish_task``; ``abandon`` cuts
     short the checkpoint under way because a newer one is there to be saved; ``quit`` ends the agent. From any state,
     asking again leads to what the newest orders demand.
     """
@@ -69,6 +70,7 @@ class Machine:
         self.orders: dict[str, Any] | None = None
         self.seq = int(memory["orders_seq"])
         self.permit_until = now + self._left_of_permit(memory, now)
+        self.looked_at = self._last_look(memory)
         self.life = Life(GIVEN_UP) if memory.get("given_up") else Life()
         self.quit_s = QUIT_S * second
         self.is_noticed_late = False
@@ -117,15 +119,32 @@ class Machine:
             return ttl_s
         return min(ttl_s, max(float(ends_at) - now, BOOT_GRACE_S, 5 * self.second))
 
+    def _last_look(self, memory: dict[str, Any]) -> float | None:
+        """When orders were read in the boot before, at the latest the newest ones that renewed; None: unknown."""
+        ends_at = memory.get("permit_ends_at")
+        return None if ends_at is None else float(ends_at) - float(memory["permit_ttl_s"])
+
+    def _end_of_permit(self, orders: dict[str, Any], looked_at: float | None, now: float) -> float:
+        """New orders are no older than the look before, which did not show them: a long permit counts from that one.
+
+        So a machine that was cut off, or slept, gets no second permit from orders that it reads hours later. Where the
+        host of a virtual machine counts the permit, both count alike.
+        """
+        ttl_s = float(orders["permit_ttl_s"])
+        if ttl_s <= LATE_PERMIT_S or orders.get("host"):
+            return now + ttl_s
+        return max(now + LATE_PERMIT_S, now if looked_at is None else looked_at + ttl_s)
+
     # -- what happens
 
     def take_orders(self, orders: dict[str, Any], now: float) -> bool:
         """Go by them unless they are older than what is known; only a higher ``seq`` renews the permit."""
+        looked_at, self.looked_at = self.looked_at, now
         if (orders["seq"], orders["run_epoch"]) < (self.seq, self.orders["run_epoch"] if self.orders else 0):
             return False
         if orders["seq"] > self.seq:
             self.seq = orders["seq"]
-            self.permit_until = now + orders["permit_ttl_s"]
+            self.permit_until = self._end_of_permit(orders, looked_at, now)
         before = self.restore_name()
         if orders != self.orders:
             self._hear(orders, now)
@@ -313,14 +332,17 @@ class Machine:
         return self._wait(now) if role == "wait" else None
 
     def _go(self, now: float) -> str | None:
-        """Its permit is over: save what may be saved, for a bounded time, then go."""
+        """Its permit is over: save what may be saved, for a bounded time, then go.
+
+        What could not be saved goes with it: a machine that is left stopped bills its disk until somebody looks.
+        """
         bound = max(SAVE_BOUND_S, 5 * self.second)
         is_over, is_fenced = now >= self.life.since + bound, self._is_fenced()
         if self.process.kind and not is_over:
             return self._stop_process(now, bound / 2)
         if self.orders and (self.is_dirty or self._is_unreported()) and not is_fenced and not is_over:
             return self._save_and_report(now)
-        return self._begin("stop" if self.is_dirty and not is_fenced else "destroy", now)
+        return self._begin("destroy", now)
 
     def _leave_alone(self, now: float) -> str | None:
         """The machine is its user's. The agent stays, for its end may be the container's."""

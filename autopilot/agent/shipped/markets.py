@@ -17,23 +17,19 @@ PUBLIC_PORT = 70022
 """Above the last port that there is: both markets then give one that is the same inside and outside, and name it."""
 
 
-def vastai(wish: str, env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
-    """Requests (method, URL, key, body), any of which will do, that ``destroy`` or ``stop`` this machine."""
+def vastai(env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
+    """Requests (method, URL, key, body), any of which will do, that destroy this machine."""
     base = env.get("AUTOPILOT_PROVIDER_URL") or "https://console.vast.ai"
     url, key = f"{base.rstrip('/')}/api/v0/instances/{env['CONTAINER_ID']}/", env["CONTAINER_API_KEY"]
-    return [("DELETE", url, key, {}) if wish == "destroy" else ("PUT", url, key, {"state": "stopped"})]
+    return [("DELETE", url, key, {})]
 
 
-def runpod(wish: str, env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
+def runpod(env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
     """As ``vastai``. Which of the two interfaces takes a pod's own key differs from place to place."""
     base = (env.get("AUTOPILOT_PROVIDER_URL") or "https://api.runpod.io").rstrip("/")
     pod, key = env["RUNPOD_POD_ID"], env["RUNPOD_API_KEY"]
-    url, target = f"{base}/v2/pods/{pod}", f"(input: {{podId: {json.dumps(pod)}}})"
-    if wish == "destroy":
-        query = f"mutation {{ podTerminate{target} }}"
-        return [("DELETE", url, key, None), ("POST", base + "/graphql", key, {"query": query})]
-    query = f"mutation {{ podStop{target} {{ id }} }}"
-    return [("POST", url + "/action", key, {"action": "stop"}), ("POST", base + "/graphql", key, {"query": query})]
+    query = f"mutation {{ podTerminate(input: {{podId: {json.dumps(pod)}}}) }}"
+    return [("DELETE", f"{base}/v2/pods/{pod}", key, None), ("POST", base + "/graphql", key, {"query": query})]
 
 
 def market_of(env: Mapping[str, str]) -> Callable[..., Any] | None:
@@ -57,19 +53,19 @@ def public_address(env: Mapping[str, str]) -> tuple[str, int] | None:
     return None
 
 
-def ask_market(wish: str, env: Mapping[str, str], web: Web, log: Log) -> None:
-    """Ask in each way until one is answered with a yes. Raises ``OSError``, ``ValueError``."""
+def ask_market(env: Mapping[str, str], web: Web, log: Log) -> None:
+    """Ask it to destroy this machine, in each way until one says yes. Raises ``OSError``, ``ValueError``."""
     market = market_of(env)
-    if market is None and write_wish(env, wish):  # the host acts: a virtual machine has no key in its container
+    if market is None and write_wish(env, "destroy"):  # the host acts: a virtual machine has no key in its container
         return
     if market is None:
         raise OSError("no machine id with its key")
-    *others, last = market(wish, env)
+    *others, last = market(env)
     for request in others:
         try:
             return ask(web, *request)
         except (OSError, ValueError) as error:
-            log.trouble(f"{wish} by {request[0]}", str(error))
+            log.trouble(f"destroy by {request[0]}", str(error))
     try:
         ask(web, *last)
     except BadStatus as error:

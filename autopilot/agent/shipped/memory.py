@@ -25,6 +25,7 @@ class Memory:
             **{"boot": 0, "token": uuid.uuid4().hex, "next_orders_url": "", "orders_seq": 0, "run_epoch": 0},
             **{"permit_ttl_s": DEFAULT_TTL_S, "setup_done": False, "code_done": False, "dirty": False, "exit": None},
             "permit_ends_at": None,
+            "host_boot": "",  # whose clock tells the end of the permit
             "job": "",
             "doubted": None,  # what a run that failed soon began from, and its epoch
             "surveyed": False,  # whether it is known what was in the work directory before anything ran there
@@ -38,6 +39,13 @@ class Memory:
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def note_host(self, boot: str) -> None:
+        """``boot``: of the host, empty if unknown. If it is another one, nothing tells how much of a long permit has
+        passed: a short one is left, to find newer orders."""
+        if not boot or boot != self.values["host_boot"]:
+            ttl_s = min(float(self.values["permit_ttl_s"]), DEFAULT_TTL_S)
+            self.values.update(permit_ends_at=None, permit_ttl_s=ttl_s, host_boot=boot)
 
     def save(self, **changes: Any) -> None:
         """Raises ``OSError``; then the values are kept here and written at the next chance."""

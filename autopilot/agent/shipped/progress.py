@@ -1,4 +1,7 @@
-"""How far the job says it is: in a file that it keeps, or in the lines that it prints."""
+"""How far the job says it is: in a file that it keeps, or in the lines that it prints.
+
+Without a pattern of the user's, what common trainers print is recognised. It is shown, and is not the job's word.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,13 @@ import re
 from typing import Any
 
 from .disk import clear, read_start
+from .trainers import Trainers
 
 LINE_BYTES = 2000
+LINES_AT_ONCE = 50
+"""Of each block of output so many lines are looked at for what trainers print: the newest."""
+OFF = "off"
+"""The pattern of a job whose output says nothing of its progress."""
 
 
 class Progress:
@@ -18,16 +26,25 @@ class Progress:
 
     def __init__(self, path: str, pattern: str = "") -> None:
         self.path, self.pattern = path, pattern
-        self.regex = None if pattern in ("", "json") else re.compile(pattern)
+        self.regex = None if pattern in ("", "json", OFF) else re.compile(pattern)
+        self.trainers = Trainers()
+        self.recognised: dict[str, Any] | None = None
+        """What the output of a trainer told last. Heartbeats read it in a thread of their own."""
         self.said: tuple[int | None, float | None] = (None, None)
         self.rest = b""
 
     def feed(self, data: bytes) -> None:
         """Output of the job, in blocks of any length."""
-        if not self.pattern:
+        if self.pattern == OFF:
             return
         *lines, self.rest = re.split(rb"[\r\n]", self.rest + data)
         self.rest = self.rest[-LINE_BYTES:]
+        if not self.pattern:
+            for line in lines[-LINES_AT_ONCE:]:
+                self.trainers.feed(line[:LINE_BYTES].decode("utf-8", "replace"))
+            told = self.trainers.read()
+            self.recognised = None if told is None else told._asdict()
+            return
         for line in lines:
             found = self.parse(line[:LINE_BYTES].decode("utf-8", "replace"))
             if found:
@@ -60,7 +77,7 @@ class Progress:
 
     def forget(self) -> None:
         """Drop the progress of an earlier run: it says nothing about the next one."""
-        self.said, self.rest = (None, None), b""
+        self.said, self.rest, self.trainers, self.recognised = (None, None), b"", Trainers(), None
         clear(self.path)
 
 

@@ -37,10 +37,8 @@ class Ledger(Protocol):
         """The same of all firings of that schedule."""
 
     async def sum_market(self, provider: str, since: datetime | None) -> OwnerTotals:
-        """The same of all machines of that market, those of its certifications left out, ever or from ``since`` on.
-
-        Of a machine that was rented before, what was posted since for the days since: what was given back for it is
-        left out, because that is of the time before.
+        """The same of all machines of that market, those of its certifications left out, that were rented ever or from
+        ``since`` on.
         """
         ...
 

@@ -18,6 +18,7 @@ from autopilot.domain.money import CENT, ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers.mithril.own_bids import Own
 from autopilot.providers.mithril.wire import BID_STATUSES, INSTANCE_STATUSES, BidRow, InstanceRow, PriceRow, TypeRow
+from autopilot.providers.vm_hosts import facts_of_vm
 
 PROVIDER = "mithril"
 HIGHEST_LIMIT = Decimal(1000)
@@ -141,6 +142,7 @@ def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str, own: Own) -> Offe
         ends_at=None,
         clearing_price=None if row.spot is None or own.is_echoed_by(row.spot) else row.spot,
         room=found.bids,
+        host=facts_of_vm(region, kind.cpus, kind.ram_gb),
     )
 
 

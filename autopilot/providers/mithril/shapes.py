@@ -19,8 +19,7 @@ TYPE = AnswerShape(
         **read("fid", TEXT, form=_ID),
         **read("name", TEXT),
         **read("num_gpus gpu_memory_gb", NUMBER, NULL),
-        **read("local_storage_gb", NUMBER, NULL, optional=True),
-        **ignore("num_cpus ram_gb", NUMBER, NULL, optional=True),
+        **read("local_storage_gb num_cpus ram_gb", NUMBER, NULL, optional=True),
         **ignore("gpu_type gpu_socket network_type", TEXT, NULL, optional=True),
     },
 )

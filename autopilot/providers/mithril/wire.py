@@ -50,6 +50,9 @@ class TypeRow:
     memory_gb: Decimal
     """Per GPU."""
     storage_gb: Decimal | None
+    cpus: Decimal | None = None
+    ram_gb: Decimal | None = None
+    """Of the whole machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,8 @@ def type_row(raw: object) -> TypeRow | None:
     count, memory_gb = values.integer(row.get("num_gpus")), values.number(row.get("gpu_memory_gb"))
     if type_id is None or not name or not count or not 0 < count <= 64 or memory_gb is None or memory_gb <= 0:
         return None
-    return TypeRow(type_id, name[:80], count, memory_gb, _positive(values.number(row.get("local_storage_gb"))))
+    storage, cpus, ram = (_positive(values.number(row.get(key))) for key in ("local_storage_gb", "num_cpus", "ram_gb"))
+    return TypeRow(type_id, name[:80], count, memory_gb, storage, cpus, ram)
 
 
 def auction_row(raw: object) -> AuctionRow | None:

@@ -16,6 +16,7 @@ from autopilot.domain.money import ZERO, storage_rate
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers.nebius import names
 from autopilot.providers.nebius.wire import DiskRow, PolicyRow, PresetRow, VmRow
+from autopilot.providers.vm_hosts import facts_of_vm
 
 PROVIDER = "nebius"
 CAP_UNIT = Decimal("0.001")
@@ -49,6 +50,7 @@ STATES = {
     "ERROR": InstanceStatus.STOPPED,
 }
 _OFFER_ID = re.compile(r"([a-z0-9-]{1,40})/([A-Za-z0-9_-]{1,64})/([A-Za-z0-9_-]{1,64})")
+_CUDA = re.compile(r"cuda(\d{1,2}\.\d)(?!\d)", re.ASCII)
 _VARIANT = re.compile(r"-[a-d]$")
 
 
@@ -83,8 +85,10 @@ def least_cap(spot: Decimal) -> Decimal:
     return spot.quantize(CAP_UNIT, ROUND_CEILING)
 
 
-def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Decimal) -> Offer:
-    """``gpu``: the name under which it was asked for. ``spot``: $/h of a GPU; ``disk_price``: $/GB-month."""
+def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Decimal, image_family: str = "") -> Offer:
+    """``gpu``: the name under which it was asked for. ``spot``: $/h of a GPU; ``disk_price``: $/GB-month.
+    ``image_family``: of the boot image, which brings the driver.
+    """
     identifier = pool_id(region, row.platform, row.preset)
     return Offer(
         provider=PROVIDER,
@@ -106,7 +110,14 @@ def offer(row: PresetRow, region: str, gpu: str, spot: Decimal, disk_price: Deci
         disk_gb=LARGEST_DISK_GB,
         location=region,
         ends_at=None,
+        host=facts_of_vm(region, row.cpus, row.ram_gb, _cuda_of(image_family)),
     )
+
+
+def _cuda_of(image_family: str) -> Decimal | None:
+    """``ubuntu24.04-cuda13.0`` has a driver for CUDA 13.0."""
+    found = _CUDA.search(image_family)
+    return None if found is None else Decimal(found[1])
 
 
 def status(vm: VmRow) -> InstanceStatus:

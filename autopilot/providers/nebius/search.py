@@ -86,7 +86,9 @@ class OfferSearch:
                 if free is not None and not free.get((pool.price.region, pool.price.platform, pool.preset.preset)):
                     continue
                 disk_price = await self._disk_price(pool.price.region)
-                made = mapping.offer(pool.preset, pool.price.region, pool.gpu, pool.price.price, disk_price)
+                made = mapping.offer(
+                    pool.preset, pool.price.region, pool.gpu, pool.price.price, disk_price, self._settings.image_family
+                )
                 if made.disk_gb >= query.disk_gb:
                     found.append(made)
         return tuple(found)

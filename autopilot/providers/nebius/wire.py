@@ -13,6 +13,7 @@ from nebius.api.nebius.capacity.v1 import ResourceAdvice, ResourceAdviceStatus
 from nebius.api.nebius.common.v1 import ResourceMetadata
 from nebius.api.nebius.compute.v1 import Disk, Instance, InstanceRecoveryPolicy, Platform
 
+from autopilot.domain.money import BYTES_PER_GB
 from autopilot.providers import values
 from autopilot.providers.nebius.names import is_ours
 
@@ -77,6 +78,9 @@ class PresetRow:
     num_gpus: int
     memory_gb: Decimal
     """Memory of a GPU."""
+    cpus: Decimal | None = None
+    ram_gb: Decimal | None = None
+    """Of the whole machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +172,28 @@ def preset_rows(message: Platform) -> list[PresetRow]:
     if not message.status.allowed_for_preemptibles or platform is None or memory is None or memory <= 0:
         return []
     return [
-        PresetRow(platform, preset.name, preset.resources.gpu_count, memory)
+        PresetRow(
+            platform,
+            preset.name,
+            preset.resources.gpu_count,
+            memory,
+            cpus=_at_least_1(preset.resources.vcpu_count),
+            ram_gb=_in_gb(preset.resources.memory_gibibytes),
+        )
         for preset in list(spec.presets)[:MOST_PRESETS]
         if check_id(preset.name) is not None and 0 < preset.resources.gpu_count <= MOST_GPUS
     ]
+
+
+def _at_least_1(count: object) -> Decimal | None:
+    """The market leaves zeros out: none is stated."""
+    number = values.number(count)
+    return number if number is not None and number >= 1 else None
+
+
+def _in_gb(gibibytes: object) -> Decimal | None:
+    number = _at_least_1(gibibytes)
+    return None if number is None else number * 2**30 / BYTES_PER_GB
 
 
 def spot_row(message: SpotPrice) -> SpotRow | None:

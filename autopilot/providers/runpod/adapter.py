@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from autopilot.domain.drift import Drift
+from autopilot.domain.host import HostNeeds
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
@@ -31,6 +32,7 @@ from autopilot.providers.runpod.rest import RestMarket
 from autopilot.providers.runpod.runtimes import Runtimes
 from autopilot.providers.runpod.search import OfferSearch
 from autopilot.providers.runpod.spot import SpotProbe
+from autopilot.providers.runpod.wishes import Place
 from autopilot.providers.strangers import is_ours
 
 T = TypeVar("T")
@@ -151,10 +153,13 @@ class RunpodProvider:
     async def _gpu_types(self) -> tuple[wire.GpuRow, ...]:
         return await self._either(self._graphql.gpu_types, self._rest.gpu_types)
 
-    async def _prices(self, gpu_type_ids: Iterable[str], num_gpus: int) -> tuple[wire.PriceRow, ...]:
+    async def _prices(
+        self, gpu_type_ids: Iterable[str], num_gpus: int, needs: HostNeeds, place: Place
+    ) -> tuple[wire.PriceRow, ...]:
         wanted = frozenset(gpu_type_ids)
         return await self._either(
-            lambda: self._graphql.prices(wanted, num_gpus), lambda: self._rest.prices(wanted, num_gpus)
+            lambda: self._graphql.prices(wanted, num_gpus, needs, place),
+            lambda: self._rest.prices(wanted, num_gpus, place),
         )
 
     async def account(self) -> Account:

@@ -10,10 +10,11 @@ from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+from autopilot.domain.host import NO_NEEDS, HostNeeds
 from autopilot.domain.instance import Instance
 from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import CreateRequest
-from autopilot.providers.runpod import mapping, wire
+from autopilot.providers.runpod import mapping, wire, wishes
 from autopilot.providers.runpod.config import RunpodSettings
 
 SMALLEST_VOLUME_GB = 10
@@ -42,6 +43,7 @@ class PodRequest:
     ends_by: datetime | None = None
     login_id: str | None = None
     ports: tuple[str, ...] = ()
+    host: HostNeeds = NO_NEEDS
 
 
 def command(script: str) -> str:
@@ -95,6 +97,7 @@ def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
         ends_by=request.ends_by,
         login_id=request.login_id,
         ports=() if request.public_port is None else (f"{request.public_port}/tcp",),
+        host=request.host,
     )
 
 
@@ -116,6 +119,7 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
         "minMemoryInGb": 1,
         "startSsh": False,
         "supportPublicIp": bool(wanted.ports),
+        **wishes.filters(wanted.host, wishes.place_of(wanted.pool.place)),
     }
     if wanted.ports:
         found["ports"] = ",".join(wanted.ports)
@@ -129,17 +133,25 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
 
 
 def rest_body(wanted: PodRequest) -> dict[str, Any]:
-    """REST rents on demand only, and cannot be told when to end a pod by itself."""
+    """REST rents on demand only, and cannot be told when to end a pod by itself. Of the machine it takes the CUDA
+    version and the data centre. Raises ``ValueError`` for a country.
+    """
+    place = wishes.place_of(wanted.pool.place)
+    if place.country:
+        raise ValueError("the market cannot be told a country without GraphQL")
+    where = {"dataCenterIds": [place.data_center_id]} if place.data_center_id else {}
+    cuda = {} if wanted.host.cuda is None else {"minCudaVersion": wishes.cuda_version(wanted.host.cuda)}
     registry = {} if wanted.login_id is None else {"registry": wanted.login_id}
     ports = {"ports": list(wanted.ports)} if wanted.ports else {}
     return (
         registry
         | ports
+        | where
         | {
             "name": wanted.name,
             "image": wanted.image,
             "cloud": wanted.pool.cloud,
-            "gpu": {"id": wanted.pool.gpu_type_id, "count": wanted.pool.num_gpus},
+            "gpu": {"id": wanted.pool.gpu_type_id, "count": wanted.pool.num_gpus, **cuda},
             "disk": wanted.container_gb,
             "mounts": {"persistent": {"size": wanted.volume_gb, "path": VOLUME_PATH}},
             "env": wanted.env,

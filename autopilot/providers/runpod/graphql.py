@@ -6,15 +6,17 @@ Every method raises ``Withdrawn`` once the market answers 410; the request was n
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from autopilot.domain.host import HostNeeds
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
 from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.reading import READ_TRIES, NoReply
-from autopilot.providers.runpod import create, mapping, outcomes, queries, shapes, wire
+from autopilot.providers.runpod import create, mapping, outcomes, queries, shapes, wire, wishes
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
@@ -65,13 +67,23 @@ class GraphqlMarket:
         rows = (wire.gpu_row(row) for row in raw)
         return tuple(row for row in rows if row is not None)
 
-    async def prices(self, gpu_type_ids: Collection[str], num_gpus: int) -> tuple[wire.PriceRow, ...]:
-        variables = {"ids": sorted(gpu_type_ids), "count": num_gpus}
+    async def prices(
+        self, gpu_type_ids: Collection[str], num_gpus: int, needs: HostNeeds, place: wishes.Place
+    ) -> tuple[wire.PriceRow, ...]:
+        wish = {"gpuCount": num_gpus, **wishes.filters(needs, place)}
+        variables = {
+            "ids": sorted(gpu_type_ids),
+            "secure": {**wish, "secureCloud": True},
+            "community": {**wish, "secureCloud": False},
+        }
         data = await self._client.query(queries.PRICES, shapes.PRICES, variables)
         raw = data.get("gpuTypes")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of GPU types")
-        return tuple(row for gpu in raw for row in wire.price_rows(gpu, num_gpus))
+        facts = wishes.facts_of(needs, place)
+        return tuple(
+            replace(row, host=facts) for gpu in raw for row in wire.price_rows(gpu, num_gpus) if place.has(row.cloud)
+        )
 
     async def probe_spot(self) -> Answer:
         """Whether the market would understand a request for a spot pod; asks for none. Raises ``NoReply``."""

@@ -39,7 +39,7 @@ _STOPPERS = (
 )
 """Who stopped a pod, by what GraphQL says of it. Of "Exited by Runpod" it gives no reason, and REST says nothing."""
 
-_OFFER_ID = re.compile(rf"(.+)/({'|'.join(CLOUDS)})/([1-9][0-9]{{0,2}})")
+_OFFER_ID = re.compile(rf"(.+)/({'|'.join(CLOUDS)})/([1-9][0-9]{{0,2}})(?:/([A-Z0-9-]{{2,40}}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,16 @@ class Pool:
     gpu_type_id: str
     cloud: str
     num_gpus: int
+    place: str = ""
+    """The country or the data centre that was asked for; empty: anywhere."""
 
 
 def pool_id(gpu_type_id: str, cloud: str) -> str:
     return f"{gpu_type_id}/{cloud or ANY_DATACENTER}/{ANY_DATACENTER}"
 
 
-def offer_id(gpu_type_id: str, cloud: str, num_gpus: int) -> str:
-    return f"{gpu_type_id}/{cloud}/{num_gpus}"
+def offer_id(gpu_type_id: str, cloud: str, num_gpus: int, place: str = "") -> str:
+    return f"{gpu_type_id}/{cloud}/{num_gpus}" + (f"/{place}" if place else "")
 
 
 def pool_of_offer(identifier: str) -> Pool:
@@ -62,7 +64,7 @@ def pool_of_offer(identifier: str) -> Pool:
     match = _OFFER_ID.fullmatch(identifier)
     if match is None:
         raise ValueError(f"not an offer id of this market: {identifier!r}")
-    return Pool(match[1], match[2], int(match[3]))
+    return Pool(match[1], match[2], int(match[3]), match[4] or "")
 
 
 def bid_per_gpu(bid: Decimal, num_gpus: int) -> Decimal:
@@ -96,7 +98,7 @@ def offer(row: PriceRow, gpu: str, disk_gb: Decimal, *, spot: bool) -> Offer | N
         return None
     return Offer(
         provider=PROVIDER,
-        offer_id=offer_id(row.gpu.gpu_type_id, row.cloud, row.num_gpus),
+        offer_id=offer_id(row.gpu.gpu_type_id, row.cloud, row.num_gpus, row.host.country or row.host.region),
         machine_id=pool_id(row.gpu.gpu_type_id, row.cloud),
         host_id="",
         gpu=gpu,
@@ -112,8 +114,9 @@ def offer(row: PriceRow, gpu: str, disk_gb: Decimal, *, spot: bool) -> Offer | N
         verified=True,
         datacenter=row.cloud == "SECURE",
         disk_gb=disk_gb,
-        location="",
+        location=row.host.country or row.host.region,
         ends_at=None,
+        host=row.host,
     )
 
 

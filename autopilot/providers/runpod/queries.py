@@ -10,10 +10,11 @@ _PRICES = "{ minimumBidPrice uninterruptablePrice stockStatus }"
 SWEEP = f"query Sweep {{ myself {{ clientBalance pods {{ {_POD} }} }} }}"
 BALANCE = "query Balance { myself { clientBalance } }"
 POD = f"query OnePod($podId: String!) {{ pod(input: {{podId: $podId}}) {{ {_POD} }} }}"
-PRICES = f"""query Prices($ids: [String], $count: Int!) {{ gpuTypes(input: {{ids: $ids}}) {{
+PRICES = f"""query Prices($ids: [String], $secure: GpuLowestPriceInput, $community: GpuLowestPriceInput) {{
+gpuTypes(input: {{ids: $ids}}) {{
 id displayName memoryInGb securePrice communityPrice secureSpotPrice communitySpotPrice
-secure: lowestPrice(input: {{gpuCount: $count, secureCloud: true}}) {_PRICES}
-community: lowestPrice(input: {{gpuCount: $count, secureCloud: false}}) {_PRICES} }} }}"""
+secure: lowestPrice(input: $secure) {_PRICES}
+community: lowestPrice(input: $community) {_PRICES} }} }}"""
 
 SPOT_OPERATION = "podRentInterruptable"
 RENT_SPOT = f"mutation RentSpot($input: PodRentInterruptableInput!) {{ {SPOT_OPERATION}(input: $input) {{ id }} }}"

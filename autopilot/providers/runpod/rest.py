@@ -13,7 +13,7 @@ from autopilot.providers import values
 from autopilot.providers.drift.comparison import MOST_ROWS
 from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.reading import NoReply
-from autopilot.providers.runpod import create, outcomes, shapes, wire
+from autopilot.providers.runpod import create, outcomes, shapes, wire, wishes
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome
@@ -51,8 +51,12 @@ class RestMarket:
         rows = (wire.rest_gpu_row(row) for row in await self._catalogue(shapes.REST_GPU_TYPES, {}))
         return tuple(row for row in rows if row is not None)
 
-    async def prices(self, gpu_type_ids: Collection[str], num_gpus: int) -> tuple[wire.PriceRow, ...]:
-        """Prices of all GPU types: this interface cannot filter them."""
+    async def prices(
+        self, gpu_type_ids: Collection[str], num_gpus: int, place: wishes.Place
+    ) -> tuple[wire.PriceRow, ...]:
+        """Prices of all GPU types: this interface cannot filter them, so it has none for a place."""
+        if place.name:
+            return ()
         found = []
         for cloud in wire.CLOUDS:
             wish = {"include": "AVAILABILITY", "product": "POD", "count": str(num_gpus), "cloud": cloud}
@@ -71,6 +75,9 @@ class RestMarket:
         """Without waiting for a turn: the caller is in the lane. Raises ``Withdrawn``."""
         try:
             body = create.rest_body(wanted)
+        except ValueError as error:
+            return Refused(RefusalCode.INVALID, str(error))
+        try:
             answer = await self._client.send(
                 Family.CREATE, lambda: self._client.rest("POST", "/pods", shapes.REST_POD, body=body)
             )

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from autopilot.domain.host import NO_FACTS, HostFacts
 from autopilot.domain.money import ZERO
 from autopilot.domain.start_faults import START_WORDS
 from autopilot.domain.time import utc_day
@@ -69,6 +70,8 @@ class PriceRow:
     on_demand: Decimal | None
     list_price: Decimal | None
     list_spot_price: Decimal | None
+    host: HostFacts = NO_FACTS
+    """What the market was asked to hold to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
 from autopilot.providers import values
-from autopilot.providers.vastai.wire import ChargeRow, InstanceRow, OfferRow
+from autopilot.providers.vastai.wire import MEGABYTES_PER_GB, ChargeRow, InstanceRow, OfferRow
 
 PROVIDER = "vastai"
-MEGABYTES_PER_GB = 1000
-"""The market's own search multiplies gigabytes of GPU memory by this."""
 BID_STEP = Decimal("0.001")
 LOWEST_BID = Decimal("0.001")
 HIGHEST_BID_PER_GPU = Decimal(32)
@@ -134,6 +132,7 @@ def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_price: Decimal | N
         disk_gb=row.disk_gb,
         location=row.location,
         ends_at=row.ends_at,
+        host=row.host,
     )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Literal
 
 import structlog
 
+from autopilot.domain.host import HostNeeds, driver_order
+from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.places import PARTS
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers import values
@@ -92,6 +96,8 @@ class OfferSearch:
                 rows = await self._watched.rows(query)
             floors = mapping.offers((), self._echoes.remove(rows))
             return tuple(offer for offer in floors if self._fits(offer, query))
+        if countries_of(query.host) == frozenset():
+            return ()
         async with self._searching:
             now = self._clock.monotonic()
             self._found = {key: held for key, held in self._found.items() if now - held.asked_at < FORGET_AFTER_S}
@@ -170,7 +176,9 @@ class OfferSearch:
         return found, len(raw)
 
     def _fits(self, offer: Offer, query: OfferQuery) -> bool:
-        """Checked here as well: the market's filters are not all binding."""
+        """Checked here as well: the market's filters are not all binding. What a job asks of the machine itself is left
+        to the policy, which counts what it removes.
+        """
         return (
             (offer.gpu, offer.num_gpus) in query.gpus
             and offer.vram_gb >= query.min_vram_gb
@@ -197,16 +205,53 @@ def search_body(
         "gpu_name": {"eq": gpu},
         "num_gpus": {"eq": num_gpus},
         "disk_space": {"gte": values.plain(query.disk_gb)},
-        "reliability": {"gte": values.plain(settings.min_reliability)},
+        "reliability": {"gte": values.plain(max(settings.min_reliability, query.host.reliability or ZERO))},
         "order": [["dph_total", "asc"]],
         "type": search_type,
         "limit": settings.search_limit,
         "allocated_storage": values.plain(query.disk_gb),
     }
     if query.min_vram_gb > 0:
-        body["gpu_ram"] = {"gte": values.plain(query.min_vram_gb * mapping.MEGABYTES_PER_GB)}
+        body["gpu_ram"] = {"gte": values.plain(query.min_vram_gb * wire.MEGABYTES_PER_GB)}
     if query.verified_only:
         body["verified"] = {"eq": True}
     if query.datacenter_only:
         body["datacenter"] = {"eq": True}
+    return body | _host_filters(query.host)
+
+
+def _host_filters(needs: HostNeeds) -> dict[str, Any]:
+    """What the market can tell of the machine. Of memory it knows the whole machine's alone, of which an offer has a
+    share: its least is asked for, and the share is looked at in what is found.
+    """
+    least = {
+        "cuda_max_good": needs.cuda,
+        "cpu_cores_effective": needs.cpus,
+        "cpu_ram": None if needs.ram_gb is None else needs.ram_gb * wire.MEGABYTES_PER_GB,
+        "disk_bw": needs.disk_mb_per_s,
+        "inet_down": needs.download_mbps,
+        "inet_up": needs.upload_mbps,
+        "driver_version": _driver_number(needs.driver) if needs.driver else None,
+    }
+    body: dict[str, Any] = {name: {"gte": values.plain(value)} for name, value in least.items() if value is not None}
+    if needs.arch is not None:
+        body["cpu_arch"] = {"eq": needs.arch.value}
+    countries = countries_of(needs)
+    if countries is not None:
+        body["geolocation"] = {"in": sorted(countries)}
     return body
+
+
+def _driver_number(driver: str) -> Decimal:
+    """``535.86.05`` as the market compares it: 535086005."""
+    first, second, third = (*driver_order(driver), 0, 0)[:3]
+    return Decimal(first * 1_000_000 + second * 1_000 + third)
+
+
+def countries_of(needs: HostNeeds) -> frozenset[str] | None:
+    """None: anywhere. Empty: nowhere, as for a region of another market; this one has countries alone."""
+    named = frozenset(needs.countries)
+    if not needs.regions:
+        return named or None
+    within = frozenset(code for part in needs.regions for code in PARTS.get(part, ()))
+    return named & within if named else within

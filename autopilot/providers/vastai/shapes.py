@@ -24,15 +24,14 @@ _HARDWARE = {
     **read("machine_id host_id num_gpus", NUMBER),
     **read("gpu_name", TEXT),
     **ignore(
-        "gpu_lanes gpu_mem_bw compute_cap bw_nvlink total_flops dlperf cuda_max_good cpu_ram pci_gen pcie_bw disk_bw"
-        " inet_up direct_port_count bundle_id score duration dph_total credit_discount_max",
+        "gpu_lanes gpu_mem_bw bw_nvlink total_flops dlperf pci_gen pcie_bw direct_port_count bundle_id score duration"
+        " dph_total credit_discount_max",
         NUMBER,
     ),
-    **ignore("cpu_cores cpu_cores_effective vram_costperhour dlperf_per_dphtotal flops_per_dphtotal", NUMBER, NULL),
+    **ignore("vram_costperhour dlperf_per_dphtotal flops_per_dphtotal", NUMBER, NULL),
     **ignore("static_ip is_vm_deverified vms_enabled rentable", BOOLEAN),
     **ignore(
-        "gpu_arch driver_version cpu_name cpu_arch mobo_name os_version disk_name resource_type time_remaining"
-        " time_remaining_isbid logo",
+        "gpu_arch cpu_name mobo_name os_version disk_name resource_type time_remaining time_remaining_isbid logo",
         TEXT,
     ),
     **ignore("public_ipaddr webpage", TEXT, NULL),
@@ -40,6 +39,10 @@ _HARDWARE = {
     **ignore("inet_up_billed inet_down_billed", NUMBER, NULL),
     **ignore("search", OBJECT),
 }
+
+_HOST_NUMBERS = "cuda_max_good compute_cap disk_bw inet_up"
+_HOST_SHARES = "cpu_cores cpu_cores_effective cpu_ram"
+_HOST_TEXTS = "driver_version cpu_arch"
 
 _PORTS = AnswerShape(
     "",
@@ -57,6 +60,9 @@ INSTANCE = AnswerShape(
     "instance",
     {
         **_HARDWARE,
+        **ignore(_HOST_NUMBERS, NUMBER),
+        **ignore(_HOST_SHARES, NUMBER, NULL),
+        **ignore(_HOST_TEXTS, TEXT),
         **read("id", NUMBER),
         **read("label", TEXT, NULL),
         **read("is_bid", BOOLEAN, money=True),
@@ -110,6 +116,9 @@ OFFER = AnswerShape(
     "offer",
     {
         **_HARDWARE,
+        **read(_HOST_NUMBERS, NUMBER),
+        **read(_HOST_SHARES, NUMBER, NULL),
+        **read(_HOST_TEXTS, TEXT),
         **read("id gpu_frac gpu_ram inet_down reliability reliability2 hosting_type disk_space end_date", NUMBER),
         **read("gpu_ids", LIST),
         **read("dph_base storage_cost inet_up_cost inet_down_cost", NUMBER, money=True),

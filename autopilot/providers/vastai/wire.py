@@ -9,6 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from autopilot.domain.host import Arch, HostFacts, driver_order
 from autopilot.domain.money import ZERO
 from autopilot.providers import values
 from autopilot.providers.strangers import is_strangers, says_whose
@@ -18,6 +19,10 @@ ITEM_TYPES = frozenset({"gpu", "disk", "bwd", "bwu"})
 
 
 SSH_PORT_INSIDE = "22/tcp"
+MEGABYTES_PER_GB = 1000
+"""The market's own search multiplies gigabytes of memory by this."""
+_ARCHES = {"amd64": Arch.AMD64, "x86_64": Arch.AMD64, "arm64": Arch.ARM64, "aarch64": Arch.ARM64}
+_COUNTRY = re.compile(r"(?:^|,)\s*([A-Z]{2})\s*$", re.ASCII)
 _HOST = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:-]{0,252}", re.ASCII)
 
 UNTOLD = "untold"
@@ -54,6 +59,7 @@ class OfferRow:
     disk_gb: Decimal
     location: str
     ends_at: datetime | None
+    host: HostFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,44 @@ def offer_row(raw: object) -> OfferRow | None:
         disk_gb=disk_gb,
         location=values.text(row.get("geolocation")).strip(", "),
         ends_at=values.instant(row.get("end_date")),
+        host=_host_facts(row),
     )
+
+
+def _host_facts(row: dict[str, Any]) -> HostFacts:
+    cpus = _positive(values.number(row.get("cpu_cores_effective")))
+    capability = _positive(values.number(row.get("compute_cap")))
+    place = _COUNTRY.search(values.text(row.get("geolocation")))
+    return HostFacts(
+        cuda=_positive(values.number(row.get("cuda_max_good"))),
+        driver=_driver(values.text(row.get("driver_version"))),
+        compute_cap=None if capability is None else capability / 100,
+        arch=_ARCHES.get(values.text(row.get("cpu_arch")).lower()),
+        cpus=cpus,
+        ram_gb=_ram_share_gb(row, cpus),
+        disk_mb_per_s=_positive(values.number(row.get("disk_bw"))),
+        upload_mbps=_positive(values.number(row.get("inet_up"))),
+        country="" if place is None else place[1],
+    )
+
+
+def _driver(text: str) -> str:
+    try:
+        driver_order(text)
+    except ValueError:
+        return ""
+    return text
+
+
+def _ram_share_gb(row: dict[str, Any], cpus: Decimal | None) -> Decimal | None:
+    """Memory is stated of the whole machine: a chunk has the share of it that it has of the processors.
+
+    None: the market states one of the three as null or nothing, as it does of some machines.
+    """
+    whole_mb, cores = (_positive(values.number(row.get(name))) for name in ("cpu_ram", "cpu_cores"))
+    if whole_mb is None or cores is None or cpus is None:
+        return None
+    return (whole_mb * min(cpus / cores, Decimal(1)) / MEGABYTES_PER_GB).quantize(Decimal("0.001"))
 
 
 def _gpu_ids(raw: object) -> frozenset[str]:

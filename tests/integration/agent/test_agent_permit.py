@@ -25,7 +25,6 @@ WORK = Work(
     run="echo precious > state; trap 'echo told >> state; exit 0' TERM; sleep 1000 & wait", checkpoint_path="state"
 )
 DESTROY: Call = ("DELETE", "/api/v0/instances/77/", "Bearer instance-key", {})
-STOP: Call = ("PUT", "/api/v0/instances/77/", "Bearer instance-key", {"state": "stopped"})
 
 
 async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: World) -> None:
@@ -68,15 +67,15 @@ async def test_what_its_user_has_taken_over_ends_the_job_and_outlives_every_perm
 
 
 @pytest.mark.slow
-async def test_when_the_last_upload_fails_it_stops_instead(world: World) -> None:
+async def test_when_the_last_upload_fails_it_goes_all_the_same(world: World) -> None:
     lease = await world.lease("a", WORK, checkpoint_interval_s=10_000)
     world.host(lease).start()
     await lease.until("running", lambda beat: beat.state == "running")
     blocked = world.store.root / "jobs" / JOB / "a" / "ckpt"
     blocked.write_text("in the way of every upload")
     await lease.let_go()
-    await eventually(lambda: world.market_calls, "self-stop")
-    assert world.market_calls[0] == STOP
+    await eventually(lambda: world.market_calls, "self-destroy")
+    assert world.market_calls[0] == DESTROY
 
 
 async def test_a_machine_that_never_ran_anything_is_destroyed(world: World) -> None:

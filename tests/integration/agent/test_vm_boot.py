@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autopilot.host.artifact import host_key, host_source
+from autopilot_lab.sandbox.host_traits import Boot, HostTraits, Truth
 from autopilot_lab.sandbox.private_images import PrivateImage
 from autopilot_lab.sandbox.vm.machines import VirtualMachines
 from tests.integration.agent.agent_world import SPEED, World, training
@@ -117,6 +118,24 @@ async def test_what_fails_is_reported_and_the_machine_goes(
 ) -> None:
     vm = await a_vm(world, machines, training(10), speed=SPEED, **terms)
     vm.boot(**faults)
+    report = await vm.until_reported(lambda told: told.state == "failed", fault)
+    assert report.fault == fault
+    assert words in report.detail
+    await vm.until_off("it switches off")
+
+
+@pytest.mark.parametrize(
+    ("boots", "fault", "words"),
+    [
+        (Boot.FULL_DISK, "disk_full", "no space left on device"),
+        (Boot.NO_RUNTIME, "container_refused", "OCI runtime create failed"),
+    ],
+)
+async def test_what_its_host_refuses_is_reported_and_the_machine_goes(
+    world: World, machines: VirtualMachines, boots: Boot, fault: str, words: str
+) -> None:
+    vm = await a_vm(world, machines, training(10), speed=SPEED, boot_s=400)
+    vm.boot(host=HostTraits(truth=Truth(boots)))
     report = await vm.until_reported(lambda told: told.state == "failed", fault)
     assert report.fault == fault
     assert words in report.detail

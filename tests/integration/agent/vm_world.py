@@ -21,6 +21,7 @@ from autopilot.mailbox.order_shapes import HostPlan, Work
 from autopilot.mailbox.reading import parse_host_report
 from autopilot.mailbox.report_shapes import HostReport
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
+from autopilot_lab.sandbox.host_traits import HostTraits
 from autopilot_lab.sandbox.private_images import PrivateImage
 from autopilot_lab.sandbox.vm.config import VmConfig
 from autopilot_lab.sandbox.vm.machines import VirtualMachines
@@ -43,13 +44,20 @@ class Vm:
     def container(self) -> Path:
         return self.machines.root(KEY) / "var/lib/docker/containers" / f"ap-{self.lease.lease_id}"
 
-    def boot(self, *, sha256: str | None = None, private: tuple[PrivateImage, ...] = (), **faults: str) -> None:
+    def boot(
+        self,
+        *,
+        sha256: str | None = None,
+        private: tuple[PrivateImage, ...] = (),
+        host: HostTraits | None = None,
+        **faults: str,
+    ) -> None:
         store = self.world.store
         host_url = store.sign_get(host_key(), DAY)
         orders_url = store.sign_get(orders_key(JOB, self.lease.lease_id), DAY)
         text = user_data(host_url, sha256 or host_sha256(), orders_url, self.speed)
         self.boots += 1
-        self.machines.start(KEY, self.boots, VmConfig(text, 2, self.speed, private, faults))
+        self.machines.start(KEY, self.boots, VmConfig(text, 2, self.speed, private, faults, host or HostTraits()))
 
     async def until_off(self, what: str) -> None:
         def is_off() -> bool:

@@ -13,7 +13,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.dialling import ATTACH_AGAIN_AFTER, REFUSED_FOR_S, SAID_AFTER_S
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot_lab.sandbox.market.machines import HostState
-from tests.integration.engine.engine_world import TICK_S, World, a_world
+from tests.integration.engine.engine_world import INSTALL_ID, TICK_S, World, a_world
 
 KEY = "ssh-ed25519 AAAA autopilot"
 
@@ -62,8 +62,9 @@ async def test_a_machine_that_runs_is_dialled_with_a_key_of_its_own(world: World
     await world.tick(2)
     instance = world.instance(lease)
     assert instance.ssh_keys == [KEY]
+    turn = instance.id + instance.boots
     own, proxy = wanted(board, lease).addresses
-    assert proxy == SshAddress(f"ssh{instance.boots % 9 + 1}.vast.ai", 10_000 + (instance.id + instance.boots) % 50_000)
+    assert proxy == SshAddress(f"ssh{turn % 9 + 1}.vast.ai", 10_000 + turn % 50_000)
     assert own.host == world.market.machines[instance.machine_id].spec.public_ipaddr
     assert await world.requests("keys") == 1
     await world.until_over()
@@ -96,6 +97,20 @@ async def test_a_key_that_is_refused_is_attached_again_and_said(world: World, bo
     assert world.instance(lease).ssh_keys == [KEY]
     assert await cut_offs(world) == ["login_refused"]
     assert await world.requests("keys") == 2
+
+
+async def test_a_machine_that_belongs_to_no_job_is_not_dialled_and_gets_no_key(world: World, board: Board) -> None:
+    world.agents.total_steps = 1000
+    lease = await world.running()
+    orphan = await world.rent_by_hand(f"ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J6")
+    stranger = await world.rent_by_hand("my own training")
+    world.clock.advance(90)
+    for _ in range(6):
+        await world.tick()
+        assert set(board.wanted) == {lease.id}
+    assert orphan.destroyed_at is not None
+    assert stranger.destroyed_at is None
+    assert orphan.ssh_keys == stranger.ssh_keys == []
 
 
 async def test_an_outcome_that_is_not_known_is_asked_for_again(world: World, board: Board) -> None:

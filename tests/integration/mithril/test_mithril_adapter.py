@@ -526,3 +526,12 @@ async def test_another_s_bid_for_several_machines_is_listed_whole(harness: Mithr
     assert (theirs.bid, theirs.num_gpus) == (D("4.00"), 2)
     assert theirs.label != LABEL
     assert DISK_GB
+
+
+async def test_an_offer_tells_what_its_kind_of_machine_has(harness: MithrilHarness) -> None:
+    for offer in await harness.provider.offers(harness.query):
+        region, type_id = offer.machine_id.split("/")
+        kind = harness.market.pools[region, type_id].spec.type
+        host = offer.host
+        assert (host.cpus, host.ram_gb, host.region) == (D(kind.num_cpus), D(kind.ram_gb), region)
+        assert host.country == ("US" if region.startswith("us-") else "")

@@ -289,6 +289,17 @@ async def test_a_whole_machine_costs_as_many_times_its_gpus(made: NebiusHarness)
         assert floors[region, 8] == (floors[region, 1] or 0) * 8
 
 
+async def test_an_offer_tells_what_its_preset_and_boot_image_have(made: NebiusHarness) -> None:
+    query = OfferQuery((("H200", 1), ("H200", 8)), D(40), D(40), verified_only=True, datacenter_only=False)
+    hosts = {(offer.location, offer.num_gpus): offer.host for offer in await made.provider.offers(query)}
+    one, eight = hosts["us-central1", 1], hosts["us-central1", 8]
+    assert (one.cpus, one.cuda, one.country, one.region) == (D(16), D("13.0"), "US", "us-central1")
+    assert one.ram_gb == D(200) * 2**30 / 10**9
+    assert one.shm_gb == one.ram_gb / 2
+    assert eight.cpus == D(128)
+    assert hosts["eu-north1", 1].country == "", "its name does not say it"
+
+
 async def test_names_of_gpus_are_standard_ones(made: NebiusHarness) -> None:
     assert set(await made.provider.gpu_names()) == {"H100 SXM", "H200", "RTX PRO 6000 S"}
 

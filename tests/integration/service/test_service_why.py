@@ -29,3 +29,19 @@ async def test_only_offers_above_max_price(
     assert out.count("above your max_price: cheapest floor $0.") == 4, out
     assert out.count("your max_price $0.05/h") == 4, out
     assert "decided yet" not in out
+
+
+async def test_offers_says_what_a_condition_on_the_machine_left_out(
+    served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(served.daemon.settings.socket_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    await served.daemon.engine.tick()
+    asked = ["offers", "--gpu", "RTX 4090", "--country", "TV", "--shm", "8GB"]
+    assert await asyncio.to_thread(run, asked) == 0
+    out = capsys.readouterr().out
+    assert "no offers" in out
+    assert "not known to be in the country: the nearest has " in out
+    assert "the job needs TV" in out
+    assert await asyncio.to_thread(run, ["offers", "--gpu", "RTX 4090", "--shm", "8GB"]) == 0
+    assert "vastai does not state shm: its offers are not left out for that" in capsys.readouterr().out

@@ -57,6 +57,14 @@ class Box:
 
     async def ask(self, port: int = CONTROL_PORT) -> str:
         """What a program on the machine gets of its own loopback's port; empty where nobody answers."""
+        return await self._exchange(b"GET / HTTP/1.0\r\n\r\n", port)
+
+    async def send(self, part: bytes, port: int) -> int:
+        """How much of it has come home; 0 where the connection ended before."""
+        answer = await self._exchange(b"PUT / HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(part) + part, port)
+        return int(answer or 0)
+
+    async def _exchange(self, request: bytes, port: int) -> str:
         with contextlib.suppress(OSError):
             with self.network.enter():
                 asking = socket.socket()
@@ -65,7 +73,7 @@ class Box:
                 loop = asyncio.get_running_loop()
                 with self.network.enter():
                     await loop.sock_connect(asking, ("127.0.0.1", port))
-                await loop.sock_sendall(asking, b"GET / HTTP/1.0\r\n\r\n")
+                await loop.sock_sendall(asking, request)
                 answer = b""
                 while data := await loop.sock_recv(asking, 4096):
                     answer += data
@@ -84,7 +92,7 @@ class Box:
 
 
 class TunnelWorld:
-    """A place whose mailbox is a page that says "home", boxes, and a keeper."""
+    """A place whose mailbox is a page that says "home" and counts what is sent to it, boxes, and a keeper."""
 
     def __init__(self, root: Path, target: str) -> None:
         self.root = root
@@ -125,8 +133,12 @@ async def a_tunnel_world(root: Path) -> AsyncIterator[TunnelWorld]:
     async def home(_: web.Request) -> web.Response:
         return web.Response(text="home")
 
-    app = web.Application()
+    async def count(request: web.Request) -> web.Response:
+        return web.Response(text=str(len(await request.read())))
+
+    app = web.Application(client_max_size=1 << 30)
     app.router.add_get("/", home)
+    app.router.add_put("/", count)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -23,6 +23,7 @@ from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
 from tests.simulation.checks.dependants import Dependants
 from tests.simulation.checks.firings import Firings
 from tests.simulation.checks.holds import Holds
+from tests.simulation.checks.hosts import Hosts
 from tests.simulation.checks.leftovers import Leftovers
 from tests.simulation.checks.notices import Notices
 from tests.simulation.checks.pacing import Pacing
@@ -76,6 +77,8 @@ CHECKERS = {
     "S37": "without other bidders, each price paid stays within one markup of its market's least",
     "S38": "the bid of a stopped machine is raised only where somebody else has bid more for it",
     "S39": "on a market without a certificate all jobs together stay within its allowance, on one machine at a time",
+    "S40": "asked for: no job goes back within six hours to a host on which a machine of it never came up",
+    "S41": "asked for: no job fails of hosts that never come up",
     "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -148,6 +151,7 @@ class Invariants:
         self._allowances = Allowances(ground, self._unless_old)
         self._uncertified = Uncertified(ground, self._unless_old)
         self._firings = Firings(ground, self._unless_old)
+        self._hosts = Hosts(ground, markets, self._unless_old)
         self._arrays = Arrays(ground, self._boxes, self._unless_old)
         notices = self._notices = Notices(ground, self._unless_old)
         self.give_notice, self.end_notice, self.take_away = notices.give, notices.end, notices.take_away
@@ -422,6 +426,7 @@ class Invariants:
         self._uncertified.look()
         self._firings.look()
         self._arrays.look()
+        self._hosts.look()
         self._leftovers.look()
         self._machines()
         self._unready()

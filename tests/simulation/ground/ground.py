@@ -61,12 +61,12 @@ class Life:
 class Ground:
     """Shared by every part of the simulation, and knows none of them but the watcher."""
 
-    permit_ttl_s = 900
     check: Watcher
 
     def __init__(self, seed: int, scenario: Scenario, loop: VirtualLoop, faults: Faults) -> None:
         self.seed = seed
         self.scenario = scenario
+        self.permit_ttl_s = scenario.permit_s
         self.loop = loop
         self.faults = faults
         self.books = Books()

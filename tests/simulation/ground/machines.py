@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from autopilot.agent.shipped.machine import Machine
+from autopilot_lab.sandbox.host_traits import HostTraits, StartFailure
 from tests.simulation.ground.books import Meter
 
 VIRTUAL = frozenset({"mithril", "nebius"})
@@ -39,6 +40,14 @@ class Echo:
     ends_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A host behind what a market offers: what it is called there, and what it is like."""
+
+    id: str
+    traits: HostTraits
+
+
 @dataclass(slots=True)
 class Host:
     """Where machines can be rented. ``room``: how many at once."""
@@ -66,6 +75,8 @@ class Host:
     """(when the list last showed it, $/h), oldest first; echoes of ours apart."""
     beaten_bids: deque[tuple[float, Decimal]] = field(default_factory=lambda: deque(maxlen=20))
     """(when, $/h): ours that did not win here."""
+    places: tuple[Place, ...] = ()
+    """One for each machine that it has room for, where hosts differ; none where all are sound."""
 
     @property
     def to_win(self) -> Decimal:
@@ -190,10 +201,20 @@ class Box:
     """(job, seconds that it took) of the runs in a row that have failed here."""
     disk: Disk = field(default_factory=Disk)
     agent: Agent | None = None
+    place: Place | None = None
+    failure: StartFailure | None = None
+    """What each start of the job's image comes to there."""
+    words: str = ""
+    """Of the container runtime, since a start has failed."""
 
     @property
     def key(self) -> str:
         return f"{self.provider}/{self.id}"
+
+    @property
+    def is_dud(self) -> bool:
+        """No agent of the job's image is ever heard from where it is."""
+        return self.failure is not None or (self.place is not None and not self.place.traits.has_network)
 
     @property
     def computes(self) -> bool:

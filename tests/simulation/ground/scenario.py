@@ -184,6 +184,10 @@ class Scenario:
     """No market has other bidders, so each stays at its least."""
     uncertified: Mapping[str, Decimal] = field(default_factory=dict)
     """By market without a certificate: dollars that may be spent there all the same, of all of them as many."""
+    permit_s: int = 900
+    """The longest permit, as the settings say."""
+    host_rules: frozenset[str] = frozenset()
+    """Checkers of hosts that hold where hosts differ, and are asked for."""
 
     @property
     def jobs(self) -> dict[str, JobSpec]:

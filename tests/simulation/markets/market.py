@@ -12,10 +12,11 @@ from datetime import timedelta
 from decimal import Decimal
 
 from autopilot.domain.lease import LeaseState
+from autopilot_lab.sandbox.host_traits import StartStage, find_failure
 from tests.simulation.ground.books import hourly_storage
 from tests.simulation.ground.faults import between
 from tests.simulation.ground.ground import Ground
-from tests.simulation.ground.machines import REUSED_LABEL, Box, Echo, Host, Kept, State
+from tests.simulation.ground.machines import REUSED_LABEL, VIRTUAL, Box, Echo, Host, Kept, Place, State
 from tests.simulation.virtual.clock import at
 
 MILLI = Decimal("0.001")
@@ -25,6 +26,8 @@ TAKEN_FOR_DESTROYED = frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE})
 RESTART_S = (20.0, 90.0)
 LOADING_S = (60.0, 400.0)
 FLOOR_MOVES_EVERY_S = 1800.0
+FAILS_S = {StartStage.PULL: (2.0, 6.0), StartStage.CREATE: (40.0, 240.0)}
+"""From the beginning of a start to its failure: before the image is there, and once it is."""
 SLOWNESS = (2.0, 90.0)
 ECHO_S = (16.0, 900.0)
 """For so long after we have left a list may show our bid."""
@@ -54,6 +57,7 @@ class SimulatedMarket:
         """The account has no credit left."""
         self.rng = rng
         self._boot_agent = boot_agent
+        self._place_rng = ground.rng(f"{provider}'s places")
         self._given = 0
         for host in hosts:
             host.mean_floor = host.floor
@@ -173,7 +177,7 @@ class SimulatedMarket:
         """With the parameters of ``rent``, and what its host has in store for it."""
         ground = self.ground
         if gpu is None:
-            gpu = next(iter(self.free_gpus(host)), 0) if host.room > 1 else 0
+            gpu = self._any_gpu(host)
         now_s = ground.now_s
         lease_id, job_id = ground.owner_of(label)
         meter_key = f"{self.provider}/{id_ or 'new'} again"
@@ -211,7 +215,23 @@ class SimulatedMarket:
             box.slowness = between(ground.faults.rng("K2"), *SLOWNESS)
         box.hostile = frozenset(row for row in LIES if ground.faults.hits(row))
         box.is_echoed = is_spot and self.provider == "vastai" and ground.faults.hits("E12")
+        if host.places:
+            self._settle_place(box, host.places[gpu])
         return box
+
+    def _any_gpu(self, host: Host) -> int:
+        """Any that is free. Where hosts differ, the market chooses one at each launch."""
+        free = self.free_gpus(host) if host.room > 1 else [0]
+        return self.draw_among(free or [0]) if host.places else next(iter(free), 0)
+
+    def draw_among(self, gpus: list[int]) -> int:
+        return self._place_rng.choice(gpus)
+
+    def _settle_place(self, box: Box, place: Place) -> None:
+        box.place, box.slowness = place, max(box.slowness, place.traits.slowness)
+        if box.job_id is not None:
+            box.failure = find_failure(place.traits, self.ground.spec_of(box.job_id).image)
+        self.ground.trace("on", box.key, place.id, box.failure.stage if box.failure else place.traits.truth.boots)
 
     def boot(self, box: Box, takes_s: tuple[float, float]) -> None:
         self.change(box, State.LOADING)
@@ -220,7 +240,30 @@ class SimulatedMarket:
             box.up_at_s = None
             return
         box.up_at_s = self.ground.now_s + self.rng.uniform(*takes_s)
+        if self._never_comes_up(box):
+            box.up_at_s = None
+            return
         self.ground.loop.after(box.up_at_s - self.ground.now_s, self._up, box, box.started_s)
+
+    def _never_comes_up(self, box: Box) -> bool:
+        """What fails inside a virtual machine is no matter of its market, which has it running."""
+        failure = box.failure
+        if failure is None or (failure.stage is not StartStage.LOADING and self.provider in VIRTUAL):
+            return False
+        if failure.stage is not StartStage.LOADING:
+            in_s = self.rng.uniform(*FAILS_S[failure.stage])
+            self.ground.loop.after(in_s, self._fail_start, box, box.started_s)
+        return True
+
+    def _fail_start(self, box: Box, started_s: float) -> None:
+        if box.state is not State.LOADING or box.started_s != started_s or box.is_gone or box.failure is None:
+            return
+        box.words = box.failure.words
+        self.ground.trace("start failed", box.key, box.failure.stage)
+        self.end_failed_start(box)
+
+    def end_failed_start(self, box: Box) -> None:
+        """What the market does with a machine whose container cannot be had. Most leave it as it is."""
 
     def _up(self, box: Box, started_s: float) -> None:
         if box.state is State.LOADING and box.started_s == started_s and not box.is_gone:
@@ -343,9 +386,13 @@ class SimulatedMarket:
     # --- bills
 
     def rebill(self, box: Box) -> None:
-        compute = box.rate if box.computes else Decimal(0)
+        compute = box.rate if box.computes or self.bills_loading(box) else Decimal(0)
         disk = Decimal(0) if box.is_gone or box.state is State.OFFLINE else box.storage_rate
         self.ground.books.change(box.meter, self.ground.now_s, compute, disk, self.excuse_for(box))
+
+    def bills_loading(self, box: Box) -> bool:
+        """Whether its GPU is billed before anything runs on it."""
+        return False
 
     def excuse_for(self, box: Box) -> str:
         if box.destroy_sent_s is not None:

@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.providers.runpod import queries
+from autopilot_lab.sandbox.host_traits import HostTraits, StartStage, is_as_new
+from autopilot_lab.sandbox.runpod.lifecycle import javascript_date
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
 from tests.simulation.ground.wire import NOT_A_LIST, Json, Needs, Raw, Request, Snapshots, drift, raw
@@ -55,6 +57,19 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
         return Request("create", method, path, {}, body)
     assert found is not None, f"unexpected {method} {path} while GraphQL answers"
     return Request("destroy" if method == "DELETE" else "show", method, path, {}, body, found[1])
+
+
+class PodMarket(SimulatedMarket):
+    """Where hosts differ it does with a pod that cannot start what the market does, and bills as it does."""
+
+    def bills_loading(self, box: Box) -> bool:
+        return box.place is not None and box.state is State.LOADING and not box.is_gone
+
+    def end_failed_start(self, box: Box) -> None:
+        """An image that cannot be had ends the pod; a container that cannot be made is tried for ever."""
+        if box.failure is not None and box.failure.stage is StartStage.PULL:
+            box.wanted = False
+            self.change(box, State.STOPPED)
 
 
 class Runpod:
@@ -128,14 +143,14 @@ class Runpod:
             "name": box.label,
             "podType": kind,
             "desiredStatus": "EXITED" if box.state is State.STOPPED else "RUNNING",
-            "lastStatusChange": "",
+            "lastStatusChange": _status_change(box),
             "lastStartedAt": started,
             "createdAt": started,
             "gpuCount": 1,
             "containerDiskInGb": container,
             "volumeInGb": max(box.disk_gb - container, 10),
             "costPerHr": float(box.rate),
-            "machineId": host.host_id,
+            "machineId": host.host_id if box.place is None else box.place.id,
             "machine": {"gpuDisplayName": GPU, "gpuTypeId": GPU_ID, "secureCloud": host.machine_id == "SECURE"},
             "runtime": {"uptimeInSeconds": 1} if up else None,
         }
@@ -200,7 +215,9 @@ class Runpod:
             return _no_such_call(queries.SPOT_OPERATION)
         if self.market.is_dry:
             return _no_credit(by_rest)
-        if not self.market.has_room(host) or faults.hits("A7") or (is_spot and rate < host.to_win):
+        fitting = self._fitting(host, body["gpu"] if by_rest else body)
+        has_room = self.market.has_room(host) and bool(fitting)
+        if not has_room or faults.hits("A7") or (is_spot and rate < host.to_win):
             if is_spot:
                 host.beaten_bids.append((self.ground.now_s, rate))
             return _no_capacity(by_rest)
@@ -212,6 +229,7 @@ class Runpod:
         )  # fmt: skip
         onstart = base64.b64decode(encoded[1]).decode()
         terms = {"label": body["name"], "disk_gb": disk_gb, "onstart": onstart, "host": host}
+        terms["gpu"] = self.market.draw_among(fitting) if host.places else None
         is_odd = faults.hits("A6")
         if is_odd:
             if faults.rng("A6").random() < 0.5:
@@ -229,6 +247,11 @@ class Runpod:
         if not starts:
             return raw(200, {"errors": [{"message": "something is odd"}], "data": {operation: {"id": box.id}}})
         return _data({operation: {"id": box.id}})
+
+    def _fitting(self, host: Host, wish: Json) -> list[int]:
+        """GPUs that are free on hosts as they are wished for."""
+        free = self.market.free_gpus(host)
+        return [gpu for gpu in free if _meets(host.places[gpu].traits, wish)] if host.places else free
 
     def _bid(self, asked: Request) -> Raw:
         box = self.market.boxes.get(asked.box_id)
@@ -275,6 +298,23 @@ class Runpod:
         elif self.ground.faults.hits("D4"):
             self.ground.loop.after(REUSED_AFTER_S, self.market.reuse, box)
         return _data({"podTerminate": None})
+
+
+def _meets(traits: HostTraits, wish: Json) -> bool:
+    least, versions = wish.get("minCudaVersion"), wish.get("allowedCudaVersions")
+    return (
+        (not least or is_as_new(traits.cuda, least))
+        and (not versions or traits.cuda in versions)
+        and traits.download_mbps >= (wish.get("minDownload") or 0)
+        and traits.upload_mbps >= (wish.get("minUpload") or 0)
+        and wish.get("countryCode") in (None, traits.country)
+    )
+
+
+def _status_change(box: Box) -> str:
+    if box.state is State.STOPPED and box.words:
+        return f"Exited by Runpod: {javascript_date(at(box.created_s))}"
+    return ""
 
 
 def _data(data: Json) -> Raw:

@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from autopilot_lab.sandbox.vastai.hosts import tell_host
+from autopilot_lab.sandbox.vastai.offers import meets
 from tests.simulation.ground import recorded
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
@@ -146,6 +148,8 @@ class Vastai:
         stopped = box.state is State.STOPPED
         truly = {State.LOADING: "loading", State.RUNNING: "running", State.STOPPED: "exited", State.OFFLINE: "offline"}
         actual: str | None = truly[box.state]
+        if box.words and box.state is State.LOADING:
+            actual = "created"
         if box.shown is not None:
             actual = None if box.shown == "null" else box.shown
         return {
@@ -163,7 +167,7 @@ class Vastai:
             "actual_status": actual,
             "intended_status": "stopped" if stopped else "running",
             "cur_state": "stopped" if stopped else "running",
-            "status_msg": "",
+            "status_msg": box.words,
         }
 
     def _names(self, _: Request) -> Raw:
@@ -177,7 +181,11 @@ class Vastai:
         rows: list[Json] = []
         for host in self.market.hosts.values():
             if host.gpu == gpu:
-                rows += self._on_offer(host, is_bid)
+                rows += (
+                    _that_meet(asked.body, self._on_offer(host, is_bid))
+                    if host.places
+                    else self._on_offer(host, is_bid)
+                )
         if rows and self.ground.faults.hits("B6"):
             rows[0] = drift(rows[0], self.ground.faults.rng("B6"), _DRIFTING_OFFERS)
         return raw(200, {"offers": rows})
@@ -336,7 +344,13 @@ def offer_row(host: Host, gpu: int, shown: Decimal | float, is_bid: bool) -> Jso
         "hosting_type": 0,
         "disk_space": 500.0,
         "geolocation": "Sweden, SE",
+        **(tell_host(host.places[gpu].traits) if host.places else {}),
     }
+
+
+def _that_meet(query: Json, rows: list[Json]) -> list[Json]:
+    conditions: Json = {name: value for name, value in query.items() if isinstance(value, dict)}
+    return [row for row in rows if meets(row, conditions)]
 
 
 def _day(day: date) -> Json:

@@ -242,7 +242,7 @@ class SimAgent:
             self.ground.loop.after(0.1, self._done, "checkpoint", False)
         elif command == "quit":
             self.power_off()
-        elif command in ("destroy", "stop"):
+        elif command == "destroy":
             self._ask_market(command)
         elif command == "report":
             self.ground.loop.after(0.3, self._report)
@@ -484,7 +484,7 @@ class SimAgent:
         if self.box.state is State.OFFLINE:
             self.ground.loop.after(20, self._done, wish, False)
             return
-        asked = Request(wish, "DELETE" if wish == "destroy" else "PUT", "", {}, None, self.box.id, by_agent=True)
+        asked = Request(wish, "DELETE", "", {}, None, self.box.id, by_agent=True)
         answer = self._connection.send(asked)
 
         def answered(done: Any) -> None:

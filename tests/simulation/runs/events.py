@@ -421,6 +421,11 @@ def _freeze(world: World) -> None:
     world.freeze_daemon(300.0)
 
 
+def _sleep(world: World) -> None:
+    """As a laptop's lid is closed."""
+    world.freeze_daemon(3 * 3600.0)
+
+
 def _restart(world: World) -> None:
     """As an update does it: told to stop, and started once it has."""
     life = world.life
@@ -461,5 +466,6 @@ ACTS = {
     "dies for an hour": _die_for_an_hour,
     "dies for good": _die_for_good,
     "freeze": _freeze,
+    "sleeps for three hours": _sleep,
     "restart": _restart,
 }

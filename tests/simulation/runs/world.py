@@ -16,11 +16,12 @@ from tests.simulation.markets.capped import CappedMarket
 from tests.simulation.markets.market import SimulatedMarket
 from tests.simulation.markets.mithril import Mithril
 from tests.simulation.markets.network import Answerer, Connection
-from tests.simulation.markets.runpod import Runpod
+from tests.simulation.markets.runpod import PodMarket, Runpod
 from tests.simulation.markets.vastai import Vastai
 from tests.simulation.product.agents import SimAgent
 from tests.simulation.product.blobs import Objects
 from tests.simulation.product.daemon import Daemon, NumberedIds
+from tests.simulation.product.failing_vm import FailingVm
 from tests.simulation.product.ledger import SimulatedLedger
 from tests.simulation.product.vm_host import VmHost
 from tests.simulation.virtual.loop import VirtualLoop
@@ -62,7 +63,7 @@ class World(Ground):
             if name == "vastai":
                 found[name] = Vastai(SimulatedMarket(self, name, vastai, rng, self._boot_agent))
             elif name == "runpod":
-                found[name] = Runpod(SimulatedMarket(self, name, runpod, rng, self._boot_agent))
+                found[name] = Runpod(PodMarket(self, name, runpod, rng, self._boot_agent))
             elif name == "mithril":
                 pools = draw_pools(self.rng("pools"))
                 found[name] = Mithril(AuctionMarket(self, name, pools, rng, self._boot_agent))
@@ -81,10 +82,16 @@ class World(Ground):
     def _boot_agent(self, box: Box) -> None:
         """The machine is up: its start command runs."""
         kind, _, url = box.onstart.partition(" ")
-        if kind == "agent":
-            connection = self._agent_connections[box.provider]
-            boot = VmHost if box.provider in VIRTUAL else self._boot_container
-            boot(self, self.objects, connection, box, url, self._agent_rng)
+        if kind != "agent":
+            return
+        connection = self._agent_connections[box.provider]
+        if box.is_dud:
+            # A container that reaches nothing does not get its agent.
+            if box.provider in VIRTUAL:
+                FailingVm(self, self.objects, connection, box, url)
+            return
+        boot = VmHost if box.provider in VIRTUAL else self._boot_container
+        boot(self, self.objects, connection, box, url, self._agent_rng)
 
     def _boot_container(self, *parts: Any) -> None:
         agent = SimAgent(*parts)

@@ -180,11 +180,47 @@ def test_only_a_higher_seq_renews_the_permit() -> None:
     assert m.permit_until == 1200
 
 
-def test_without_orders_there_is_nowhere_to_save_to_and_the_disk_is_kept() -> None:
-    """Restarted without a connection: the work of the boot before is on the disk alone."""
+LONG_S = 6 * 3600
+
+
+def test_a_long_permit_counts_from_the_last_look_that_did_not_show_it() -> None:
+    m = machine()
+    m.take_orders(orders(seq=1) | {"permit_ttl_s": LONG_S}, 100)
+    assert m.permit_until == 100 + 900, "the machine may have read them long after they were written"
+    m.take_orders(orders(seq=1) | {"permit_ttl_s": LONG_S}, 130)
+    m.take_orders(orders(seq=2) | {"permit_ttl_s": LONG_S}, 160)
+    assert m.permit_until == 130 + LONG_S
+    m.take_orders(orders(seq=3) | {"permit_ttl_s": LONG_S}, 160 + 5 * 3600)
+    assert m.permit_until == 160 + LONG_S, "it was cut off for five hours, and its daemon may be gone since"
+    m.take_orders(orders(seq=4) | {"permit_ttl_s": LONG_S}, 160 + LONG_S - 1)
+    assert m.permit_until == 160 + 5 * 3600 + LONG_S
+
+
+def test_a_machine_that_slept_has_no_second_long_permit() -> None:
+    m = machine()
+    m.take_orders(orders(seq=1) | {"permit_ttl_s": LONG_S}, 100)
+    m.take_orders(orders(seq=2) | {"permit_ttl_s": LONG_S}, 130)
+    memory = MEMORY | m.to_remember() | {"permit_ttl_s": LONG_S}
+    woken_at = 3 * 86_400
+    again = Machine(woken_at, memory)
+    assert again.permit_until == woken_at + 120, "to look for newer orders"
+    again.take_orders(orders(seq=9) | {"permit_ttl_s": LONG_S}, woken_at + 5)
+    assert again.permit_until == woken_at + 5 + 900
+    again.take_orders(orders(seq=10) | {"permit_ttl_s": LONG_S}, woken_at + 35)
+    assert again.permit_until == woken_at + 5 + LONG_S, "its daemon is there: the next orders came"
+
+
+def test_where_the_host_counts_the_permit_the_agent_counts_alike() -> None:
+    m = machine()
+    m.take_orders(orders(seq=1) | {"permit_ttl_s": LONG_S, "host": {"num_gpus": 1}}, 100)
+    assert m.permit_until == 100 + LONG_S
+
+
+def test_without_orders_there_is_nowhere_to_save_to_and_the_machine_goes_all_the_same() -> None:
+    """Restarted without a connection: one that was left stopped would bill its disk until somebody looks."""
     m = machine(dirty=True)
     assert m.decide(899) is None
-    assert m.decide(900) == "stop"
+    assert m.decide(900) == "destroy"
 
 
 def test_an_expired_permit_saves_then_destroys_and_late_orders_change_nothing() -> None:
@@ -210,17 +246,16 @@ def test_an_expired_permit_saves_then_destroys_and_late_orders_change_nothing() 
 def test_a_machine_that_has_no_network_asks_for_its_end_every_minute(is_dirty: bool) -> None:
     """It comes back after hours, and bills until the market hears of it."""
     m = machine(dirty=is_dirty)
-    wish = "stop" if is_dirty else "destroy"
     now = 900.0 if is_dirty else 901.0
-    assert m.decide(now) == wish
+    assert m.decide(now) == "destroy"
     for _ in range(20):
-        m.finish_task(wish, False, now)
+        m.finish_task("destroy", False, now)
         now += 60
-        assert m.decide(now) == wish
+        assert m.decide(now) == "destroy"
 
 
 @pytest.mark.parametrize("hangs", [True, False])
-def test_when_the_last_upload_fails_or_hangs_the_machine_stops_in_bounded_time(hangs: bool) -> None:
+def test_when_the_last_upload_fails_or_hangs_the_machine_goes_in_bounded_time(hangs: bool) -> None:
     m = running()
     m.decide(900)
     m.end_process(-15, 901, "")
@@ -229,7 +264,7 @@ def test_when_the_last_upload_fails_or_hangs_the_machine_stops_in_bounded_time(h
         m.finish_task("checkpoint", False, 902)
         assert m.decide(907) == "checkpoint"
         m.finish_task("checkpoint", False, 907)
-    assert m.decide(1020) == "stop"
+    assert m.decide(1020) == "destroy"
 
 
 def test_half_of_the_time_after_a_permit_is_the_process_s_and_the_rest_is_for_its_upload() -> None:
@@ -242,7 +277,7 @@ def test_half_of_the_time_after_a_permit_is_the_process_s_and_the_rest_is_for_it
     assert m.decide(946) == "checkpoint"
     m.finish_task("checkpoint", False, 947)
     assert m.decide(989) == "checkpoint"
-    assert m.decide(990) == "stop", "what it could not save stays on its disk"
+    assert m.decide(990) == "destroy", "what it could not save goes with it"
 
 
 def test_an_end_that_was_not_told_yet_is_told_after_the_permit_too() -> None:
@@ -259,7 +294,7 @@ def test_a_process_that_cannot_be_killed_does_not_keep_the_machine() -> None:
     m = running()
     assert m.decide(900) == "term"
     assert m.decide(960) == "kill"
-    assert m.decide(1020) == "stop"
+    assert m.decide(1020) == "destroy"
 
 
 def test_a_fenced_machine_ends_the_job_and_uploads_nothing() -> None:
@@ -547,7 +582,7 @@ def test_the_job_runs_only_when_ordered_and_the_end_of_the_permit_is_bounded(
                 m.begin_process("run", now)
             elif command in ("term", "kill"):
                 m.end_process(-15, now, "")
-            elif command in ("destroy", "stop"):
+            elif command == "destroy":
                 assert now >= m.permit_until
                 return
             elif command is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from autopilot.agent.shipped.markets import market_of, runpod, vastai
@@ -28,20 +26,18 @@ def test_whose_machine_this_is(env: dict[str, str], expected: object) -> None:
 
 
 def test_a_pod_has_two_ways_out_at_the_real_market() -> None:
-    rest, graphql = runpod("destroy", POD)
+    rest, graphql = runpod(POD)
     assert rest == ("DELETE", "https://api.runpod.io/v2/pods/abc123", "pod-key", None)
     query = 'mutation { podTerminate(input: {podId: "abc123"}) }'
     assert graphql == ("POST", "https://api.runpod.io/graphql", "pod-key", {"query": query})
 
 
-def test_a_pod_is_stopped_likewise_elsewhere() -> None:
-    rest, graphql = runpod("stop", {**POD, "AUTOPILOT_PROVIDER_URL": "http://127.0.0.1:1/"})
-    assert rest == ("POST", "http://127.0.0.1:1/v2/pods/abc123/action", "pod-key", {"action": "stop"})
+def test_a_pod_goes_likewise_elsewhere() -> None:
+    rest, graphql = runpod({**POD, "AUTOPILOT_PROVIDER_URL": "http://127.0.0.1:1/"})
+    assert rest == ("DELETE", "http://127.0.0.1:1/v2/pods/abc123", "pod-key", None)
     assert graphql[:2] == ("POST", "http://127.0.0.1:1/graphql")
-    assert json.dumps(graphql[3]).count("podStop") == 1
 
 
 def test_an_instance_has_one() -> None:
     url = "https://console.vast.ai/api/v0/instances/77/"
-    assert vastai("destroy", INSTANCE) == [("DELETE", url, "instance-key", {})]
-    assert vastai("stop", INSTANCE) == [("PUT", url, "instance-key", {"state": "stopped"})]
+    assert vastai(INSTANCE) == [("DELETE", url, "instance-key", {})]

@@ -35,10 +35,10 @@ def test_a_file_of_something_else_is_an_error(tmp_path: Path, text: str) -> None
 
 
 def test_a_wish_is_written_where_the_host_looks(tmp_path: Path) -> None:
-    ask_market("destroy", env_of(tmp_path, AUTOPILOT_WISH="/wish"), Web(), Log(1))
+    ask_market(env_of(tmp_path, AUTOPILOT_WISH="/wish"), Web(), Log(1))
     assert (tmp_path / "wish").read_text() == "destroy"
     with pytest.raises(OSError, match="no machine id"):
-        ask_market("destroy", env_of(tmp_path), Web(), Log(1))
+        ask_market(env_of(tmp_path), Web(), Log(1))
 
 
 def test_a_notice_comes_changes_and_goes(tmp_path: Path) -> None:

@@ -161,6 +161,9 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
         ("readings", {"load": True}),
         ("readings", {"still_s": -1}),
         ("readings", {"still_s": 1e12}),
+        ("readings", {"recognised": {"form": "bar", "step": -1, "fraction": 0.5, "confidence": 0.5}}),
+        ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 1.5, "confidence": 0.5}}),
+        ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 0.5, "confidence": None}}),
     ],
 )
 def test_a_heartbeat_out_of_range_is_refused(field: str, value: Any) -> None:

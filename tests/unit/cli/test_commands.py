@@ -7,12 +7,16 @@ import json
 import re
 import socket
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from autopilot.cli import logs
 from autopilot.cli.main import run
+from autopilot.config.job_file import parse_job
+from autopilot.domain.host import Arch, HostNeeds
 from autopilot.words import text
 from tests.unit.cli.sample_daemon import Daemon, sample
 
@@ -455,6 +459,21 @@ def test_a_cancel_that_the_ledger_could_not_take(daemon: Daemon, capsys: Capture
     assert out.endswith("If the daemon stops before that, cancel the job again.\n")
 
 
+def test_offers_on_machines_that_have_what_is_asked_for(daemon: Daemon, capsys: Capture) -> None:
+    """The options of the command line are the keys of a job file."""
+    asked = ("cuda", "12.8"), ("cpus", "16"), ("ram", "64GB"), ("reliability", "0.99"), ("country", "DE | FR")
+    printed(
+        capsys, "offers", "--gpu", "4090", "--datacenter", "--disk-speed", "1GB/s", "--arch", "amd64",
+        *(word for name, value in asked for word in (f"--{name}", value)),
+    )  # fmt: skip
+    ((_, _, body),) = daemon.requests
+    spec = parse_job(body["toml"], source=body["source"], now=datetime.now(UTC))
+    assert spec.host == HostNeeds(
+        cuda=Decimal("12.8"), arch=Arch.AMD64, cpus=Decimal(16), ram_gb=Decimal(64), disk_mb_per_s=Decimal(1000),
+        reliability=Decimal("0.99"), countries=("DE", "FR"), datacenter=True,
+    )  # fmt: skip
+
+
 def test_offers(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
     out = printed(capsys, "offers", "--gpu", "RTX 4090:1")
     assert daemon.requests[0] == ("POST /v1/offers", "", {"gpu": "RTX 4090:1"})
@@ -464,6 +483,8 @@ def test_offers(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text("x")
     printed(capsys, "offers", str(tmp_path / "job.toml"))
     assert daemon.requests[1][2] == {"toml": "x", "source": str(tmp_path / "job.toml")}
+    refused = printed(capsys, "offers", str(tmp_path / "job.toml"), "--disk-speed", "1GB/s", code=2)
+    assert "--disk-speed is for --gpu" in refused
     assert "offers for what?" in printed(capsys, "offers", code=2)
     daemon.answers["POST /v1/offers"] = (200, sample("offers_unknown"))
     assert "vastai is unknown: HTTP 503" in printed(capsys, "offers", "--gpu", "x", code=3)

@@ -230,11 +230,16 @@ def test_a_socket_path_that_the_system_cannot_hold_is_refused(monkeypatch: pytes
     [
         ({"PERMIT__TTL": "60s"}, "permit.ttl is 60 s: with a tick every 15 s machines need at least 180 s"),
         ({"PERMIT__TTL": "179s"}, "at least 180 s (raise permit.ttl, or lower engine.tick_s)"),
+        ({"PERMIT__TTL": "13h"}, "permit.ttl is 13 h: 12 h is the most"),
+        (
+            {"PERMIT__TTL": "2h", "BLOBS__OVER_SSH": "true"},
+            "with storage over SSH machines can save nothing while the daemon sleeps, and 1 h is the most",
+        ),
         ({"ENGINE__TICK_S": "1200"}, "permit.ttl is 900 s: with a tick every 1200 s machines need at least 4800 s"),
         ({"ENGINE__TICK_S": "60", "PERMIT__TTL": "200s"}, "with a tick every 60 s machines need at least 240 s"),
     ],
 )
-def test_a_permit_that_ends_before_it_is_renewed_is_refused(
+def test_a_permit_that_ends_before_it_is_renewed_or_is_too_long_is_refused(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], message: str
 ) -> None:
     for name, value in variables.items():

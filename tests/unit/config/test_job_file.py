@@ -17,6 +17,7 @@ from autopilot.domain.after import After, On
 from autopilot.domain.array import ArraySpec
 from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
+from autopilot.domain.host import HostNeeds
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
 from autopilot.domain.registry import Registry, server_of
 
@@ -65,6 +66,7 @@ gpu = "RTX  4090:2 | A100 80GB"
 vram = "24 GB"
 disk = "1.5TB"
 max_hourly = "$2.50"
+cuda = "12.8"
 [registry]
 server = "registry.example:5000"
 user = "me"
@@ -133,6 +135,7 @@ def test_every_key_is_read() -> None:
         min_vram_gb=Decimal(24),
         disk_gb=Decimal(1500),
         max_hourly=Decimal("2.5"),
+        host=HostNeeds(cuda=Decimal("12.8")),
         work_estimate=timedelta(hours=36),
         work_at_most=timedelta(hours=48),
         work_on="RTX 4090",
@@ -247,7 +250,10 @@ def with_line(section: str, line: str) -> str:
         ),
         (with_line("resource", 'gpu = "x"'), 'job.toml:7: unknown section [resource] (did you mean "resources"?)'),
         ('nmae = "x"\n' + SMALLEST, 'job.toml:1: unknown key "nmae" (did you mean "name"?)'),
-        (with_line("resources", 'zzz = "$1"'), "(known here: disk, gpu, max_hourly, vram)"),
+        (
+            with_line("resources", 'zzz = "$1"'),
+            "(known here: arch, country, cpus, cuda, datacenter, disk, ",
+        ),
         (
             with_line("budget", 'max_hourly = "$1"'),
             'job.toml:8: unknown key "max_hourly" in [budget] ("max_hourly" belongs to [resources])',

@@ -16,6 +16,7 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState, Role, cost_by_day, keep_watched
 from autopilot.domain.offer import DeadMan
 from autopilot.domain.params import Budget, Params
+from autopilot.mailbox.orders import CHECKPOINTS_AHEAD
 from autopilot.policy import budget
 from tests.builders import (
     HOUR,
@@ -238,3 +239,7 @@ def test_a_permit_never_ends_between_two_renewals_of_a_daemon_that_lives() -> No
     params = Params(budget=Budget(detect_s=30, save_timeout_s=90, destroy_s=30))
     assert budget.permit_ttl_s([(D(0), D(1))], 900, params) == budget.PERMIT_LEAST_S == 180
     assert budget.permit_ttl_s([(D(0), D(1))], 100, params) == 100
+
+
+def test_a_permit_is_held_back_for_every_address_that_its_machine_has() -> None:
+    assert budget.SAVES_ALONE == CHECKPOINTS_AHEAD + 1, "checkpoints, and the outputs"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from autopilot.domain.certificate import Lack
+from autopilot.domain.host import Arch, HostFacts, HostNeeds
 from autopilot.domain.job import GpuChoice, Trust
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.offer import CapacityType
@@ -42,6 +43,37 @@ def test_what_fits_the_job_file(spec_changes: dict[str, Any], offer_changes: dic
     spec, offer = a_spec(**spec_changes), an_offer(**offer_changes)
     assert (why_not(spec, offer) is None) == fits
     assert (eligible(a_job(spec=spec), a_market(offer), START, Params()) == (offer,)) == fits
+
+
+@pytest.mark.parametrize(
+    ("needs", "told"),
+    [
+        ({"cuda": D("12.8")}, "CUDA 12.2"),
+        ({"driver": "550"}, "driver 535.86.05"),
+        ({"arch": Arch.AMD64}, "arm64 processor"),
+        ({"cpus": D(16)}, "7.5 CPUs"),
+        ({"ram_gb": D(64)}, "31.98 GB of RAM"),
+        ({"shm_gb": D(1)}, "0.064 GB of /dev/shm"),
+        ({"disk_mb_per_s": D(500)}, "disk of 99 MB/s"),
+        ({"reliability": D("0.999")}, "reliability 0.99"),
+        ({"download_mbps": D(200)}, "120 Mbps down"),
+        ({"upload_mbps": D(200)}, "20 Mbps up"),
+        ({"countries": ("US",)}, "in DE"),
+        ({"regions": ("asia",)}, "in eu-west9"),
+        ({"datacenter": True}, "not a datacenter"),
+        ({"regions": ("europe",), "cuda": D("12.0")}, None),
+    ],
+)
+def test_a_machine_that_lacks_something_says_what_it_has(needs: dict[str, Any], told: str | None) -> None:
+    host = HostFacts(
+        cuda=D("12.2"), driver="535.86.05", arch=Arch.ARM64, cpus=D("7.5"), ram_gb=D("31.98"), shm_gb=D("0.064"),
+        disk_mb_per_s=D("99.2"), upload_mbps=D(20), country="DE", region="eu-west9",
+    )  # fmt: skip
+    offer = an_offer(host=host, download_mbps=D(120), reliability=D("0.99"), datacenter=False)
+    assert why_not(a_spec(host=HostNeeds(**needs)), offer) == told
+    assert why_not(a_spec(host=HostNeeds(countries=("US",))), an_offer()) == "place unknown"
+    blackwell = an_offer(gpu="RTX 5090", host=host)
+    assert why_not(a_spec(gpus=(GpuChoice("RTX 5090"),)), blackwell) == "driver too old for its GPU: CUDA 12.2"
 
 
 def test_a_certification_rents_on_its_own_market_and_jobs_only_with_a_certificate() -> None:

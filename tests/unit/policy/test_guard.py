@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -434,6 +435,16 @@ def test_an_allowance_bounds_rentals_raises_and_holds_on_its_market_alone() -> N
         assert reason(action, job=certifying, market=market, account=short) is None
     account = with_market_purse(exposure(), D(0), "runpod")
     assert reason(RAISE, job=a_job(a_lease()), account=account) is None
+
+
+def test_a_machine_rented_under_a_certificate_draws_on_no_allowance() -> None:
+    market, job = without_certificate(), a_job(a_lease())
+    account = with_market_purse(exposure(*job.leases), D(0))
+    ended = replace(account.market_purses["vastai"], since=START + timedelta(seconds=1))
+    account = replace(account, market_purses={"vastai": ended})
+    assert reason(RAISE, job=job, market=market, account=account) is None
+    assert not ended.has_machine(job.leases)
+    assert reason(SPOT, market=market, account=account) is Reason.OVER_UNCERTIFIED
 
 
 def test_a_market_without_a_certificate_takes_nothing_new_but_its_certification() -> None:

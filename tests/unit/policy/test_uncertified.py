@@ -109,10 +109,24 @@ def test_a_job_with_a_machine_there_rents_none_beside_it() -> None:
     assert not any(isinstance(action, Acquire) for action in proposed(job, cheaper))
 
 
+def test_a_machine_that_no_raise_brings_back_is_left_at_once_and_only_then_another_is_rented() -> None:
+    """As with a certificate, but one after the other."""
+    displaced = a_paused_lease(price_to_win=None, pause_cause=Reason.OUTBID)
+    there = a_market_with(4, an_offer("elsewhere"))
+    job = a_job(displaced, status=JobStatus.RECOVERING)
+    (left,) = proposed(job, there)
+    assert left == Release(displaced.id, Reason.OUTBID)
+    assert proposed(job, a_market_with(4, an_offer(displaced.machine_id))) == (), "there is nothing else"
+    assert proposed(job, a_market_with("0.0001", an_offer("elsewhere"))) == (), "the allowance pays for nothing else"
+    (take,) = proposed(a_job(status=JobStatus.RECOVERING), there)
+    assert isinstance(take, Acquire)
+
+
 def test_a_raise_that_it_does_not_cover_is_not_proposed() -> None:
     job = a_job(a_paused_lease(price_to_win=D("0.350"), pause_cause=Reason.OUTBID), status=JobStatus.RECOVERING)
-    assert any(isinstance(action, ChangeBid) for action in proposed(job, a_market_with(4)))
-    assert not any(isinstance(action, ChangeBid) for action in proposed(job, a_market_with("0.0001")))
+    its_own = an_offer(job.leases[0].machine_id)
+    assert any(isinstance(action, ChangeBid) for action in proposed(job, a_market_with(4, its_own)))
+    assert not any(isinstance(action, ChangeBid) for action in proposed(job, a_market_with("0.0001", its_own)))
 
 
 def saving(**changes: object) -> Lease:
@@ -135,3 +149,14 @@ def test_a_machine_for_which_nothing_is_left_saves_and_goes(
     leases: tuple[Lease, ...], expected: tuple[Action, ...]
 ) -> None:
     assert proposed(a_job(*leases), a_market_with(0)) == expected
+
+
+def test_a_machine_rented_under_the_certificate_that_ended_goes_on_and_may_be_raised() -> None:
+    market = a_market_with(0)
+    view = market.providers["vastai"]
+    assert view.uncertified is not None
+    ended = replace(view, uncertified=replace(view.uncertified, since=START + timedelta(seconds=1)))
+    market = replace(market, providers=dict(market.providers) | {"vastai": ended})
+    assert not any(isinstance(action, SaveAndStop) for action in decide(a_job(a_lease()), market, START, P).actions)
+    outbid = a_job(a_paused_lease(price_to_win=D("0.350"), pause_cause=Reason.OUTBID), status=JobStatus.RECOVERING)
+    assert any(isinstance(action, ChangeBid) for action in decide(outbid, market, START, P).actions)

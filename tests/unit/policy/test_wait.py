@@ -82,6 +82,7 @@ def test_the_search_the_conditions_and_the_nearest_that_failed() -> None:
             "min_vram_gb": D(24),
             "disk_gb": D(100),
             "trust": Trust.VERIFIED,
+            "host": None,
             "policy": SpotPolicy.SPOT,
             "offers": 5,
             "fitting": 0,

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Table, make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.host import NO_NEEDS, Arch, HostNeeds
+from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec
 from autopilot.domain.lease import Lease, Span, TaskUse
 from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.prices import PriceObservation
@@ -22,7 +23,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store import schema
 from autopilot.store.columns import PATHS, columns_of
-from autopilot.store.types import Code, Duration, Instant, NanoUSD
+from autopilot.store.types import Code, Duration, Instant, NanoUSD, SpecJson
 
 SQLITE, POSTGRES = (make_url(url).get_dialect()() for url in ("sqlite://", "postgresql+psycopg://"))
 instants = st.datetimes(timezones=st.timezones(), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1))  # noqa: DTZ001
@@ -127,3 +128,14 @@ def test_the_schema_compiles_for_postgres() -> None:
     assert "WHERE state IN ('active', 'intent', 'paused') AND job_id IS NOT NULL" in str(
         CreateIndex(slot).compile(dialect=POSTGRES)
     )
+
+
+def test_a_spec_keeps_what_it_asks_of_the_machine_and_is_read_where_an_older_version_asked_nothing() -> None:
+    needs = HostNeeds(cuda=Decimal("12.8"), driver="535.86.05", arch=Arch.AMD64, countries=("DE", "US"))
+    spec = JobSpec("a", "image", "true", (GpuChoice("RTX 4090"),), host=needs)
+    stored = SpecJson().process_bind_param(spec, SQLITE)
+    assert SpecJson().process_result_value(stored, SQLITE) == spec
+    del stored["host"]
+    older = SpecJson().process_result_value(stored, SQLITE)
+    assert older is not None
+    assert older.host == NO_NEEDS

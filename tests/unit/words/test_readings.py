@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.answers.jobs import Gpu, Lease, NewestReadings
+from autopilot.answers.jobs import Gpu, Lease, NewestReadings, Recognised
 from autopilot.words import readings
 from tests.unit.cli.sample_daemon import sample_job
 
@@ -33,6 +33,10 @@ def a_lease(**changes: Any) -> Lease:
     [
         ({}, "GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1"),
         ({"gpus": None}, "GPU unknown; disk 12 GB free; load 3.1"),
+        (
+            {"recognised": Recognised(form="bar", step=450, fraction=0.45, confidence=0.9)},
+            "GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1; output says 45% (step 450, 90% sure)",
+        ),
         ({"disk_free": None, "load": None}, "GPU 97%, 21 of 24 GB"),
         ({"gpus": [a_gpu(None, None)]}, "GPU ?; disk 12 GB free; load 3.1"),
         ({"gpus": [a_gpu(), a_gpu(0.0, 0)]}, "2 GPUs 97% 0%, 21 of 48 GB; disk 12 GB free; load 3.1"),

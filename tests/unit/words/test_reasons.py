@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from autopilot.answers.jobs import Note, Waiting
+from autopilot.domain import host_fit
 from autopilot.policy import eligibility, wait
 from autopilot.words import reasons
 from tests.unit.cli.sample_daemon import sample_job
@@ -21,13 +22,18 @@ def removed(condition: str, has: Any = None, wanted: Any = None) -> str:
 
 
 def test_each_condition_has_its_words() -> None:
-    source = inspect.getsource(eligibility) + inspect.getsource(wait)
-    named = set(re.findall(r'Unfit\(\s*"([a-z_]+)"', source)) | {"max_price", "max_hourly", "on_demand_share"}
+    source = inspect.getsource(eligibility) + inspect.getsource(wait) + inspect.getsource(host_fit)
+    named = set(re.findall(r'(?:Unfit|HostLack)\(\s*"([a-z_]+)"', source)) | {
+        "max_price",
+        "max_hourly",
+        "on_demand_share",
+    }
+    named |= set(host_fit.MEASURES)
     assert {"vram_gb", "no_on_demand", "max_rate"} <= named
     assert named | {"no_spot"} == set(reasons.CONDITIONS)
 
 
-@pytest.mark.parametrize("condition", reasons.CONDITIONS)
+@pytest.mark.parametrize("condition", sorted(reasons.CONDITIONS.keys() - {"driver", "arch", "country", "region"}))
 def test_no_condition_shows_a_raw_number(condition: str) -> None:
     told = removed(condition, 0.123456789, 7200.123456)
     assert told.startswith("3 ")
@@ -53,6 +59,11 @@ def test_no_condition_shows_a_raw_number(condition: str) -> None:
         ("lasts_s", 3600, 9600, "3 that end too soon: the nearest in 1 h, the job may need 2 h 40 min"),
         ("lost_bid", "0.139", "0.135", "3 where our bids lost: the nearest needs at least $0.139/h, your cap is "
          "$0.135/h"),
+        ("cuda", "12.2", "12.8", "3 with a driver for an older CUDA: the nearest has 12.2, the job needs 12.8"),
+        ("ram_gb", "31.9", "64", "3 with too little RAM: the nearest has 31.9 GB, the job needs 64 GB"),
+        ("driver", "470.42", "535", "3 with an older driver: the nearest has 470.42, the job needs 535"),
+        ("country", None, "DE", "3 not known to be in the country: the nearest has none that its market states, "
+         "the job needs DE"),
         ("verified", None, None, "3 on unverified hosts"),
         ("a_later_one", None, None, "3 a later one"),
     ],

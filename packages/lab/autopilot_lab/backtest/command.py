@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -23,6 +23,7 @@ from autopilot.words import text
 if TYPE_CHECKING:
     from autopilot_lab.backtest.arrays import WidthScore
     from autopilot_lab.backtest.live import Live
+    from autopilot_lab.backtest.play import Conditions
     from autopilot_lab.backtest.scores import Score
     from autopilot_lab.backtest.suite import Pays, Suite
     from autopilot_lab.backtest.tasks import Task
@@ -37,7 +38,7 @@ LONGEST = timedelta(days=3660)
 """Further back than any ledger reaches."""
 
 
-def backtest(  # noqa: C901
+def backtest(
     *files: JobFile,
     suite: Path | None = None,
     synthetic: Kind | None = None,
@@ -124,42 +125,16 @@ def backtest(  # noqa: C901
     replay
         Instead of a suite: repeat every decision of this recording (autopilot serve --record) and compare.
     """
-    if sum((suite is not None, synthetic is not None, history, replay is not None)) != 1:
-        raise UserError("choose a market", hint="give one of --suite, --synthetic, --history or --replay")
-    if files and synthetic is None and not history:
-        raise UserError("job files are played with --synthetic or --history", hint="a suite has runs of its own")
+    places = (suite is not None, synthetic is not None, history, replay is not None)
+    _check_market(places, has_files=bool(files))
     if replay is not None:
         return _replay(replay, json)
-    if tasks is not None:
-        not_of_arrays = (suite, policy, fit, budget_share, report, floor_lag or None, vanish or None)
-        if not as_live or on != "processes" or any(option is not None for option in not_of_arrays):
-            raise UserError(
-                "--tasks plays the daemon's own policy, as live, on made-up or recorded markets",
-                hint="leave out --suite, --policy, --fit, --budget-share, --ideal, --floor-lag, --vanish, --on and "
-                "--report",
-            )
-        from autopilot_lab.backtest.arrays import check_tasks
-
-        check_tasks(tasks)
-    elif parallel is not None:
-        raise UserError("--parallel is for arrays", hint="give --tasks as well")
-    from autopilot_lab.backtest.perturbation import Perturbation
-    from autopilot_lab.backtest.play import Conditions
-    from autopilot_lab.backtest.policies import default_policies, fit_models, parse_policies
-    from autopilot_lab.backtest.runner import Plan
-    from autopilot_lab.backtest.scores import score_all
-    from autopilot_lab.backtest.selection import select_runs
-    from autopilot_lab.backtest.suite_file import read_suite
-    from autopilot_lab.backtest.trials import Trial, pool, run_trials
-
-    _check_share("--budget-share", budget_share, 0.0, float("inf"))
-    if estimate_error is not None:
-        _check_share("--estimate-error", estimate_error, 0.0, 0.9)
-    _check_share("--vanish", vanish, 0.0, 0.9)
-    if floor_lag < 0 or (jobs is not None and jobs < 1):
-        raise UserError("--floor-lag is 0 or more ticks, --jobs 1 or more processes")
+    not_of_arrays = (suite, policy, fit, budget_share, report, floor_lag or None, vanish or None)
+    alone = as_live and on == "processes" and all(option is None for option in not_of_arrays)
+    _check_arrays(tasks, parallel, is_possible=alone)
+    _check_numbers(budget_share, estimate_error, vanish, floor_lag, jobs)
     if suite is not None:
-        trials = [Trial(read_suite(suite))]
+        trials = _read_suite(suite)
     elif synthetic is not None:
         trials = _made_up(synthetic, range(seed, seed + seeds), _tasks(files, tasks))
     else:
@@ -171,26 +146,89 @@ def backtest(  # noqa: C901
     live = _live(recorded, estimate_error, reports_progress) if as_live else None
     if live is not None:
         trials = [replace(trial, suite=_as_live(trial.suite, live, history)) for trial in trials]
-    if tasks is not None:
-        assert live is not None, "checked above"
+    if tasks is not None and live is not None:
         return _play_arrays([trial.suite for trial in trials], tasks, parallel, runs, live, jobs, json)
-    if report is not None:
-        _write(report, "", mode="a")  # what cannot be written is said before hours of play
+
+    from autopilot_lab.backtest.perturbation import Perturbation
+    from autopilot_lab.backtest.play import Conditions
+
+    conditions = Conditions(budget_share, Perturbation(estimate_error or 0.0, floor_lag, vanish), live)
+    return _play(trials, _Options(policy, fit, runs, jobs, on, json, report), conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """As of ``backtest``."""
+
+    policy: str | None
+    fit: Path | None
+    runs: str | None
+    jobs: int | None
+    on: Place
+    json: bool
+    report: Path | None
+
+
+def _check_market(places: Sequence[bool], *, has_files: bool) -> None:
+    """``places``: which of a suite, a seed, the ledger and a recording are named."""
+    if sum(places) != 1:
+        raise UserError("choose a market", hint="give one of --suite, --synthetic, --history or --replay")
+    has_suite, _, _, has_recording = places
+    if has_files and (has_suite or has_recording):
+        raise UserError("job files are played with --synthetic or --history", hint="a suite has runs of its own")
+
+
+def _check_arrays(tasks: int | None, parallel: str | None, *, is_possible: bool) -> None:
+    if tasks is None and parallel is not None:
+        raise UserError("--parallel is for arrays", hint="give --tasks as well")
+    if tasks is None:
+        return
+    if not is_possible:
+        raise UserError(
+            "--tasks plays the daemon's own policy, as live, on made-up or recorded markets",
+            hint="leave out --suite, --policy, --fit, --budget-share, --ideal, --floor-lag, --vanish, --on and "
+            "--report",
+        )
+    from autopilot_lab.backtest.arrays import check_tasks
+
+    check_tasks(tasks)
+
+
+def _check_numbers(
+    budget_share: float | None, estimate_error: float | None, vanish: float, floor_lag: int, jobs: int | None
+) -> None:
+    _check_share("--budget-share", budget_share, 0.0, float("inf"))
+    _check_share("--estimate-error", estimate_error, 0.0, 0.9)
+    _check_share("--vanish", vanish, 0.0, 0.9)
+    if floor_lag < 0 or (jobs is not None and jobs < 1):
+        raise UserError("--floor-lag is 0 or more ticks, --jobs 1 or more processes")
+
+
+def _play(trials: Sequence[Trial], asked: _Options, conditions: Conditions) -> int:
+    from autopilot_lab.backtest.policies import default_policies, fit_models, parse_policies
+    from autopilot_lab.backtest.runner import Plan
+    from autopilot_lab.backtest.scores import score_all
+    from autopilot_lab.backtest.selection import select_runs
+    from autopilot_lab.backtest.suite_file import read_suite
+    from autopilot_lab.backtest.trials import pool, run_trials
+
+    if asked.report is not None:
+        _write(asked.report, "", mode="a")  # what cannot be written is said before hours of play
     market = pool(trials)
-    policies = parse_policies(policy) if policy is not None else default_policies(market.config.kind)
-    models = fit_models(policies, None if fit is None else read_suite(fit))
-    perturbation = Perturbation(estimate_error or 0.0, floor_lag, vanish)
-    plan = Plan(market, policies, models, Conditions(budget_share, perturbation, live))
-    chosen = select_runs(market, runs)
+    named = asked.policy
+    policies = parse_policies(named) if named is not None else default_policies(market.config.kind)
+    models = fit_models(policies, None if asked.fit is None else read_suite(asked.fit))
+    plan = Plan(market, policies, models, conditions)
+    chosen = select_runs(market, asked.runs)
     with _progress(len(chosen)) as advance:
-        results = run_trials(trials, plan, chosen, jobs or count_usable_cores(), on, advance)
+        results = run_trials(trials, plan, chosen, asked.jobs or count_usable_cores(), asked.on, advance)
     scores = score_all(market, policies, results)
-    if report is not None:
+    if asked.report is not None:
         from autopilot_lab.backtest.report import report as page
 
         own_plan = replace(plan, conditions=trials[0].under(plan.conditions))
-        _write(report, page(own_plan, results, scores, shlex.join(["autopilot", *sys.argv[1:]])))
-    if json:
+        _write(asked.report, page(own_plan, results, scores, shlex.join(["autopilot", *sys.argv[1:]])))
+    if asked.json:
         print_json({"suite": market.name, "runs": len(results), "policies": [score.as_json() for score in scores]})
     else:
         _print_table(market, scores, len(results))
@@ -290,6 +328,13 @@ def _tasks(files: Sequence[Path], tasks: int | None = None) -> list[Task]:
             for spec, task in zip(specs, read, strict=True)
         ] or [an_hour_each(tasks)]
     return sorted((task_of(spec, now) for spec in specs), key=lambda task: task.budget is None) or [DAY]
+
+
+def _read_suite(path: Path) -> list[Trial]:
+    from autopilot_lab.backtest.suite_file import read_suite
+    from autopilot_lab.backtest.trials import Trial
+
+    return [Trial(read_suite(path))]
 
 
 def _made_up(kind: Kind, seeds: range, tasks: Sequence[Task]) -> list[Trial]:

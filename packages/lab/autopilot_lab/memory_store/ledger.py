@@ -65,17 +65,12 @@ class MemoryLedger(MemoryRepository):
 
     async def sum_market(self, provider: str, since: datetime | None) -> OwnerTotals:
         tables = self._access.read()
-        there = [lease for lease in tables.leases.values() if lease.provider == provider]
+        there = [each for each in tables.leases.values() if each.provider == provider and each.is_rented_since(since)]
         posted, held = ZERO, ZERO
         for lease in there:
             entries = [each for each in await self.list_entries(lease.id) if not _is_certification(tables, each.job_id)]
-            is_older = since is not None and lease.intended_at < since
-            spend = [each for each in entries if each.type in SPEND_TYPES]
-            posted += sum(
-                (each.amount for each in spend if since is None or not is_older or _is_later(each, since)), ZERO
-            )
-            gone_at = lease.ending.gone_at
-            if tables.unsettled.get(lease.id) and (since is None or gone_at is None or gone_at >= since):
+            posted += sum((each.amount for each in entries if each.type in SPEND_TYPES), ZERO)
+            if tables.unsettled.get(lease.id):
                 held += sum((each.amount for each in entries if each.type in RESERVE_TYPES), ZERO)
         return OwnerTotals(posted, held)
 
@@ -100,10 +95,6 @@ def _sum_jobs(tables: MemoryTables, ids: Collection[str], since: date | None = N
 
 def _is_certification(tables: MemoryTables, job_id: str | None) -> bool:
     return job_id is not None and tables.certifications.get(job_id) is not None
-
-
-def _is_later(entry: LedgerEntry, since: datetime) -> bool:
-    return entry.posted_at >= since and entry.day >= since.date() and entry.amount > ZERO
 
 
 def sum_held(tables: MemoryTables) -> dict[str | None, Decimal]:

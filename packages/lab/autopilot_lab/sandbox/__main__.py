@@ -18,6 +18,7 @@ from autopilot_lab.sandbox.config import SandboxConfig
 from autopilot_lab.sandbox.private_images import PrivateImage
 from autopilot_lab.sandbox.runpod.exchange import Mode
 from autopilot_lab.sandbox.server import running_sandbox
+from autopilot_lab.sandbox.zoo import PRESETS
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,10 +37,12 @@ def _run(options: argparse.Namespace, state_dir: Path) -> int:
         port=options.port,
         api_keys=tuple(options.api_key or ("sandbox-key",)),
         credit=options.credit,
+        duds=PRESETS[options.preset] if options.duds is None else options.duds,
         churn=options.churn,
         enforce_rate_limits=not options.no_rate_limits,
         real_processes=not options.no_processes,
         ssh=options.ssh,
+        ssh_names=options.ssh_names,
         clearing_is_visible=options.clearing_is_visible,
         private_images=tuple(options.private_image or ()),
         runpod_keys=tuple(options.runpod_api_key or ("runpod-sandbox-key",)),
@@ -85,6 +88,13 @@ def _origin(state_dir: Path) -> datetime:
     return origin
 
 
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"a share lies between 0 and 1, not at {share:g}")
+    return share
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m autopilot_lab.sandbox", description=__doc__)
     parser.add_argument("--state-dir", type=Path, help="where disks are kept (default: a temporary directory)")
@@ -112,11 +122,23 @@ def _parser() -> argparse.ArgumentParser:
         type=PrivateImage.parse,
         help="an image that only a login pulls, as IMAGE=USER:PASSWORD; may be repeated",
     )
+    parser.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        default="plain",
+        help="zoo: hosts differ in driver, processor, memory, links and place, and 30%% never boot; zoo-stress: 58%%",
+    )
+    parser.add_argument(
+        "--duds", type=_share, metavar="SHARE", help="of the hosts that never boot, from 0 to 1: a zoo with so many"
+    )
     parser.add_argument("--churn", action="store_true", help="floors move, rivals come and go")
     parser.add_argument("--no-rate-limits", action="store_true")
     parser.add_argument("--no-processes", action="store_true", help="instances run nothing")
     parser.add_argument(
         "--ssh", action="store_true", help="vast.ai's instances have sshd and a network of their own (as root)"
+    )
+    parser.add_argument(
+        "--ssh-names", action="store_true", help="their addresses are sshN.vast.ai, which have to lead to --host"
     )
     parser.add_argument("--clearing-is-visible", action="store_true", help="contested chunks show what would win")
     return parser

@@ -16,6 +16,7 @@ def sandbox(
     seed: int = 1,
     speed: float = 1.0,
     churn: Annotated[bool, Flag] = False,
+    duds: float | None = None,
     state_dir: Path | None = None,
     port_file: Path | None = None,
 ) -> int:
@@ -31,6 +32,8 @@ def sandbox(
         Market seconds per real second.
     churn
         Prices move and rivals come and go.
+    duds
+        Share of the hosts that never boot, on markets whose hosts differ; default: all are sound and alike.
     state_dir
         Where rented machines keep their disks; default: a temporary directory.
     port_file
@@ -41,6 +44,8 @@ def sandbox(
     argv = ["--port", str(port), "--seed", str(seed), "--speed", str(speed)]
     if churn:
         argv.append("--churn")
+    if duds is not None:
+        argv += ["--duds", str(duds)]
     if state_dir is not None:
         argv += ["--state-dir", str(state_dir)]
     if port_file is not None:

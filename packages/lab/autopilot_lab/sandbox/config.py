@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from autopilot_lab.sandbox.runpod.exchange import ExchangeConfig, Mode
 from autopilot_lab.sandbox.runpod.machines import MachineSpec as PodMachineSpec
 from autopilot_lab.sandbox.runpod.pods import NetworkVolume
 from autopilot_lab.sandbox.runpod.provider import RunpodConfig
+from autopilot_lab.sandbox.zoo import Zoo, make_zoo
 
 DEFAULT_EXCHANGE = ExchangeConfig()
 
@@ -36,12 +38,16 @@ class SandboxConfig:
     api_keys: tuple[str, ...] = ("sandbox-key",)
     credit: Decimal = Decimal(100)
     machines: tuple[MachineSpec, ...] | None = None
+    duds: float | None = None
+    """Share of the hosts that never boot, on markets whose hosts differ. None: the default ones, where none does."""
     churn: bool = False
     enforce_rate_limits: bool = True
     search_quota_rows: int = 20_000
     real_processes: bool = True
     ssh: bool = False
     """vast.ai's instances can be logged in to, and have a network of their own. It takes root, Linux and OpenSSH."""
+    ssh_names: bool = False
+    """Their addresses are sshN.vast.ai, as the market's; the caller sees to it that these lead to ``host``."""
     clearing_is_visible: bool = False
     """Whether a chunk held by a rival shows the bid that would win it; otherwise it shows the host's floor."""
     list_lag_s: float = 0.0
@@ -95,6 +101,20 @@ class SandboxConfig:
     """The most that one page of a list holds."""
     nebius_strangers: bool = True
     """Whether machines, policies and disks of colleagues stand in the lists."""
+
+    def with_zoo(self, start: datetime) -> SandboxConfig:
+        """With the catalogues that ``duds`` asks for, where none is given. Raises ``ValueError``."""
+        if self.duds is None:
+            return self
+        zoo: Zoo = make_zoo(self.seed, self.duds, start)
+        return replace(
+            self,
+            machines=zoo.vastai if self.machines is None else self.machines,
+            runpod_machines=zoo.runpod if self.runpod_machines is None else self.runpod_machines,
+            runpod_exchange=replace(self.runpod_exchange, places_anywhere=True),
+            mithril_pools=zoo.mithril if self.mithril_pools is None else self.mithril_pools,
+            nebius_pools=zoo.nebius if self.nebius_pools is None else self.nebius_pools,
+        )
 
     @property
     def timings(self) -> Timings:

@@ -11,11 +11,14 @@
 | POST on_demand_arrival | machine_id (or instance_id), num_gpus (default: all), duration_s | id, holding |
 | POST stop | instance_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
+| POST host_traits | machine_id, boots, driver, cuda, arch: what is given changes | |
+| POST duds | share: of the machines that never boot from now on | |
 | POST full | machine_id, full (default: true): whether it takes no new tenant and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
 | POST keys | keys: those of the account from now on; the others are revoked | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
+| POST login | instance_id, port: where its SSH server is shown until it boots again | port: that of before |
 | POST traffic | instance_id, down_gb, up_gb | |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, detail, lag_s, hang_s | |
 | DELETE faults | | |
@@ -24,10 +27,13 @@
 | GET books | | books: exact cost by kind of each instance, total, total as billed; decimal strings |
 | GET requests | | calls by endpoint family |
 
-A mistake is answered with 400 and ``error``. Families and kinds of faults: see ``faults.py``.
+A mistake is answered with 400 and ``error``. Families and kinds of faults: see ``faults.py``. Ways to boot: ``Boot`` in
+``host_traits.py``.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -35,6 +41,8 @@ from autopilot.clock import ManualClock, ScaledClock
 from autopilot.ports.clock import Clock
 from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
+from autopilot_lab.sandbox.host_traits import give_duds
+from autopilot_lab.sandbox.host_wishes import parse_share, parse_traits
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.machines import Chunk, HostState, Machine
 from autopilot_lab.sandbox.market.market import SandboxMarket
@@ -65,12 +73,15 @@ class Control:
             ("POST", "on_demand_arrival"): self._add_on_demand,
             ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
+            ("POST", "host_traits"): self._set_host_traits,
+            ("POST", "duds"): self._set_duds,
             ("POST", "full"): self._set_full,
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
             ("POST", "card"): self._set_card,
             ("POST", "keys"): self._set_keys,
             ("POST", "claim"): self._set_claim,
+            ("POST", "login"): self._show_login,
             ("POST", "traffic"): self._add_traffic,
             ("POST", "fault"): self._add_fault,
             ("DELETE", "faults"): self._clear_faults,
@@ -146,6 +157,26 @@ class Control:
         self._market.set_host(self._machine(wish).spec.machine_id, HostState(str(wish.get("state"))))
         return {}
 
+    def _set_host_traits(self, wish: Json) -> Json:
+        machine, (boots, said) = self._machine(wish), parse_traits(wish)
+        spec = machine.spec
+        if said.get("cuda"):
+            spec = replace(spec, cuda_max_good=float(said["cuda"]))
+        machine.spec = replace(
+            spec,
+            driver_version=said.get("driver", spec.driver_version),
+            cpu_arch=said.get("arch", spec.cpu_arch),
+            truth=spec.truth if boots is None else replace(spec.truth, boots=boots),
+        )
+        return {}
+
+    def _set_duds(self, wish: Json) -> Json:
+        machines = list(self._market.machines.values())
+        specs = give_duds((machine.spec for machine in machines), parse_share(wish), "control")
+        for machine, spec in zip(machines, specs, strict=True):
+            machine.spec = spec
+        return {}
+
     def _set_full(self, wish: Json) -> Json:
         self._machine(wish).is_full = bool(wish.get("full", True))
         return {}
@@ -171,6 +202,11 @@ class Control:
 
     def _set_claim(self, wish: Json) -> Json:
         return {"broken": set_claim(self._market.broken, "vastai", wish)}
+
+    def _show_login(self, wish: Json) -> Json:
+        instance = self._market.get(int(amount(wish, "instance_id")))
+        before, instance.ssh_port = instance.ssh_port, int(amount(wish, "port"))
+        return {"port": before}
 
     def _add_traffic(self, wish: Json) -> Json:
         down_gb, up_gb = (amount({name: 0, **wish}, name) for name in ("down_gb", "up_gb"))
@@ -207,6 +243,7 @@ class Control:
             "actual_status": self._market.actual_status(instance),
             "cause": None if instance.cause is None else str(instance.cause),
             "boots": instance.boots,
+            "ssh": {"host": instance.ssh_host or f"ssh{instance.proxy}.vast.ai", "port": instance.ssh_port},
             "created_at": instance.created_at.isoformat(),
             "destroyed_at": None if instance.destroyed_at is None else instance.destroyed_at.isoformat(),
         }

@@ -52,15 +52,16 @@ class SshDoor:
         keys: Callable[[], Iterable[str]],
         forwards: Callable[[], bool],
         port: int = 0,
+        host: str = "127.0.0.1",
     ) -> None:
-        """``port`` 0: any that is free. Raises ``UserError``, ``OSError``."""
+        """``port`` 0: any that is free, of ``host``. Raises ``UserError``, ``OSError``."""
         self._home = home
         self._network = network
         self._keys = keys
         self._forwards = forwards
         self._program = find_sshd()
         self._make_host_key()
-        self._listening = socket.create_server(("127.0.0.1", port))
+        self._listening = socket.create_server((host, port))
         self.port: int = self._listening.getsockname()[1]
         self._servers: list[subprocess.Popen[bytes]] = []
         threading.Thread(target=self._accept, daemon=True).start()

@@ -17,10 +17,13 @@ _LOGIN_RUNTYPES = ("ssh", "jupyter")
 @dataclass(frozen=True)
 class SshRules:
     """``forwards``: whether instances' SSH servers do. ``serve``: lets the market be called from within a network that
-    leads nowhere; returns what ends that."""
+    leads nowhere; returns what ends that. ``host``: where their proxies listen. ``has_names``: they are shown by the
+    names that vast.ai gives them, and not by that address."""
 
     forwards: Callable[[], bool]
     serve: Callable[[OwnNetwork], Callable[[], None]]
+    host: str = "127.0.0.1"
+    has_names: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,9 @@ class LocalContainers:
         self._close_door(instance.id)
         network = OwnNetwork()
         home = self._boxes.beside(str(instance.id))
-        door = SshDoor(home, network, lambda: tuple(instance.ssh_keys), ssh.forwards)
+        door = SshDoor(home, network, lambda: tuple(instance.ssh_keys), ssh.forwards, host=ssh.host)
         self._doors[instance.id] = network, door, ssh.serve(network)
+        instance.ssh_host = None if ssh.has_names else ssh.host
         instance.ssh_port = door.port
         return network
 

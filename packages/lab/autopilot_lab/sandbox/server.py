@@ -121,9 +121,9 @@ class Sandbox:
 
     async def start(self) -> None:
         """Listen. Raises ``UserError`` when the port or the state directory is in use."""
-        config = self.config
-        self._lock = _claim(config.state_dir)
         now = self.clock.now()
+        config = self.config.with_zoo(now)
+        self._lock = _claim(config.state_dir)
         self._containers = (
             LocalContainers(config.state_dir, self.environment, self._ssh_rules() if config.ssh else None)
             if config.real_processes
@@ -257,13 +257,20 @@ class Sandbox:
                     wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))
             await asyncio.sleep(wait_s)
 
+    @property
+    def _port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
     def _ssh_rules(self) -> SshRules:
-        return SshRules(lambda: "ssh-forwards" not in self._market.broken, self._serve_within)
+        def forwards() -> bool:
+            return "ssh-forwards" not in self._market.broken
+
+        return SshRules(forwards, self._serve_within, self.config.host, self.config.ssh_names)
 
     def _serve_within(self, network: OwnNetwork) -> Callable[[], None]:
-        """The market answers in that network too, at the same address: what else is there reaches nothing."""
+        """The market answers in that network too, at its loopback: what else is there reaches nothing."""
         assert self._runner is not None
-        site = web.SockSite(self._runner, network.listen(int(self.url.rpartition(":")[2])))
+        site = web.SockSite(self._runner, network.listen(self._port))
         starting = asyncio.ensure_future(site.start())
 
         async def stop() -> None:
@@ -285,7 +292,7 @@ class Sandbox:
             "GPU_COUNT": str(len(instance.gpu_ids)),
             "PUBLIC_IPADDR": BOX_ADDRESS,
             "SSH_PUBLIC_KEY": "",
-            "AUTOPILOT_PROVIDER_URL": self.url,
+            "AUTOPILOT_PROVIDER_URL": f"http://127.0.0.1:{self._port}" if self.config.ssh else self.url,
             **{f"VAST_TCP_PORT_{inside}": str(outside) for inside, outside in self._ports_named(instance)},
         }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from autopilot_lab.sandbox.host_traits import Boot, HostTraits, Truth
 from autopilot_lab.sandbox.market.metering import to_decimal
 from autopilot_lab.sandbox.mithril.bids import Bid, BidOrder, BidStatus, MachineStatus
 from autopilot_lab.sandbox.mithril.lifecycle import NoMachines, Timings
@@ -191,3 +192,42 @@ def test_an_ended_bid_wins_nothing_any_more(market: MithrilMarket) -> None:
     assert bid.status is BidStatus.TERMINATED
     assert bid.machine is None
     assert bid.meter.total(market.now) == paid
+
+
+def with_hosts(told: NoMachines, *boots: Boot) -> MithrilMarket:
+    hosts = tuple(HostTraits(truth=Truth(boot)) for boot in boots)
+    return MithrilMarket([replace(POOL, hosts=hosts)], START, seed=1, timings=Timings(), machines=told)
+
+
+def test_on_a_host_that_never_gets_through_a_machine_starts_for_ever_and_free_of_charge() -> None:
+    market = with_hosts(NoMachines(), Boot.FOR_EVER)
+    bid = market.place(ORDER, "key")
+    after(market, 7200)
+    assert status(bid) == (BidStatus.ALLOCATED, MachineStatus.STARTING)
+    assert bid.meter.total(market.now) == 0
+    market.pools["us-x", "it_x"].hosts.replace_all(())
+    market.lifecycle.stop(bid, MachineStatus.PREEMPTED)
+    assert bid.machine is not None
+    assert bid.machine.host.is_dud, "a machine stays where it is"
+
+
+def test_each_launch_gets_a_host_of_the_pool_s_own_choice() -> None:
+    drawn = []
+    for _ in range(2):
+        market = with_hosts(NoMachines(), *Boot)
+        bid = market.place(ORDER, "key")
+        drawn.append([market.draw_host(bid).truth.boots for _ in range(20)])
+    assert drawn[0] == drawn[1], "by the seed"
+    assert set(drawn[0]) == set(Boot)
+
+
+def test_without_a_network_nothing_is_started_on_a_machine_that_runs_and_bills() -> None:
+    class Started(NoMachines):
+        def start(self, bid: Bid) -> None:
+            raise AssertionError("nothing comes of its user data")
+
+    market = with_hosts(Started(), Boot.NO_NETWORK)
+    bid = market.place(ORDER, "key")
+    after(market, 180 + 3600)
+    assert status(bid) == (BidStatus.ALLOCATED, MachineStatus.RUNNING)
+    assert bid.meter.total(market.now) > 0

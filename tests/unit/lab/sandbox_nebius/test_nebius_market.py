@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from autopilot_lab.sandbox.host_traits import Boot, HostTraits, Truth
 from autopilot_lab.sandbox.nebius.catalogue import H200, PROJECTS
 from autopilot_lab.sandbox.nebius.lifecycle import NoMachines, Timings
 from autopilot_lab.sandbox.nebius.market import DISK_PER_GB_H, NebiusMarket
@@ -107,3 +108,14 @@ def test_the_same_key_finds_the_same_operation(market: NebiusMarket) -> None:
     made = market.make_policy("key", PROJECT, "a", H200.name, D("2.40"))
     assert market.find_replay("key") is made
     assert market.find_replay("another") is None
+
+
+def test_a_host_that_never_gets_through_keeps_a_machine_starting(market: NebiusMarket) -> None:
+    pool_of(market).hosts.replace_all((HostTraits(truth=Truth(Boot.FOR_EVER)),))
+    vm = rent(market, "a", "2.40")
+    wait(market, 7200)
+    assert vm.state is VmState.STARTING
+    pool_of(market).hosts.replace_all(())
+    other = rent(market, "b", "2.40")
+    assert other.state is VmState.RUNNING
+    assert not other.host.is_dud

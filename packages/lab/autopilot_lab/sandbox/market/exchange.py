@@ -84,6 +84,7 @@ class Exchange:
             lambda instance: self.machines[instance.machine_id].floor_of(instance.gpu_ids),
             self.broken,
             self._bill_pull,
+            lambda instance: self.machines[instance.machine_id].spec.traits,
         )
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.instances: dict[int, Contract] = {}

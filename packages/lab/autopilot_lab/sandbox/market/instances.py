@@ -97,6 +97,8 @@ class Contract:
     destroyed_at: datetime | None = None
     ssh_keys: list[str] = field(default_factory=list)
     """Attached to it."""
+    ssh_host: str | None = None
+    """As it is shown; ``None``: by the name of one of the market's proxies."""
     ssh_port: int | None = None
     """Where its SSH server answers since it last began to run; ``None``: it has none."""
     meter: Meter = field(default_factory=Meter)
@@ -105,6 +107,11 @@ class Contract:
     @property
     def is_bid(self) -> bool:
         return self.order.price is not None
+
+    @property
+    def proxy(self) -> int:
+        """Which of the market's proxies leads to its SSH server since it last began to run."""
+        return (self.id + self.boots) % 9 + 1
 
     @property
     def key(self) -> str:

@@ -18,6 +18,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Protocol
 
+from autopilot_lab.sandbox.host_traits import HostTraits, StartFailure, StartStage, find_failure
 from autopilot_lab.sandbox.market.agenda import Action, Agenda
 from autopilot_lab.sandbox.market.instances import RUNNING, STOPPED, Cause, Container, Contract, Defect
 from autopilot_lab.sandbox.market.journal import Journal
@@ -104,9 +105,11 @@ class Lifecycle:
         floor_of: Callable[[Contract], Decimal],
         broken: set[str],
         bill_pull: Callable[[Contract], None],
+        traits_of: Callable[[Contract], HostTraits],
     ) -> None:
         """``broken``: claims about the market that it breaks; see ``Exchange``."""
         self._floor_of = floor_of
+        self._traits_of = traits_of
         self._broken = broken
         self._bill_pull = bill_pull
         self._timings = timings
@@ -246,9 +249,16 @@ class Lifecycle:
         elif refused is not None:
             self._later(instance, self._timings.provision_s, lambda: self._report_failed(instance, refused))
         elif instance.order.defect is None:
-            self._later(instance, delay_s, lambda: self._run(instance))
+            self._start_on_host(instance, delay_s)
         elif instance.order.defect is Defect.PULL_FAILED:
             self._later(instance, delay_s, lambda: self._report_failed(instance, _PULL_FAILED))
+
+    def _start_on_host(self, instance: Contract, delay_s: float) -> None:
+        failure = find_failure(self._traits_of(instance), instance.order.image)
+        if failure is None:
+            self._later(instance, delay_s, lambda: self._run(instance))
+        elif failure.stage is not StartStage.LOADING:
+            self._later(instance, delay_s, lambda: self._report_failed(instance, _words(failure)))
 
     def _run(self, instance: Contract) -> None:
         now = self._now()
@@ -260,7 +270,8 @@ class Lifecycle:
         if instance.boots == 1:
             self._bill_pull(instance)
         self.bill_gpus(instance)
-        self._containers.start(instance)
+        if self._traits_of(instance).has_network:
+            self._containers.start(instance)
         self._record("instance.running", instance, boot=instance.boots, price=instance.price)
         self._notify("instance_started" if instance.boots == 1 else "instance_resumed", instance)
         self._burn_changed()
@@ -290,3 +301,8 @@ class Lifecycle:
 
     def _notify(self, kind: str, instance: Contract, new_min_bid: Decimal | None = None) -> None:
         self.notices.append(Notice(kind, self._now(), instance.id, instance.machine_id, instance.price, new_min_bid))
+
+
+def _words(failure: StartFailure) -> str:
+    """As its host tells them."""
+    return f"{'Error response from daemon: ' * (failure.stage is StartStage.CREATE)}{failure.words}\n"

@@ -8,6 +8,8 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 
+from autopilot_lab.sandbox.host_traits import SOUND, HostTraits, Truth
+
 Chunk = tuple[int, ...]
 """GPU ids that are rented together. The chunks of a machine overlap: renting one blocks the others it touches."""
 
@@ -53,6 +55,27 @@ class MachineSpec:
     floor: Decimal
     on_demand: Decimal
     end_date: datetime
+    cpu_arch: str = "amd64"
+    truth: Truth = SOUND
+
+    @property
+    def traits(self) -> HostTraits:
+        region, _, country = self.geolocation.rpartition(", ")
+        return HostTraits(
+            self.driver_version,
+            f"{self.cuda_max_good:.1f}",
+            self.compute_cap,
+            self.cpu_arch,
+            self.cpu_cores,
+            self.cpu_ram_mb // 1000,
+            self.disk_bw,
+            self.inet_down_mbps,
+            self.inet_up_mbps,
+            country,
+            region,
+            self.reliability,
+            self.truth,
+        )
 
     @property
     def gpu_ids(self) -> Chunk:

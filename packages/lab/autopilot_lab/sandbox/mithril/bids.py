@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot_lab.sandbox.host_traits import HostTraits
 from autopilot_lab.sandbox.market.metering import Meter
 
 
@@ -57,6 +58,7 @@ class Machine:
     created_at: datetime
     end_time: datetime | None = None
     """When a machine that was given notice stops."""
+    host: HostTraits = field(default_factory=HostTraits)
 
 
 @dataclass

@@ -23,7 +23,9 @@ class LocalMachines:
         self._machines = VirtualMachines(state_dir / "mithril")
 
     def start(self, bid: Bid) -> None:
-        config = VmConfig(bid.order.startup_script, self._num_gpus(bid), self._speed, self._private)
+        assert bid.machine is not None, "there is a machine to start"
+        script, host = bid.order.startup_script, bid.machine.host
+        config = VmConfig(script, self._num_gpus(bid), self._speed, self._private, host=host)
         self._machines.start(bid.id, bid.boots, config)
 
     def warn(self, bid: Bid, status: MachineStatus, bid_status: str, in_s: float) -> None:

@@ -13,6 +13,7 @@
 | POST strangers | ended (bids of colleagues that have ended; null: the project has no other users) | |
 | POST ssh_key | id: of the one that takes the place of the project's | |
 | POST relocate | bid_id: its machine is moved to another host | |
+| POST hosts | bid_id (or region, instance_type), boots (or share of those that never boot): from the next launch on | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, lag_s, hang_s | |
 | DELETE faults | | |
@@ -33,6 +34,7 @@ from aiohttp import web
 
 from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
+from autopilot_lab.sandbox.host_wishes import parse_hosts
 from autopilot_lab.sandbox.market.metering import to_decimal
 from autopilot_lab.sandbox.mithril import injected_faults
 from autopilot_lab.sandbox.mithril.bids import Bid
@@ -63,6 +65,7 @@ class MithrilControl:
             ("POST", "strangers"): self._set_strangers,
             ("POST", "ssh_key"): self._set_ssh_key,
             ("POST", "relocate"): self._relocate,
+            ("POST", "hosts"): self._set_hosts,
             ("POST", "claim"): lambda wish: {"broken": set_claim(self._market.broken, "mithril", wish)},
             ("POST", "fault"): self._add_fault,
             ("DELETE", "faults"): self._clear_faults,
@@ -72,6 +75,11 @@ class MithrilControl:
             ("GET", "requests"): lambda wish: dict(self._requests),
         }
         add_operations(app, "/_emu/mithril/", operations, self._host)
+
+    def _set_hosts(self, wish: Json) -> Json:
+        pool = self._pool(wish)
+        pool.hosts.replace_all(parse_hosts(wish, " ".join(pool.key)))
+        return {}
 
     def _row(self, pool: AuctionPool) -> Json:
         cleared = pool.cleared

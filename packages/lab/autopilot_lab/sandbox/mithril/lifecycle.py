@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from autopilot_lab.sandbox.host_traits import Boot, HostTraits
 from autopilot_lab.sandbox.market.agenda import Agenda
 from autopilot_lab.sandbox.mithril.bids import BILLED, Bid, BidStatus, Machine, MachineStatus
 
@@ -78,6 +79,8 @@ class MarketView(Protocol):
 
     def new_machine_id(self) -> str: ...
 
+    def draw_host(self, bid: Bid) -> HostTraits: ...
+
 
 class Lifecycle:
     def __init__(self, market: MarketView, timings: Timings, machines: Machines) -> None:
@@ -101,9 +104,14 @@ class Lifecycle:
         market.later(self.timings.start_s if is_new else self.timings.restart_s, bid, lambda: self._run(bid))
 
     def _run(self, bid: Bid) -> None:
+        machine = bid.machine
+        assert machine is not None, "there is a machine to run"
+        if machine.host.truth.boots is Boot.FOR_EVER:
+            return
         bid.boots += 1
         self._set(bid, MachineStatus.RUNNING)
-        self._machines.start(bid)
+        if machine.host.has_network:
+            self._machines.start(bid)
 
     def give_notice(self, bid: Bid, status: MachineStatus) -> None:
         """``status``: PREEMPTING or RELOCATING."""
@@ -172,6 +180,7 @@ class Lifecycle:
 
     def _add_machine(self, bid: Bid) -> Machine:
         made = Machine(self._market.new_machine_id(), MachineStatus.STARTING, self._market.now)
+        made.host = self._market.draw_host(bid)
         bid.machines.append(made)
         return made
 

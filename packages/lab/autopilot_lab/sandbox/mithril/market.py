@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
+from autopilot_lab.sandbox.host_traits import HostPool, HostTraits
 from autopilot_lab.sandbox.market.agenda import Agenda
 from autopilot_lab.sandbox.market.journal import Journal
 from autopilot_lab.sandbox.market.metering import GPU
@@ -67,7 +68,9 @@ class MithrilMarket:
         self._arrivals = 0
         self.lifecycle = Lifecycle(self, timings, machines)
         for spec in pools:
-            pool = AuctionPool(spec, self._new_id("auc"), spec.minimum, spec.slots, clear((), spec.slots, spec.minimum))
+            hosts = HostPool(spec.hosts, f"hosts:{seed}:{spec.region}:{spec.type.id}")
+            cleared = clear((), spec.slots, spec.minimum)
+            pool = AuctionPool(spec, self._new_id("auc"), spec.minimum, spec.slots, cleared, hosts)
             self.pools[pool.key] = pool
             pool.history.append(Sample(now, pool.cleared.price))
         self.agenda.at(now + _ROUND, self._hold_rounds)
@@ -91,6 +94,9 @@ class MithrilMarket:
                 action()
 
         self.agenda.at(self.now + timedelta(seconds=seconds), act)
+
+    def draw_host(self, bid: Bid) -> HostTraits:
+        return self.pool_of(bid).hosts.draw()
 
     def record(self, kind: str, **fields: object) -> None:
         self.journal.record(self.now, kind, **fields)

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
+from autopilot_lab.sandbox.host_traits import HostPool, HostTraits
 from autopilot_lab.sandbox.mithril.auction import Cleared
 
 MOST_SAMPLES = 30 * 24 * 30
@@ -37,6 +38,8 @@ class AuctionPoolSpec:
     type: TypeSpec
     slots: int
     minimum: Decimal
+    hosts: tuple[HostTraits, ...] = ()
+    """Of which each launch gets one. None: all are sound."""
 
 
 @dataclass
@@ -60,6 +63,7 @@ class AuctionPool:
     slots: int
     cleared: Cleared
     """Of the newest round."""
+    hosts: HostPool
     highest: Decimal | None = None
     """$/h of one machine: no limit above it is taken."""
     rivals: dict[str, Rival] = field(default_factory=dict)

@@ -20,7 +20,8 @@ class LocalMachines:
         self._machines = VirtualMachines(state_dir / "nebius")
 
     def start(self, vm: Vm) -> None:
-        self._machines.start(vm.id, vm.boots, VmConfig(vm.order.user_data, vm.num_gpus, self._speed, self._private))
+        config = VmConfig(vm.order.user_data, vm.num_gpus, self._speed, self._private, host=vm.host)
+        self._machines.start(vm.id, vm.boots, config)
 
     def terminate(self, vm: Vm) -> None:
         self._machines.shut_down(vm.id)

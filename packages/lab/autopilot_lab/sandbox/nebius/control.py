@@ -11,6 +11,7 @@
 | POST stop | vm_id: its user stops it in the console | |
 | POST power_off | vm_id: from inside | |
 | POST update | vm_id, duration_s: its owner changes something of it in a console, and it shows as `UPDATING` | |
+| POST hosts | vm_id (or region, platform), boots (or share of those that never boot): from the next launch on | |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST fault | on, kind, times (null: for ever; default 1), probability, lag_s, hang_s | |
 | DELETE faults | | |
@@ -32,6 +33,7 @@ from aiohttp import web
 
 from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
+from autopilot_lab.sandbox.host_wishes import parse_hosts
 from autopilot_lab.sandbox.market.metering import to_decimal
 from autopilot_lab.sandbox.nebius import injected_faults
 from autopilot_lab.sandbox.nebius.market import NebiusMarket
@@ -70,6 +72,7 @@ class NebiusControl:
             ("POST", "stop"): self._stop,
             ("POST", "power_off"): self._power_off,
             ("POST", "update"): self._update,
+            ("POST", "hosts"): self._set_hosts,
             ("POST", "claim"): lambda wish: {"broken": set_claim(market.broken, "nebius", wish)},
             ("POST", "fault"): self._add_fault,
             ("DELETE", "faults"): self._clear_faults,
@@ -80,6 +83,11 @@ class NebiusControl:
             ("GET", "requests"): lambda wish: dict(self._requests),
         }
         add_operations(app, "/_emu/nebius/", operations, self._host)
+
+    def _set_hosts(self, wish: Json) -> Json:
+        pool = self._pool(wish)
+        pool.hosts.replace_all(parse_hosts(wish, " ".join(pool.key)))
+        return {}
 
     def _row(self, pool: NebiusPool) -> Json:
         return {

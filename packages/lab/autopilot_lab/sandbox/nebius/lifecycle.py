@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from autopilot_lab.sandbox.host_traits import Boot
 from autopilot_lab.sandbox.market.agenda import Agenda
 from autopilot_lab.sandbox.nebius import refusals
 from autopilot_lab.sandbox.nebius.pools import NebiusPool
@@ -124,6 +125,7 @@ class Lifecycle:
             self._set(vm, VmState.STOPPED)
             self._market.later(self._timings.placement_s, vm, lambda: self._give_up(vm))
             return
+        vm.host = self._market.pool_of(vm).hosts.draw()
         self._set(vm, VmState.STARTING)
         self._market.later(self._timings.start_s, vm, lambda: self._run(vm))
 
@@ -141,6 +143,8 @@ class Lifecycle:
         self._set(vm, VmState.STOPPED)
 
     def _run(self, vm: Vm) -> None:
+        if vm.host.truth.boots is Boot.FOR_EVER:
+            return
         vm.boots += 1
         vm.is_settling = False
         self._set(vm, VmState.RUNNING)
@@ -148,7 +152,8 @@ class Lifecycle:
         if vm.boots > 1 and "volume-kept" in self._market.broken:
             self._machines.wipe(vm)
             self._market.record("disk.lost", vm_id=vm.id)
-        self._machines.start(vm)
+        if vm.host.has_network:
+            self._machines.start(vm)
 
     def preempt(self, vm: Vm, cause: str) -> None:
         if vm.state in (VmState.STARTING, VmState.RUNNING):

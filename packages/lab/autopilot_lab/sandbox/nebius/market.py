@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
+from autopilot_lab.sandbox.host_traits import HostPool
 from autopilot_lab.sandbox.market.agenda import Agenda
 from autopilot_lab.sandbox.market.journal import Journal
 from autopilot_lab.sandbox.market.metering import DISK, GPU
@@ -50,7 +51,8 @@ class NebiusMarket:
         self._arrivals = 0
         self.lifecycle = Lifecycle(self, timings, machines)
         for spec in pools:
-            pool = NebiusPool(spec, self.new_id("sku"), spec.price, spec.price, spec.gpus)
+            hosts = HostPool(spec.hosts, f"nebius-hosts:{seed}:{spec.region}:{spec.platform.name}")
+            pool = NebiusPool(spec, self.new_id("sku"), spec.price, spec.price, spec.gpus, hosts)
             self.pools[pool.key] = pool
             pool.quotes.append(PriceStep(now, pool.price))
         self._plan_step()

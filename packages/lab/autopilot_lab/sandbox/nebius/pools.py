@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot_lab.sandbox.host_traits import HostPool, HostTraits
+
 MOST_QUOTES = 31 * 24 * 4
 """A month of them."""
 
@@ -38,6 +40,8 @@ class PoolSpec:
     platform: PlatformSpec
     price: Decimal
     gpus: int
+    hosts: tuple[HostTraits, ...] = ()
+    """Of which each launch gets one. None: all are sound."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class NebiusPool:
     next_price: Decimal
     """From the next quarter of an hour on."""
     gpus: int
+    hosts: HostPool
     quotes: deque[PriceStep] = field(default_factory=lambda: deque(maxlen=MOST_QUOTES))
 
     @property

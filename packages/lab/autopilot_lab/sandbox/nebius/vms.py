@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot_lab.sandbox.host_traits import HostTraits
 from autopilot_lab.sandbox.market.metering import Meter
 
 
@@ -87,6 +88,8 @@ class Vm:
     """Its owner changes something of it in a console."""
     boots: int = 0
     """How often it ran."""
+    host: HostTraits = field(default_factory=HostTraits)
+    """That it was placed on last."""
     epoch: int = 0
     """Raised by every transition, so that an action scheduled before it does nothing."""
     version: int = 1

@@ -9,6 +9,8 @@
 | POST on_demand_arrival | machine_id (or pod_id), gpu_count (default: all), duration_s | id (null: no room) |
 | POST stop | pod_id: its user stops it in the console | |
 | POST host | machine_id, state: online, offline, vanished | |
+| POST host_traits | machine_id (or pod_id), boots, cuda, arch: what is given changes | |
+| POST duds | share: of the machines that never boot from now on | |
 | POST balance | amount | balance |
 | POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST mode | spot: normal, no_supply, mutation_removed, graphql_gone | |
@@ -25,6 +27,7 @@ A mistake is answered with 400 and ``error``. The clock is the sandbox's own. Fa
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -32,6 +35,8 @@ from aiohttp import web
 
 from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
+from autopilot_lab.sandbox.host_traits import give_duds
+from autopilot_lab.sandbox.host_wishes import parse_share, parse_traits
 from autopilot_lab.sandbox.market.machines import HostState
 from autopilot_lab.sandbox.market.metering import DISK, GPU, Meter, to_decimal
 from autopilot_lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount, duration
@@ -67,6 +72,8 @@ class RunpodControl:
             ("POST", "on_demand_arrival"): lambda wish: self._add_stranger("on_demand", wish, None),
             ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
+            ("POST", "host_traits"): self._set_host_traits,
+            ("POST", "duds"): self._set_duds,
             ("POST", "balance"): self._set_balance,
             ("POST", "mode"): self._set_mode,
             ("POST", "claim"): lambda wish: {"broken": set_claim(self._market.broken, "runpod", wish)},
@@ -137,6 +144,24 @@ class RunpodControl:
             self._market.set_host(self._machine(wish).spec.machine_id, HostState(str(wish.get("state"))))
         except PodRefused as refused:
             raise BadRequest(str(refused)) from None
+        return {}
+
+    def _set_host_traits(self, wish: Json) -> Json:
+        machine, (boots, said) = self._machine(wish), parse_traits(wish)
+        spec = machine.spec
+        machine.spec = replace(
+            spec,
+            cuda_version=said.get("cuda", spec.cuda_version),
+            arch=said.get("arch", spec.arch),
+            truth=spec.truth if boots is None else replace(spec.truth, boots=boots),
+        )
+        return {}
+
+    def _set_duds(self, wish: Json) -> Json:
+        machines = list(self._market.machines.values())
+        specs = give_duds((machine.spec for machine in machines), parse_share(wish), "control")
+        for machine, spec in zip(machines, specs, strict=True):
+            machine.spec = spec
         return {}
 
     def _set_balance(self, wish: Json) -> Json:

@@ -62,6 +62,8 @@ class ExchangeConfig:
     """``podBidResume`` of a running pod: an error, or nothing happens. It never changes the bid."""
     vanish_probability: float = 0.0
     """That an outbid pod is taken away altogether, its volume with it."""
+    places_anywhere: bool = False
+    """A pod gets any of the machines that would do, drawn from the seed. Otherwise it gets the cheapest one."""
 
 
 class Exchange:
@@ -94,6 +96,7 @@ class Exchange:
             lambda: self.now,
             self.watch_balance,
             self.broken,
+            lambda pod: self.machines[pod.machine_id].spec.traits,
         )
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.pods: dict[str, Pod] = {}
@@ -101,6 +104,7 @@ class Exchange:
         self.balance = Balance(balance, self._meters)
         self._seed = seed
         self._rng = random.Random(f"outbid:{seed}")  # noqa: S311 - reproducible, no secret
+        self._places_rng = random.Random(f"places:{seed}")  # noqa: S311 - reproducible, no secret
         self._arrivals = itertools.count(1)
         self._stranger_ids = itertools.count(1)
         self._balance_plan = 0

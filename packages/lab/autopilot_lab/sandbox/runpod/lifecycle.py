@@ -18,12 +18,15 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Protocol
 
+from autopilot_lab.sandbox.host_traits import HostTraits, StartFailure, StartStage, find_failure
 from autopilot_lab.sandbox.market.agenda import Action, Agenda
 from autopilot_lab.sandbox.market.journal import Journal
 from autopilot_lab.sandbox.market.metering import DISK, GPU
 from autopilot_lab.sandbox.runpod.pods import Cause, Container, Defect, Pod, Status
 
 _BOOT_FAILURE_S = (2.0, 6.0)
+_TRIED_AGAIN_S = 30.0
+"""From a container that cannot be made until it is tried again."""
 _OTHER_SHARE = Fraction(4, 5)
 """Of its price, that a pod is billed where a pod is not billed at its price."""
 
@@ -89,8 +92,10 @@ class Lifecycle:
         now: Callable[[], datetime],
         burn_changed: Callable[[], None],
         broken: set[str],
+        traits_of: Callable[[Pod], HostTraits],
     ) -> None:
         """``broken``: claims about the market that it breaks; see ``Exchange``."""
+        self._traits_of = traits_of
         self._broken = broken
         self._timings = timings
         self._agenda = agenda
@@ -194,15 +199,34 @@ class Lifecycle:
             if "refused-pull-is-told" not in self._broken:
                 pod.write_log(now, "system", f"error pulling image: {pod.order.pull_refusal.strip()}")
         elif pod.order.defect is None:
-            self._later(pod, delay_s, lambda: self._run(pod))
+            self._start_on_host(pod, delay_s)
         if pod.order.pull_refusal is not None or pod.order.defect is Defect.BOOT_FAILED:
             self._later(pod, self._rng.uniform(*_BOOT_FAILURE_S), lambda: self.stop(pod, Cause.BOOT_FAILED))
+
+    def _start_on_host(self, pod: Pod, delay_s: float) -> None:
+        failure = find_failure(self._traits_of(pod), pod.order.image)
+        if failure is None:
+            self._later(pod, delay_s, lambda: self._run(pod))
+        elif failure.stage is StartStage.PULL:
+            pod.write_log(self._now(), "system", f"error pulling image: {failure.words}")
+            self._later(pod, self._rng.uniform(*_BOOT_FAILURE_S), lambda: self.stop(pod, Cause.BOOT_FAILED))
+        elif failure.stage is StartStage.CREATE:
+            self._later(pod, delay_s, lambda: self._try_in_vain(pod, failure))
+
+    def _try_in_vain(self, pod: Pod, failure: StartFailure) -> None:
+        """To make the container: for ever, and the pod is billed."""
+        pod.write_log(self._now(), "system", f"start container for {pod.order.image}: begin")
+        said = f"error starting container: Error response from daemon: {failure.words}"
+        for line in said.splitlines():
+            pod.write_log(self._now(), "system", line)
+        self._later(pod, _TRIED_AGAIN_S, lambda: self._try_in_vain(pod, failure))
 
     def _run(self, pod: Pod) -> None:
         pod.container, pod.ran_at = Container.RUNNING, self._now()
         pod.boots += 1
         pod.write_log(self._now(), "system", "start container")
-        self._containers.start(pod)
+        if self._traits_of(pod).has_network:
+            self._containers.start(pod)
         self._record("container.started", pod, boot=pod.boots)
 
     def _leave(self, pod: Pod, cause: Cause) -> None:

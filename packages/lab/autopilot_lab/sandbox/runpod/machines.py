@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot_lab.sandbox.host_traits import SOUND, HostTraits, Truth, driver_of, is_as_new
 from autopilot_lab.sandbox.market.machines import HostState
 
 
@@ -42,6 +43,23 @@ class MachineSpec:
     upload_mbps: int
     cuda_version: str
     public_ip: str | None
+    arch: str = "amd64"
+    truth: Truth = SOUND
+
+    @property
+    def traits(self) -> HostTraits:
+        """What the market knows of the host; its driver and its place within the country are told nowhere."""
+        return HostTraits(
+            driver=driver_of(self.cuda_version),
+            cuda=self.cuda_version,
+            arch=self.arch,
+            cpus=self.vcpus_per_gpu * self.gpu_count,
+            ram_gb=self.memory_gb_per_gpu * self.gpu_count,
+            download_mbps=self.download_mbps,
+            upload_mbps=self.upload_mbps,
+            country=self.country,
+            truth=self.truth,
+        )
 
 
 @dataclass
@@ -94,9 +112,5 @@ class Requirements:
             and spec.upload_mbps >= self.min_upload_mbps
             and (spec.public_ip is not None or not self.public_ip)
             and (not self.cuda_versions or spec.cuda_version in self.cuda_versions)
-            and (self.min_cuda_version is None or _release(spec.cuda_version) >= _release(self.min_cuda_version))
+            and (self.min_cuda_version is None or is_as_new(spec.cuda_version, self.min_cuda_version))
         )
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -35,7 +35,7 @@ class PodMarket(Exchange):
         return Registries()
 
     def rent(self, order: PodOrder) -> Pod:
-        """The cheapest machine that takes the order, one with free GPUs before one where somebody has to go."""
+        """A machine that takes the order, one with free GPUs before one where somebody has to go."""
         self.record("rent.requested", name=order.name, bid=order.bid)
         spot = order.bid is not None
         if spot and order.registry_id is not None and "login-made-through-rest" in self.broken:
@@ -147,7 +147,10 @@ class PodMarket(Exchange):
             return order.gpu_type_ids.index(spec.gpu_type.id), crowded, price, spec.machine_id
 
         open_ones = [machine for machine in machines if self._has_room(machine, order.gpu_count, order.bid)]
-        return min(open_ones, key=rank, default=None)
+        best = min(open_ones, key=rank, default=None)
+        if best is None or not self.config.places_anywhere:
+            return best
+        return self._places_rng.choice([machine for machine in open_ones if rank(machine)[:2] == rank(best)[:2]])
 
     def _has_room(self, machine: Machine, gpu_count: int, bid: Decimal | None) -> bool:
         return evictions(machine, self.tenants(machine), gpu_count, bid) is not None

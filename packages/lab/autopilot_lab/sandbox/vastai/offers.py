@@ -101,7 +101,7 @@ def _search(call: Call, query: Json) -> HttpReply:
     if not isinstance(limit, int) or limit < 0 or storage_gb is None:
         raise invalid_body()
     conditions = {name: value for name, value in query.items() if _is_condition(value)}
-    rows = [row for row in _rows(call, _TYPES[str(kind)], storage_gb, conditions) if _meets(row, conditions)]
+    rows = [row for row in _rows(call, _TYPES[str(kind)], storage_gb, conditions) if meets(row, conditions)]
     rows = sort_rows(rows, _order(query.get("order", [["score", "desc"]])))
     if not query.get("disable_bundling"):
         rows = _bundle(rows)
@@ -114,7 +114,7 @@ def _rows(call: Call, is_bid: bool, storage_gb: Decimal, conditions: Json) -> li
     market = call.market
     rows = [
         offer_row(ask, is_bid=is_bid, storage_gb=storage_gb, tenant_holds=_tenant_holds(call, ask), now=market.now)
-        for ask in market.asks(lambda spec, count: _meets(hardware(spec, count), conditions))
+        for ask in market.asks(lambda spec, count: meets(hardware(spec, count), conditions))
     ]
     return rows + [disk_only_row(row) for row in rows[:1]]
 
@@ -128,7 +128,7 @@ def _is_condition(value: object) -> bool:
     return isinstance(value, dict) and bool(value) and set(value) <= OPERATORS
 
 
-def _meets(row: Json, conditions: Json) -> bool:
+def meets(row: Json, conditions: Json) -> bool:
     """Conditions on fields that no row has are ignored; nothing is found by offer id."""
     if "id" in conditions:
         return False

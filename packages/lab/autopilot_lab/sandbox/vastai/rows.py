@@ -13,6 +13,7 @@ from autopilot_lab.sandbox.market.machines import MachineSpec
 from autopilot_lab.sandbox.market.market import SandboxMarket
 from autopilot_lab.sandbox.market.metering import DOWN, GPU, UP
 from autopilot_lab.sandbox.units import HOURS_PER_STORAGE_MONTH
+from autopilot_lab.sandbox.vastai.hosts import driver_number
 from autopilot_lab.sandbox.vastai.replies import Json
 
 PORTS_LAG = timedelta(seconds=3)
@@ -43,7 +44,7 @@ def offer_row(ask: Ask, *, is_bid: bool, storage_gb: Decimal, tenant_holds: bool
         "gpu_max_power": 450.0,
         "gpu_max_temp": 91.0,
         "gpu_display_active": False,
-        "driver_vers": _driver_number(spec.driver_version),
+        "driver_vers": driver_number(spec.driver_version),
         "cpu_ghz": 3.5,
         "has_avx": 1,
         "disk_space": spec.disk_gb * count / spec.gpu_count,
@@ -121,8 +122,8 @@ def instance_row(market: SandboxMarket, instance: Contract) -> Json:
         "template_id": None,
         "template_hash_id": None,
         "template_name": None,
-        "ssh_host": f"ssh{instance.boots % 9 + 1}.vast.ai" if instance.ssh_port is None else "127.0.0.1",
-        "ssh_idx": str(instance.boots % 9 + 1),
+        "ssh_host": instance.ssh_host or f"ssh{instance.proxy}.vast.ai",
+        "ssh_idx": str(instance.proxy),
         "ssh_port": instance.ssh_port or 10_000 + (instance.id + instance.boots) % 50_000,
         "machine_dir_ssh_port": 21_000,
         "public_ipaddr": spec.public_ipaddr if provisioned else None,
@@ -177,7 +178,7 @@ def hardware(spec: MachineSpec, count: int) -> Json:
         "driver_version": spec.driver_version,
         "cuda_max_good": spec.cuda_max_good,
         "cpu_name": spec.cpu_name,
-        "cpu_arch": "amd64",
+        "cpu_arch": spec.cpu_arch,
         "cpu_cores": spec.cpu_cores,
         "cpu_cores_effective": spec.cpu_cores * count / spec.gpu_count,
         "cpu_ram": spec.cpu_ram_mb,
@@ -261,8 +262,3 @@ def open_ports(instance: Contract) -> list[tuple[int, int]]:
     asked = [key.split()[1].split(":")[-1] for key, _ in instance.order.env if key.startswith("-p ")]
     inside = [_SSH, *(int(port) for port in asked if port.isascii() and port.isdigit())]
     return [(port, first + index) for index, port in enumerate(inside)]
-
-
-def _driver_number(version: str) -> int:
-    major, minor, patch = (int(part) for part in version.split("."))
-    return major * 1_000_000 + minor * 1_000 + patch

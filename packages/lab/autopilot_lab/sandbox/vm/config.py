@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from autopilot_lab.sandbox.host_traits import Boot, HostTraits, Truth
 from autopilot_lab.sandbox.private_images import PrivateImage
 
 
@@ -22,6 +24,8 @@ class VmConfig:
     faults: Mapping[str, str] = field(default_factory=dict)
     """``docker``: ``inactive`` or ``absent`` at first; ``apt``: ``fail`` or ``hang``; ``gpus``: how many are seen;
     ``pull``: ``hang``, ``missing``, ``full``, ``unavailable`` (once) or ``slow``; ``start``: ``refuse``."""
+    host: HostTraits = field(default_factory=HostTraits)
+    """What it is on."""
 
     def write(self, path: Path) -> None:
         scratch = path.with_suffix(".new")
@@ -32,4 +36,10 @@ class VmConfig:
     @classmethod
     def read(cls, path: Path) -> VmConfig:
         body = json.loads(path.read_text())
-        return cls(**{**body, "private": tuple(PrivateImage(**each) for each in body["private"])})
+        private = tuple(PrivateImage(**each) for each in body["private"])
+        return cls(**{**body, "private": private, "host": _read_host(body["host"])})
+
+
+def _read_host(body: dict[str, Any]) -> HostTraits:
+    truth = Truth(**{**body["truth"], "boots": Boot(body["truth"]["boots"])})
+    return HostTraits(**{**body, "truth": truth})

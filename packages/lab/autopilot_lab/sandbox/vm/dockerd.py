@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from autopilot_lab.sandbox.boxes import fix_directories, image_directory
+from autopilot_lab.sandbox.host_traits import StartStage, find_failure
 from autopilot_lab.sandbox.private_images import Login, refusal
 from autopilot_lab.sandbox.programs import make_path
 from autopilot_lab.sandbox.vm.config import VmConfig
@@ -156,6 +157,9 @@ class ContainerDaemon:
         if fault == "full":
             yield {"error": "write /var/lib/docker/tmp/GetImageBlob1: no space left on device"}
             return
+        if error := self.failure_words(image, StartStage.PULL):
+            yield {"error": error}
+            return
         with self.lock:
             (self.home / "images.json").write_text(json.dumps(sorted(self.images() | {image})))
         yield {"status": f"Downloaded newer image for {image}"}
@@ -189,8 +193,16 @@ class ContainerDaemon:
     def start(self, name: str) -> None:
         if self.config.faults.get("start") == "refuse":
             raise DockerRefused(500, 'could not select device driver "nvidia" with capabilities: [[gpu]]')
+        container = self.find(name)
+        if error := self.failure_words(container.config["Image"], StartStage.CREATE):
+            raise DockerRefused(500, error)
         with self.lock:
-            self.find(name).start()
+            container.start()
+
+    def failure_words(self, image: str, stage: StartStage) -> str:
+        """What the machine's host says to the image at that stage; nothing where it gets further."""
+        failure = find_failure(self.config.host, image)
+        return failure.words if failure is not None and failure.stage is stage else ""
 
     def find(self, name: str) -> VmContainer:
         try:
