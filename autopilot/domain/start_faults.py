@@ -40,7 +40,8 @@ class StartFault:
 
 FAULTS: Mapping[str, StartFault] = {
     "image_missing": StartFault(
-        StartCause.IMAGE, "the registry has no such image or tag: correct `image` in the job file, and submit the job again"
+        StartCause.IMAGE,
+        "the registry has no such image or tag: correct `image` in the job file, and submit the job again",
     ),
     "image_arch": StartFault(
         StartCause.IMAGE,
@@ -52,9 +53,12 @@ FAULTS: Mapping[str, StartFault] = {
         "no Python 3.8 or newer in the image, and its package manager brought none: add one to the image, and submit "
         "the job again",
     ),
-    "no_shell": StartFault(StartCause.IMAGE, "the image has no shell (sh): take one that has, and submit the job again"),
+    "no_shell": StartFault(
+        StartCause.IMAGE, "the image has no shell (sh): take one that has, and submit the job again"
+    ),
     "registry_denied": StartFault(
-        StartCause.LOGIN, "the registry does not give the image out: name a login in `[registry]`, or correct the password"
+        StartCause.LOGIN,
+        "the registry does not give the image out: name a login in `[registry]`, or correct the password",
     ),
     "pull_limit": StartFault(
         StartCause.LIMIT,
@@ -74,7 +78,9 @@ FAULTS: Mapping[str, StartFault] = {
         StartCause.HOST, "the host's network did not bring what is needed: another host is tried", is_final=False
     ),
     "boot_too_slow": StartFault(StartCause.UNKNOWN, "the machine did not come up in time: another host is tried"),
-    "container_exit": StartFault(StartCause.UNKNOWN, "the container ended before its agent spoke: another host is tried"),
+    "container_exit": StartFault(
+        StartCause.UNKNOWN, "the container ended before its agent spoke: another host is tried"
+    ),
 }
 """By name of the fault; the names of a virtual machine's own report are among them (``HOST_FAULTS``)."""
 NO_FAULT = StartFault(StartCause.UNKNOWN, "the machine did not come up, and its market did not say why", is_final=False)
