@@ -23,6 +23,7 @@ from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.domain.readings import MachineReading, Readings
+from autopilot.domain.start_faults import fault_of
 from autopilot.engine.outstanding import Money
 from autopilot.engine.waits import Wait
 from autopilot.policy.eligibility import why_not
@@ -102,6 +103,7 @@ def job(
         "main": lease(state.main) if state.main else None,
         "next": lease(state.next) if state.next else None,
         "held_until": plain(state.on_hold.held_until) if state.on_hold else None,
+        "failed_start": _failed_start(state),
         "waiting": _wait_for_jobs(state, titles, now)
         or _with_followed(wait(waits) if waits else None, state, titles, now),
     }
@@ -110,6 +112,21 @@ def job(
 def _verdict(verdict: Verdict | None, waits: Wait | None) -> Verdict | None:
     """Time alone is not enough: what waits for an offer that does not exist is not on track."""
     return Verdict.TIGHT if verdict is Verdict.FINE and waits is not None and waits.has_no_offer else verdict
+
+
+def _failed_start(state: Job) -> Json | None:
+    """The newest machine in a row that came to nothing."""
+    if not state.failed_starts:
+        return None
+    start = state.failed_starts[-1]
+    return {
+        "lease_id": start.lease_id,
+        "fault": start.fault,
+        "cause": start.cause,
+        "remedy": fault_of(start.fault).remedy,
+        "message": start.words,
+        "at": plain(start.at),
+    }
 
 
 def _tasks(array: ArraySpec, counts: TaskCounts) -> Json:

@@ -102,6 +102,21 @@ class NewestCheckpoint(Described):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailedStart(Described):
+    """The newest machine on which the command never ran."""
+
+    lease_id: str
+    fault: str
+    """See docs/explanation/images.md; empty if nothing known was said."""
+    cause: str
+    """Who must act: ``image``, ``login``, ``limit``, ``host`` or ``unknown``."""
+    remedy: str
+    message: str
+    """As the market or the host said it, as far as it was kept."""
+    at: Instant
+
+
+@dataclass(frozen=True, kw_only=True)
 class Note(Described):
     topic: str
     numbers: dict[str, Scalar]
@@ -189,6 +204,8 @@ class Job(Counted):
     main: Lease | None
     next: Lease | None
     held_until: Instant | None
+    failed_start: FailedStart | None
+    """Null once the command runs."""
     waiting: Waiting | None
 
 

@@ -30,7 +30,7 @@ from autopilot.cli.plan_views import options_weighed
 from autopilot.domain.cost_columns import COST_NAMES
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
-from autopilot.words import arrays, failures, readings, reasons, receipts, story, text
+from autopilot.words import arrays, failures, readings, reasons, receipts, starts, story, text
 from autopilot.words.options import OPTION
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def job_detail(life: JobLife, now: datetime, *, with_fields: bool = False) -> li
                 ("status", f"{text.plain(job.status)}: {reasons.tell_stall(job, now) or text.words(job.reason)}"),
                 *(arrays.tell(job.tasks) if job.tasks else []),
                 *[("waits", line) for line in reasons.tell_wait(job)],
+                *([("start", starts.tell(job.failed_start))] if job.failed_start and job.status != "failed" else []),
                 *([("machine", _hold(job))] if job.held_until else []),
                 *([("schedule", _firing(job))] if job.due_at else []),
                 *[("after", _predecessor(each)) for each in job.after],
@@ -338,6 +339,8 @@ def job_status(job: Job) -> list[RenderableType]:
     as_of = f" (at {text.clock_time(waiting.at)} UTC)" if waiting else ""
     status = Text(f"now {text.plain(job.status)}: {text.words(job.reason)}{as_of}", style="bold")
     lines = [Text(f"  {line}") for line in reasons.tell_wait(job)]
+    if job.failed_start:
+        lines.append(Text(f"  newest start: {starts.tell(job.failed_start)}"))
     return [status, *lines, *_began_from(job), *_tabulate_options(waiting.notes if waiting else [])]
 
 

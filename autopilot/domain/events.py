@@ -96,7 +96,7 @@ class ImageLoginRefused:
 
 @dataclass(frozen=True, slots=True)
 class BootFailed:
-    """A virtual machine says that it could not bring its container up, or keep it. ``fault``: a word for why."""
+    """A machine's market or host says why it did not bring the container up, or keep it. ``fault``: of ``FAULTS``."""
 
     lease_id: str
     fault: str

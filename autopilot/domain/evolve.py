@@ -16,15 +16,19 @@ from autopilot.domain.arrival import Arrival
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.handover import before_run, end_use, inherit, speaks_of_machine, with_first_use
 from autopilot.domain.job import Job, JobSpec, JobStatus
-from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot
+from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot, cost_by_day
 from autopilot.domain.memory_kill import with_memory_kill
-from autopilot.domain.money import BYTES_PER_GB
+from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.pace import learn_pace, note_slow_end
 from autopilot.domain.reasons import Reason
+from autopilot.domain.start_faults import INVALID, FailedStart, StartCause, trim_words, with_start
 from autopilot.domain.unfit import count_left, forget_met, lacks_of
 
 HEARTBEAT_LASTS = timedelta(minutes=3)
 """Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
+
+_IN_VAIN = (Reason.STUCK_LOADING, Reason.AGENT_SILENT, Reason.IMAGE_UNUSABLE, Reason.PULL_LIMIT)
+"""Reasons for which a machine is released on which the command may never have run."""
 
 
 def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
@@ -64,7 +68,9 @@ def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
                 job = replace(job, status=JobStatus.PARKED, reason=Reason.IMAGE_LOGIN_REFUSED, parked_at=at)
         case e.CheckpointChosen(checkpoint):
             job = replace(job, checkpoint=checkpoint)
-        case e.BootFailed() | e.NoticeChanged() | e.RunRestored():
+        case e.BootFailed():
+            job = _note_fault(job, event)
+        case e.NoticeChanged() | e.RunRestored():
             pass  # said, for people; what follows of it comes as events of its own
         case e.StatusSet(status, reason, at, _):
             parked_at = at if status is JobStatus.PARKED else None
@@ -125,6 +131,7 @@ def _restart(job: Job, at: datetime) -> Job:
         finished_at=None,
         parked_at=at,
         fruitless=0,
+        failed_starts=(),
         exit_code=None,
     )
 
@@ -216,17 +223,36 @@ def _arrival(lease: Lease) -> Arrival | None:
 
 
 def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:
-    """Count launches in a row that came to nothing, so that a job that cannot start does not rent for ever."""
+    """Note machines in a row that came to nothing, so that a job that cannot start does not rent for ever."""
     match event:
         case e.HeartbeatSeen(_, _, _, AgentState.RUNNING):
-            return replace(job, fruitless=0)
-        case e.ReleaseRequested(_, Reason.STUCK_LOADING | Reason.AGENT_SILENT, _) if before.is_wanted:
-            worked = before.agent.state in AT_WORK
-            return job if worked else replace(job, fruitless=job.fruitless + 1)
-        case e.LeaseRefused(_, Reason.INVALID, _, _, _):
-            return replace(job, fruitless=job.fruitless + 1)
+            return replace(job, fruitless=0, failed_starts=())
+        case e.ReleaseRequested(_, reason, at) if reason in _IN_VAIN and before.is_wanted:
+            if before.agent.state in AT_WORK:
+                return job
+            known = next((each for each in job.failed_starts if each.lease_id == before.id), None)
+            start = known or FailedStart(before.id, _host_of(before), "", "", at)
+            cost = sum(cost_by_day(before, at).values(), ZERO)
+            over = replace(start, at=at, is_over=True, cost=cost)
+            return replace(job, fruitless=job.fruitless + 1, failed_starts=with_start(job.failed_starts, over))
+        case e.LeaseRefused(_, Reason.INVALID, message, _, at):
+            start = FailedStart(before.id, _host_of(before), INVALID, trim_words(message), at, is_over=True)
+            return replace(job, fruitless=job.fruitless + 1, failed_starts=with_start(job.failed_starts, start))
         case _:
             return job
+
+
+def _note_fault(job: Job, event: e.BootFailed) -> Job:
+    lease = _lease(job, event.lease_id)
+    if lease.agent.boot > 0 or not lease.is_wanted:
+        return job  # its agent has spoken: the image starts
+    start = FailedStart(lease.id, _host_of(lease), event.fault, trim_words(event.message), event.at)
+    return replace(job, failed_starts=with_start(job.failed_starts, start))
+
+
+def _host_of(lease: Lease) -> str:
+    """Where a pool does not name its hosts, every machine of it is taken for another one's."""
+    return "/".join((lease.provider, lease.machine_id, lease.host_id or lease.id))
 
 
 def _restate(job: Job, event: e.Event) -> Job:
@@ -249,10 +275,7 @@ def _status_of_leases(job: Job) -> tuple[JobStatus, Reason]:
     if main is None and job.waits_for_jobs:
         return JobStatus.PENDING, Reason.WAITING_FOR_JOBS
     if main is None:
-        ran_before = job.checkpoint is not None or job.step > 0
-        if job.next is not None or ran_before:
-            return JobStatus.RECOVERING, Reason.WAITING_FOR_OFFER
-        return JobStatus.PENDING, Reason.SUBMITTED if job.launches == 0 else Reason.WAITING_FOR_OFFER
+        return _status_without_machine(job)
     if main.state is LeaseState.PAUSED:
         return JobStatus.PAUSED, main.observed.pause_cause or Reason.UNKNOWN
     if main.observed.offline_since is not None:
@@ -264,6 +287,16 @@ def _status_of_leases(job: Job) -> tuple[JobStatus, Reason]:
     if main.observed.running_since is None or main.agent.state not in AT_WORK:
         return JobStatus.STARTING, Reason.RETRY if main.agent.failures and not main.is_shared else Reason.PULLING
     return JobStatus.RUNNING, Reason.STALLED if main.agent.stalled_since else Reason.WORKING
+
+
+def _status_without_machine(job: Job) -> tuple[JobStatus, Reason]:
+    newest = job.failed_starts[-1] if job.failed_starts else None
+    is_limited = newest is not None and newest.cause is StartCause.LIMIT
+    reason = Reason.PULL_LIMIT if is_limited else Reason.WAITING_FOR_OFFER
+    ran_before = job.checkpoint is not None or job.step > 0
+    if job.next is not None or ran_before:
+        return JobStatus.RECOVERING, reason
+    return JobStatus.PENDING, Reason.SUBMITTED if job.launches == 0 else reason
 
 
 def _lease(job: Job, lease_id: str) -> Lease:

@@ -66,8 +66,6 @@ class Instance:
     start_failed: bool = False
     """If it never ran: the market says that it did not come up. False as well where a market tells no such end from
     an outbid."""
-    pull_refused: bool = False
-    """The registry denies the machine the image; ``message`` has its answer."""
     price_to_win: Decimal | None = None
     """$/h: the least bid that brings a stopped machine back, or keeps one that was outbid and still runs, where the
     market says it. None: it does not, or it was not outbid."""

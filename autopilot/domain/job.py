@@ -18,6 +18,7 @@ from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import OfferQuery
 from autopilot.domain.reasons import Reason
 from autopilot.domain.registry import Registry
+from autopilot.domain.start_faults import FailedStart
 
 
 class JobStatus(StrEnum):
@@ -214,6 +215,8 @@ class Job:
     """Leases ever intended for this job, or handed over to it by another task."""
     fruitless: int = 0
     """Launches in a row that never got as far as running the command."""
+    failed_starts: tuple[FailedStart, ...] = ()
+    """Those launches, and machines that say that they will be some; the newest last. An older version counted only."""
     parked_at: datetime | None = None
     failures: int = 0
     """Exits of the user's command with an error."""

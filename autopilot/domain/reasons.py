@@ -34,6 +34,8 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "budget_exhausted"
     ROOM_AGAIN = "room_again"
     IMAGE_LOGIN_REFUSED = "image_login_refused"
+    IMAGE_UNUSABLE = "image_unusable"
+    PULL_LIMIT = "pull_limit"
     # why capacity was taken, changed or given up
     CHEAPEST = "cheapest"
     DEADLINE = "deadline"

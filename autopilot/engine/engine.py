@@ -50,7 +50,7 @@ from autopilot.engine.firings import Firings
 from autopilot.engine.from_store import FromStore, Return, spared_by
 from autopilot.engine.history import History, Retention
 from autopilot.engine.host_memory import HostMemory
-from autopilot.engine.hosts import Hosts, take_failed_boots
+from autopilot.engine.hosts import Hosts
 from autopilot.engine.images import Images
 from autopilot.engine.lost_bids import LOST_BIDS, LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
@@ -62,10 +62,11 @@ from autopilot.engine.outlook import Outlooks
 from autopilot.engine.past_prices import PastPrices
 from autopilot.engine.predecessors import judge_waiting, look_for_outputs
 from autopilot.engine.purses import read_array_purses, read_market_purses, read_purses
-from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
+from autopilot.engine.reconcile import failed_starts, lease_events
 from autopilot.engine.regained import Regained
-from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
+from autopilot.engine.registry_logins import Logins, RegistryAccess
 from autopilot.engine.rental_notes import RentalNotes
+from autopilot.engine.start_faults import GAVE_UP, note_last_words, take_start_faults
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
 from autopilot.engine.unwatched import end_bound
 from autopilot.engine.waits import Waits
@@ -455,7 +456,7 @@ class Engine:
             recent = await uow.leases.count_launches(now - timedelta(minutes=10))
             for event_log in event_logs:
                 if not event_log.is_broken:
-                    exposure = await self._decide(uow, event_log, offers, exposure, recent, outbox, now)
+                    exposure = await self._decide(uow, event_log, offers, readings, exposure, recent, outbox, now)
                 _end_outlived(event_log, now)
                 if not event_log.is_broken:
                     exposure = self._renew_permits(event_log, exposure, now)
@@ -489,12 +490,8 @@ class Engine:
             if lease.id in mail and lease.is_wanted:
                 for event in mail_events(event_log.job, event_log.original, lease, mail[lease.id], now):
                     event_log.apply(event)
-        take_failed_boots(event_log, {name: each.host for name, each in mail.items()}, self._logins, self._avoid, now)
-        for lease, words in refused_pulls(event_log.job, readings):
-            spec = event_log.job.spec
-            if not event_log.job.certifies:  # it wants to see this, and goes on
-                event_log.apply(login_refused(spec, lease, self._logins.hide(spec, words), now))
-            event_log.apply(e.ReleaseRequested(lease.id, Reason.IMAGE_LOGIN_REFUSED, now))
+        reports = {name: each.host for name, each in mail.items()}
+        take_start_faults(event_log, readings, reports, self._logins, self._avoid, now)
         self.dialling.give_up_unreachable(event_log, self._avoid, now)
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
@@ -551,6 +548,7 @@ class Engine:
         uow: UnitOfWork,
         event_log: EventLog,
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
+        readings: Mapping[str, Reading],
         exposure: Exposure,
         recent: Mapping[str | None, LaunchCount],
         outbox: _Outbox,
@@ -589,6 +587,8 @@ class Engine:
             wanted = tuple(a for a in decision.actions if getattr(a, "lease_id", None) not in self.calls.busy)
             allowed, vetoes = guard(job, replace(decision, actions=wanted), market, exposure, limits, now, params)
             for event in action_events(allowed, now):
+                if isinstance(event, e.ReleaseRequested) and event.reason in GAVE_UP:
+                    note_last_words(event_log, event.lease_id, readings, now)
                 event_log.apply(event)
         if event_log.is_broken:
             return exposure

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
-from autopilot.domain import events as e
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.params import Params
-from autopilot.domain.reasons import Reason
-from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid
-from autopilot.engine.event_log import EventLog
-from autopilot.engine.registry_logins import Logins, login_refused
+from autopilot.engine.registry_logins import Logins
 from autopilot.mailbox.keys import host_key, registry_login_key
 from autopilot.mailbox.order_shapes import HostPlan
 from autopilot.mailbox.orders import URL_VALID_FOR
@@ -106,29 +102,3 @@ class Hosts:
         for kept in (self._reports, self._lent):
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
-
-
-def take_failed_boots(
-    event_log: EventLog, reports: Mapping[str, HostReport | None], logins: Logins, avoid: Avoid, now: datetime
-) -> None:
-    """Virtual machines that have just said that they could not bring their container up, or keep it.
-
-    One on which no agent was ever heard is given up: like any machine that does not come up, or, where the registry
-    did not give out the image, like any whose image is not to be had.
-    """
-    job = event_log.job
-    for lease in job.leases:
-        report = reports.get(lease.id)
-        if report is None or report.state != "failed" or not lease.is_wanted:
-            continue
-        message = logins.hide(job.spec, report.detail)
-        event_log.apply(e.BootFailed(lease.id, report.fault, message, now))
-        if lease.agent.boot > 0:
-            continue
-        is_denied = report.fault == "registry_denied"
-        if is_denied and not job.certifies:
-            event_log.apply(login_refused(job.spec, lease, message, now))
-        if not is_denied:
-            avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
-        reason = Reason.IMAGE_LOGIN_REFUSED if is_denied else Reason.STUCK_LOADING
-        event_log.apply(e.ReleaseRequested(lease.id, reason, now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.same import Same
 from autopilot.engine.past_bids import PastBids
+from autopilot.engine.start_logs import StartLogs
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 
@@ -52,6 +53,8 @@ class Reading:
     """Instance ids that the list does not show although it should."""
     confirmed_gone: frozenset[str] = field(default=frozenset())
     """Those of them for which a single read said plainly that there is none, or that it is somebody else's."""
+    start_words: Mapping[str, str] = field(default_factory=dict)
+    """By lease, what the market's logs say of machines whose agent was not heard yet."""
     taken_over: frozenset[str] = field(default=frozenset())
     """Those of them that both the list and a single read show under a name that their user gave."""
 
@@ -84,6 +87,7 @@ class Watch:
         self.account_digest = ""
         """Digest of the account's id; empty until it was read, and if the market does not state it."""
         self._past_bids = PastBids()
+        self._start_logs = StartLogs()
         self.top_up = TopUp()
         """What the account answered of a card that pays in by itself."""
         self.known_at: datetime | None = None
@@ -142,6 +146,7 @@ class Watch:
             absent=frozenset(lease.instance_id for lease in missing if lease.instance_id),
             confirmed_gone=frozenset(instance_id for instance_id, _ in not_ours),
             taken_over=frozenset(instance_id for instance_id, is_the_users in not_ours if is_the_users),
+            start_words=await self._start_logs.read(self.provider, leases, instances, begun_at),
         )
         return self.last
 

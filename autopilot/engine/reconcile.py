@@ -64,18 +64,6 @@ def failed_starts(job: Job, busy: Collection[str]) -> Iterator[Lease]:
             yield lease
 
 
-def refused_pulls(job: Job, readings: Mapping[str, Reading]) -> list[tuple[Lease, str]]:
-    """Leases whose machine has never run because a registry does not give out the image, and what it said."""
-    found = []
-    for lease in job.leases:
-        reading = readings.get(lease.provider)
-        shown = () if reading is None or reading.instances is None or not reading.is_fresh else reading.instances
-        instance = next((each for each in shown if each.pull_refused and lease.is_of(each)), None)
-        if instance is not None and lease.is_wanted and not lease.has_run:
-            found.append((lease, instance.message))
-    return found
-
-
 def _is_as_ordered(lease: Lease, instance: Instance) -> bool:
     """Rented as asked: of that capacity type, and not dearer than any bid that was committed to."""
     committed = max(lease.bid, lease.bidding.highest or lease.bid)

@@ -19,6 +19,7 @@ from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import show
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleReason
+from autopilot.domain.start_faults import fault_of
 from autopilot.domain.time import show_duration
 from autopilot.ports.store import EventRecord
 from autopilot.words.arrival import tell_findings
@@ -112,9 +113,18 @@ def _say_failure(facts: Facts) -> Words:
         )
     return (
         f"Job {job.spec.name} has failed",
-        f"{ended} ({_because(facts)}); {tries}. It cost {_spent(job)}. {machine}\n"
+        f"{ended} ({_because(facts)}); {tries}. It cost {_spent(job)}. {machine}\n{_tell_start(job)}"
         f"Next: autopilot logs {job.spec.name} shows its output.",
     )
+
+
+def _tell_start(job: Job) -> str:
+    """Of one whose newest machine never ran it."""
+    if not job.failed_starts:
+        return ""
+    start = job.failed_starts[-1]
+    said = f" (it said: {start.words})" if start.words else ""
+    return f"Its newest machine: {fault_of(start.fault).remedy}{said}.\n"
 
 
 def _say_cancel(facts: Facts) -> Words:

@@ -32,6 +32,7 @@ from autopilot.domain.unfit import is_unfit
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.eligibility import Eligibility
+from autopilot.policy.failed_starts import never_starts, next_start_at
 from autopilot.policy.hold import hold
 from autopilot.policy.loading import cannot_boot_again, loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
@@ -72,10 +73,9 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return Decision((*others, *held[0]), (note, *held[1]))
     if job.waits_for_jobs:
         return Decision((), (Note("after", (("jobs", len(waited_for(job.spec.after))),)),))
-    if job.fruitless >= params.loading.max_fruitless:
-        note = Note("never_started", (("launches", job.fruitless),))
-        failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
-        return Decision((*_release_all(job, Reason.NEVER_STARTED), failed), (note,))
+    if (in_vain := never_starts(job, params)) is not None:
+        failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED, in_vain.numbers)
+        return Decision((*_release_all(job, Reason.NEVER_STARTED), failed), (in_vain,))
     pressure = measure_pressure(job, now, params)
     status = _pressure_note(job, pressure, params)
     left = budget.left(job, params)
@@ -104,6 +104,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     if (kill := has_no_more_memory(job, market, now)) is not None:
         numbers = (("peak_gb", kill.peak_gb), ("limit_gb", kill.limit_gb), ("wanted_gb", job.spec.host.ram_gb))
         return Decision((SetStatus(JobStatus.FAILED, Reason.OUT_OF_MEMORY, numbers),), (status,))
+    if (limited := _waits_for_registry(job, now)) is not None:
+        return Decision((), (status, limited))
     candidates = rank(job, market, Eligibility(job, market, now, params).holds, params)
     situation = _with_payable(keep_within_rooms(Situation(job, market, now, params, pressure, candidates)))
     actions, why = _for_main(situation)
@@ -123,6 +125,14 @@ def _runs_too_long(job: Job, now: datetime) -> bool:
     stopped_at = main.orders.stop_ordered_at if main.orders.role is Role.SAVE_AND_STOP else None
     is_at_it = stopped_at is not None or main.agent.state in COMMANDS
     return is_at_it and (stopped_at or now) - main.agent.working_since >= most
+
+
+def _waits_for_registry(job: Job, now: datetime) -> Note | None:
+    """None: it has a machine, or may rent one."""
+    until = next_start_at(job) if job.main is None else None
+    if until is None or now >= until:
+        return None
+    return Note("pull_limit", (("for_s", round((until - now).total_seconds())),))
 
 
 def _leave_uncertified(

@@ -174,6 +174,12 @@ class Provider(Protocol):
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]: ...
 
+    async def start_words(self, instance_id: str) -> str:
+        """What the market's logs say of a machine that does not come up: lines of its host, and those of its container
+        that begin with ``START_WORDS``. Empty: nothing, or they cannot be read now, or the list's message has it all.
+        """
+        ...
+
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
         """What such offers have cost, by the market's own record, in steps of ``domain.prices.past_step``.
 

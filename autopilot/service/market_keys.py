@@ -85,6 +85,9 @@ class Delegate:
     async def destroy(self, instance_id: str) -> Done[None] | Refused | Unknown:
         return await self._inner.destroy(instance_id)
 
+    async def start_words(self, instance_id: str) -> str:
+        return await self._inner.start_words(instance_id)
+
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
         return await self._inner.past_prices(query, since, until)
 

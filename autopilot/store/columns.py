@@ -21,10 +21,12 @@ from autopilot.domain.actions import Note
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import Number
 from autopilot.domain.readings import Readings
+from autopilot.domain.start_faults import FailedStart
 from autopilot.store.types import (
     Code,
     Duration,
     ExactNumber,
+    FailedStartsJson,
     Instant,
     NamesJson,
     NanoUSD,
@@ -48,6 +50,7 @@ _TYPES: dict[Any, type[TypeEngine[Any]]] = {
     Readings: ReadingsJson,
     tuple[str, ...]: NamesJson,
     tuple[Note, ...]: NotesJson,
+    tuple[FailedStart, ...]: FailedStartsJson,
     tuple[tuple[str, Number], ...]: NumbersJson,
 }
 _UNITS = {NanoUSD: "_nano", Duration: "_us"}

@@ -38,7 +38,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0035"
+REVISION = "0036"
 
 metadata = MetaData(
     naming_convention={

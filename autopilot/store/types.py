@@ -17,6 +17,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import Number, from_nano, to_nano
 from autopilot.domain.readings import Readings
+from autopilot.domain.start_faults import FailedStart
 
 _MICROSECOND = timedelta(microseconds=1)
 _INSTANT_LENGTH = len("2026-01-01T00:00:00.000000Z")
@@ -160,6 +161,20 @@ class ReadingsJson(TypeDecorator[Readings]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Readings | None:
         return None if value is None else self._adapter.validate_python(value)
+
+
+class FailedStartsJson(TypeDecorator[tuple[FailedStart, ...]]):
+    """Machines on which a job never ran; Decimals are strings."""
+
+    impl = JSON
+    cache_ok = True
+    _adapter = TypeAdapter(tuple[FailedStart, ...])
+
+    def process_bind_param(self, value: tuple[FailedStart, ...] | None, dialect: Dialect) -> Any:
+        return self._adapter.dump_python(value or (), mode="json")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[FailedStart, ...]:
+        return self._adapter.validate_python(value)
 
 
 class NumbersJson(TypeDecorator[tuple[tuple[str, Number], ...]]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autopilot.answers.jobs import Job, NewestCheckpoint
-from autopilot.words import text
+from autopilot.words import starts, text
 
 LINES_SHOWN = 20
 """Last lines of its output."""
@@ -17,6 +17,7 @@ def tell(job: Job) -> list[tuple[str, str]]:
         return [("failed", text.words(job.reason)), ("to go on", _tell_way_on(job))]
     return [
         ("failed", text.words(job.reason)),
+        *([("start", starts.tell(job.failed_start))] if job.failed_start else []),
         ("exit code", "none: no run of its command has ended" if job.exit_code is None else str(job.exit_code)),
         ("checkpoint", _tell_checkpoint(job.checkpoint)),
         ("to go on", _tell_way_on(job)),

@@ -22,7 +22,7 @@ STOPS = {"permit": "stopped by itself, because its permit expired,", "unknown": 
 """Causes of a stop that want more than their word."""
 UNCERTIFIED = ("not_certified", "one_uncertified", "over_uncertified")
 """What removes offers for want of a certificate."""
-BRIEF = ("after", "paused", "no_spot", "unsearched")
+BRIEF = ("after", "paused", "no_spot", "unsearched", "pull_limit")
 """Topics that are a reason by themselves."""
 
 
@@ -414,7 +414,23 @@ def _tell_markups(numbers: Numbers) -> str:
     )
 
 
+def _tell_never_started(numbers: Numbers) -> str:
+    return (
+        f"{numbers.get('launches')} machines in a row on {numbers.get('hosts')} hosts never ran the command; they cost "
+        f"{text.money(numbers.get('cost'))}"
+    )
+
+
+def _tell_pull_limit(numbers: Numbers) -> str:
+    return (
+        f"the registry's pull limit is reached: the next try is in {text.span(numbers.get('for_s'))}; a login in "
+        "[registry] raises the limit"
+    )
+
+
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
+    "never_started": _tell_never_started,
+    "pull_limit": _tell_pull_limit,
     "width": arrays.tell_width,
     "lacks": _tell_lack_of_machine,
     "after": _tell_after,

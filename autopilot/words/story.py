@@ -14,7 +14,7 @@ from typing import Any
 
 from autopilot.answers.jobs import Event
 from autopilot.domain.time import show_duration
-from autopilot.words import text
+from autopilot.words import starts, text
 from autopilot.words.arrival import tell_findings
 from autopilot.words.tunnels import tell_fault
 
@@ -32,6 +32,8 @@ def tell(event: Event) -> str:
     if name in OVER_WORDS:
         if fields.get("reason") == "dependency_failed":
             return f"{OVER_WORDS[name]}{_tell_dependency(fields)}"
+        if fields.get("reason") == "image_unusable":
+            return f"{OVER_WORDS[name]}: {starts.tell_event(fields)}"
         return f"{OVER_WORDS[name]}{'' if fields.get('reason') == 'completed' else _because(fields)}"
     if kind == "job":
         numbers = text.numbers({key: value for key, value in fields.items() if key not in ("reason", "from")})
@@ -268,9 +270,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "lease.adopted": lambda fields: f"rented after a lost answer, as instance {text.plain(fields.get('instance_id'))}",
     "lease.refused": _tell_refused,
     "image.login_refused": _tell_login,
-    "lease.boot_failed": lambda fields: (
-        f"the machine did not come up: {text.words(fields.get('fault'))}, {text.plain(fields.get('message'))}"
-    ),
+    "lease.boot_failed": lambda fields: f"the machine did not come up: {starts.tell_event(fields)}",
     "lease.checked": _tell_check,
     "lease.unfit": _tell_unfit,
     "lease.notice": lambda fields: (

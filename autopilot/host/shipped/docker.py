@@ -20,6 +20,8 @@ LONGEST_LINE = 1 << 20
 _DENIED = re.compile(r"unauthorized|\bdenied\b|authentication required|no basic auth credentials|\b40[13]\b", re.I)
 _MISSING = re.compile(r"not found|manifest unknown|no such image|does not exist", re.I)
 _FULL = re.compile(r"no space left", re.I)
+_AGAIN_IN_VAIN = re.compile(r"toomanyrequests|pull rate limit|no matching manifest", re.IGNORECASE)
+"""The daemon knows these words, and what to do."""
 
 
 class DockerError(Exception):
@@ -206,4 +208,4 @@ def pull_fault(said: str, image: str) -> Fault:
         return Fault("image_missing", f"{image}: {said}")
     if _FULL.search(said):
         return Fault("disk_full", said)
-    return Fault("pull_failed", said, is_final=False)
+    return Fault("pull_failed", said, is_final=_AGAIN_IN_VAIN.search(said) is not None)

@@ -436,6 +436,10 @@ class MithrilProvider:
         if fault is Fault.INVALID:
             self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, answer.summary)
 
+    async def start_words(self, instance_id: str) -> str:
+        """A machine reports by itself what its boot lacks."""
+        return ""
+
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
         return await read_series(self._search, self._client, query, since, until)
 

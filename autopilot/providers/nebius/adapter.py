@@ -372,6 +372,10 @@ class NebiusProvider:
         if isinstance(outcome, Refused) and outcome.code is RefusalCode.INVALID:
             self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, outcome.message)
 
+    async def start_words(self, instance_id: str) -> str:
+        """A machine reports by itself what its boot lacks."""
+        return ""
+
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
         return await read_series(self._search, self._client, query, since, until)
 

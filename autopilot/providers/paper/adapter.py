@@ -195,6 +195,9 @@ class PaperProvider:
         self._put(held.destroy(self._clock.now()))
         return self._save_and_answer(None)
 
+    async def start_words(self, instance_id: str) -> str:
+        return ""
+
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
         seen = await self._inner.past_prices(query, since, until)
         return tuple(replace(each, provider=self.name) for each in seen)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TypeVar
@@ -13,7 +12,6 @@ from typing import TypeVar
 from autopilot.domain.drift import Drift
 from autopilot.domain.host import HostNeeds
 from autopilot.domain.instance import Account, AccountQuota, Charge, Instance
-from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.remark import Remark, RemarkKind
@@ -21,7 +19,6 @@ from autopilot.domain.reported_time import ReportedTime
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.pacing import urgently
-from autopilot.providers.pulls import says_pull_refused
 from autopilot.providers.runpod import mapping, wire
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.config import RunpodSettings
@@ -80,8 +77,6 @@ class RunpodProvider:
         self._bids: dict[str, Decimal] = {}
         self.kept_logins = RunpodLogins(client)
         self.ssh_keys = None
-        self._pull_words: dict[str, str] = {}
-        """For pods that did not come up: the error of their host; empty if it did not mention a registry."""
         # No answer names the account, so the key identifies it: another key is another account.
         key = f"{settings.team_id}:{settings.api_key.get_secret_value()}"
         self._account_id = hashlib.sha256(key.encode()).hexdigest()
@@ -117,22 +112,11 @@ class RunpodProvider:
         self._runtimes.forget_others(swept.pods)
         self._bids = {pod_id: bid for pod_id, bid in self._bids.items() if pod_id in self._alive}
         self._credit = None if swept.credit is None else (self._clock.monotonic(), swept.credit)
-        return await self._with_pull_words(listed)
+        return listed
 
-    async def _with_pull_words(self, listed: tuple[Instance, ...]) -> tuple[Instance, ...]:
-        """The list gives no reason for a pod that did not come up: its host's log does, which is read once."""
-        failed = {each.instance_id for each in listed if each.start_failed and each.label.startswith(LABEL_PREFIX)}
-        self._pull_words = {pod_id: words for pod_id, words in self._pull_words.items() if pod_id in failed}
-        for pod_id in sorted(failed - self._pull_words.keys()):
-            said = await self._rest.host_log(pod_id)
-            if said is not None:
-                self._pull_words[pod_id] = next((line for line in reversed(said) if says_pull_refused(line)), "")
-        return tuple(
-            replace(each, pull_refused=True, message=words)
-            if (words := self._pull_words.get(each.instance_id))
-            else each
-            for each in listed
-        )
+    async def start_words(self, instance_id: str) -> str:
+        """The list gives no reason for a pod that does not come up: its logs do."""
+        return "\n".join(await self._rest.start_log(instance_id)) if wire.check_pod_id(instance_id) else ""
 
     async def _confirm_lost(self, missing: Iterable[str]) -> None:
         """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
@@ -53,6 +55,15 @@ def command(script: str) -> str:
     return f"sh -c 'exec sh -c \"$(echo {encoded} | base64 -d)\"'"
 
 
+def with_entrypoint(command: str) -> str:
+    """In the place of the image's own entrypoint, which would take the command for its arguments.
+
+    GraphQL alone takes it: on REST an image with an entrypoint that does not run its arguments cannot be used.
+    """
+    first, *rest = shlex.split(command)
+    return json.dumps({"entrypoint": [first], "cmd": rest})
+
+
 def disks(disk_gb: Decimal, settings: RunpodSettings) -> tuple[int, int]:
     """Gigabytes of (container disk, volume): up to half of what is asked for, at most so much, for the container."""
     whole = int(disk_gb.to_integral_value(ROUND_CEILING))
@@ -98,7 +109,7 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
         "gpuTypeId": wanted.pool.gpu_type_id,
         "gpuCount": wanted.pool.num_gpus,
         "imageName": wanted.image,
-        "dockerArgs": wanted.command,
+        "dockerArgs": with_entrypoint(wanted.command),
         "env": [{"key": key, "value": value} for key, value in wanted.env.items()],
         "containerDiskInGb": wanted.container_gb,
         "volumeInGb": wanted.volume_gb,

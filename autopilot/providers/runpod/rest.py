@@ -111,19 +111,21 @@ class RestMarket:
             return Unknown(str(error))
         return outcomes.judge_destroy(answer)
 
-    async def host_log(self, pod_id: str) -> list[str] | None:
-        """The newest lines that its host wrote about the pod; None when they cannot be read now."""
-        wish = {"source": "system", "tail": "50"}
+    async def start_log(self, pod_id: str) -> list[str]:
+        """The newest lines that its host wrote about the pod, and those of our start text; none that can be read now:
+        empty.
+        """
+        wish = {"tail": "100"}
         try:
             reply = await self._client.listen(Family.REST_READ, f"/v2/pods/{pod_id}/logs", wish)
         except NoReply:
-            return None
+            return []
         if reply is None or reply.status != 200:
-            return None
+            return []
         events = wire.log_events(reply.text)
         for event in events[:MOST_ROWS]:
             self._client.drift.look(shapes.HOST_LOG_LINE, event)
-        return [wire.log_line(event) for event in events]
+        return [line for event in events if (line := wire.start_line(event))]
 
     async def bills(self, since: date, until: date) -> tuple[wire.BillRow, ...]:
         """By pod and UTC day, both days included. Raises ``MarketUnknown`` when records are missing or unreadable."""

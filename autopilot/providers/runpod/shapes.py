@@ -227,7 +227,7 @@ BILLS = AnswerShape(
 )
 LOGIN = AnswerShape("registry login", {**read("id", TEXT, form=_ID), **read("name", TEXT)})
 LOGINS = AnswerShape("list of registry logins", read("registries", LIST, inside=LOGIN))
-HOST_LOG_LINE = AnswerShape("line of a host's log", {**read("line", TEXT), **ignore("ts source", TEXT)})
+HOST_LOG_LINE = AnswerShape("line of a host's log", {**read("line source", TEXT), **ignore("ts", TEXT)})
 REST_REFUSAL = AnswerShape(
     "REST refusal",
     {

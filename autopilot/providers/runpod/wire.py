@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from autopilot.domain.host import NO_FACTS, HostFacts
 from autopilot.domain.money import ZERO
+from autopilot.domain.start_faults import START_WORDS
 from autopilot.domain.time import utc_day
 from autopilot.providers import values
 from autopilot.providers.strangers import is_strangers, says_whose
@@ -294,8 +295,11 @@ def log_events(stream: str) -> list[Any]:
     return events
 
 
-def log_line(event: object) -> str:
-    return values.text(values.mapping(event).get("line"))[:500]
+def start_line(event: object) -> str:
+    """A line of the host, or of our start text in the container; empty for what the image itself wrote."""
+    said = values.mapping(event)
+    line = values.text(said.get("line"))[:500]
+    return line if values.text(said.get("source")) == "system" or line.startswith(START_WORDS) else ""
 
 
 def _size(value: object) -> Decimal:

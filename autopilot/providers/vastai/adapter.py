@@ -30,6 +30,7 @@ from autopilot.providers.vastai.pacing import Family
 from autopilot.providers.vastai.reply import Answer
 from autopilot.providers.vastai.search import OfferSearch
 from autopilot.providers.vastai.ssh_keys import VastaiKeys
+from autopilot.providers.vastai.start_log import read_start_log
 
 Outcome = Done[None] | Refused | Unknown
 _NAMELESS = RefusalCode.INVALID
@@ -259,6 +260,13 @@ class VastaiProvider:
             return await self._client.change(family, method, path.format(known), body)
         except NoReply as error:
             return Unknown(str(error))
+
+    async def start_words(self, instance_id: str) -> str:
+        """What the host says is in the list; what our start text wrote is in the container's log."""
+        known = values.identifier(instance_id)
+        if known is None:
+            return ""
+        return await read_start_log(self._client, self._clock, str(known), self._settings.base_url)
 
     async def past_prices(self, query: OfferQuery, since: datetime, until: datetime) -> tuple[PriceObservation, ...]:
         return ()

@@ -55,10 +55,21 @@ class VastaiClient:
 
         return await read_repeatedly(ask, outcomes.read, _pause_s, self._clock, tries)
 
-    async def change(self, family: Family, method: str, path: str, body: Mapping[str, Any]) -> Answer:
+    async def change(
+        self,
+        family: Family,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        shape: AnswerShape = shapes.CHANGED,
+    ) -> Answer:
         """One attempt. Raises ``NoReply``."""
         async with self.lane(family):
-            return await self.send(family, method, path, shapes.CHANGED, body=body)
+            return await self.send(family, method, path, shape, body=body)
+
+    async def fetch(self, url: str) -> Reply:
+        """One attempt at an address that an answer named, without the key. Raises ``NoReply``."""
+        return await self._transport.fetch(url)
 
     async def send(
         self,

@@ -12,7 +12,6 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
 from autopilot.providers import values
-from autopilot.providers.pulls import says_pull_refused
 from autopilot.providers.vastai.wire import MEGABYTES_PER_GB, ChargeRow, InstanceRow, OfferRow
 
 PROVIDER = "vastai"
@@ -61,11 +60,6 @@ def top_up(account: Mapping[str, Any]) -> TopUp:
     return TopUp(True if is_billed else is_on, below)
 
 
-def pull_refused(row: InstanceRow) -> bool:
-    """Whether the registry turned the host away, in the words that it said of a container that is not up."""
-    return row.actual in _NOT_YET_UP and says_pull_refused(row.message)
-
-
 def instance(row: InstanceRow) -> Instance:
     return Instance(
         provider=PROVIDER,
@@ -82,7 +76,6 @@ def instance(row: InstanceRow) -> Instance:
         num_gpus=row.num_gpus,
         ends_at=row.ends_at,
         message=row.message,
-        pull_refused=pull_refused(row),
         ssh=tuple(SshAddress(host, port) for host, port in row.ssh) if row.actual == "running" else (),
     )
 

@@ -25,6 +25,7 @@ class Family(StrEnum):
     USER = "user"
     INBOX = "inbox"
     KEYS = "keys"
+    LOGS = "logs"
 
 
 INTERVAL_S = {
@@ -39,9 +40,10 @@ INTERVAL_S = {
     Family.USER: 1.0,
     Family.INBOX: 3.0,
     Family.KEYS: 1.0,
+    Family.LOGS: 1.0,
 }
 """Smallest distance between two requests that the market accepts. Search and user are observed, not documented; of
-the inbox, and of keys for a login, nothing is known."""
+the inbox, of keys for a login and of logs nothing is known."""
 PENALTY_S = {Family.CREATE: 12.0}
 """Added by the market once a request came too early."""
 

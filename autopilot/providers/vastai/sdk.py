@@ -57,6 +57,16 @@ class Sdk:
             response.status_code, text.replace(self._key, "[key]"), headers.get("Retry-After"), date_of(headers)
         )
 
+    def fetch(self, url: str) -> Reply:
+        """One attempt, without the key. Raises ``NoReply``."""
+        session = requests.Session()
+        try:
+            request = session.prepare_request(requests.Request("GET", url))
+            response = guarded_requests.send(session, request, self._client.timeout)
+        except requests.RequestException as error:
+            raise NoReply(f"no answer from {url}: {type(error).__name__}") from None
+        return Reply(response.status_code, response.content.decode("utf-8", "replace"), None, None)
+
 
 def create_body(**fields: Any) -> dict[str, Any]:
     """The body of a create request as this version of the SDK builds it."""

@@ -259,6 +259,9 @@ CREATED = AnswerShape(
     },
 )
 CHANGED = AnswerShape("answer to a change", {**_WORDS_OF_A_REFUSAL, **read("success", BOOLEAN)})
+LOG_ASKED = AnswerShape(
+    "answer to a request for a log", {**_WORDS_OF_A_REFUSAL, **read("success", BOOLEAN), **read("result_url", TEXT)}
+)
 REFUSAL = AnswerShape(
     "refusal", {**_WORDS_OF_A_REFUSAL, **_SUCCESS, **ignore("ask_id limit remaining", NUMBER, optional=True)}
 )

@@ -24,6 +24,10 @@ class Transport(Protocol):
         """Raises ``NoReply`` when no complete answer came."""
         ...
 
+    async def fetch(self, url: str) -> Reply:
+        """A plain GET without the key. Raises ``NoReply``."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -43,6 +47,9 @@ class SdkTransport:
     ) -> Reply:
         call = functools.partial(self._sdk.send, method, path, query=query, body=body)
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def fetch(self, url: str) -> Reply:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._sdk.fetch, url)
 
     def close(self) -> None:
         """Requests under way end by their own timeout."""

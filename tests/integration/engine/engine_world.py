@@ -416,7 +416,7 @@ async def a_world(
     **market: Any,
 ) -> AsyncIterator[World]:
     clock = QuickClock()
-    config = SandboxConfig(state_dir=root / "market", real_processes=False, **market)
+    config = SandboxConfig(state_dir=root / "market", **{"real_processes": False, **market})
     async with running_sandbox(config, clock) as sandbox, ClientSession() as http:
         world = kind(root, clock, sandbox, http, wrap)
         world.ledger_url = ledger_url

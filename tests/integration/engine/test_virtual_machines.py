@@ -94,7 +94,7 @@ async def test_it_gets_user_data_without_a_secret_and_a_plan_in_its_orders(place
     assert dict(contract.order.env) == {}
     lease, plan = await machine.lease(), (await machine.orders())["host"]
     assert (plan["container"], plan["image"]) == (f"ap-{lease.id}", "ghcr.io/me/other:1")
-    assert plan["start"].startswith("d=${AUTOPILOT_ROOT:-}")
+    assert plan["start"].startswith("r=${AUTOPILOT_ROOT:-}")
     assert (plan["needs_login"], plan["login_url"], plan["num_gpus"]) == (True, "", 1)
     assert plan["env"] == {}
     assert plan["boot_s"] < place.engine.config.params.loading.timeout_s
@@ -148,6 +148,33 @@ async def test_a_machine_that_cannot_boot_is_given_up_and_another_rented(place: 
     assert job.leases[-1].machine_id != first.machine_id
     released = [event for event in await place.events(machine.job_id) if event.name == "lease.release_requested"]
     assert [dict(event.fields)["reason"] for event in released] == ["stuck_loading"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "detail", "known"),
+    [
+        ("image_missing", "ghcr.io/me/other:1: manifest unknown", "image_missing"),
+        ("pull_failed", "no matching manifest for linux/amd64 in the manifest list entries", "image_arch"),
+        ("container_exit", "code 1: autopilot: no Python 3.8 or newer in this image, and none to be had", "no_python"),
+    ],
+)
+async def test_an_image_that_starts_nowhere_ends_the_job(place: Place, fault: str, detail: str, known: str) -> None:
+    machine = await a_machine(place, "")
+    await machine.report("failed", fault, detail)
+    await place.tick(6)
+    job = await place.job(machine.job_id)
+    assert (job.status, job.reason, job.launches) == (JobStatus.FAILED, Reason.IMAGE_UNUSABLE, 1)
+    said = {event.name: dict(event.fields) for event in await place.events(machine.job_id)}
+    assert said["lease.boot_failed"] == {"fault": known, "message": detail}
+    assert place.rented() == 0
+
+
+async def test_a_pull_limit_is_waited_for(place: Place) -> None:
+    machine = await a_machine(place, "")
+    await machine.report("failed", "pull_failed", "toomanyrequests: You have reached your pull rate limit")
+    await place.tick(6)
+    job = await place.job(machine.job_id)
+    assert (job.status, job.reason, job.launches) == (JobStatus.PENDING, Reason.PULL_LIMIT, 1)
 
 
 async def test_once_an_agent_spoke_a_failure_is_told_and_decided_like_any_other(place: Place) -> None:

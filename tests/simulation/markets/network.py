@@ -226,6 +226,9 @@ class VastaiTransport:
             raise NoReply(str(lost), timed_out=lost.timed_out) from None
         return Reply(found.status, found.text)
 
+    async def fetch(self, url: str) -> Reply:
+        raise NoReply(f"there is nothing at {url}")
+
     def close(self) -> None:
         pass
 

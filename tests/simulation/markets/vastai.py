@@ -43,6 +43,8 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
         kind = "create"
     elif path == "/api/v1/instances/":
         kind = "list"
+    elif path.startswith("/instances/request_logs/"):
+        kind = "logs"
     elif path.startswith("/instances/bid_price/"):
         kind = "bid"
     elif path.startswith("/instances/"):
@@ -67,6 +69,10 @@ class Vastai:
         return found
 
     # --- reads
+
+    def _logs(self, asked: Request) -> Raw:
+        """No container of this market writes any."""
+        return Raw(404, '{"error": "invalid_id", "msg": "Invalid instance id."}')
 
     def _list(self, asked: Request) -> Raw:
         faults, rng = self.ground.faults, self.market.rng

@@ -58,9 +58,17 @@ def _intent_not_committed() -> Patches:
     decide = engine.Engine._decide
 
     async def hasty(
-        self: Any, uow: Any, event_log: Any, offers: Any, exposure: Any, recent: Any, outbox: Any, now: Any
+        self: Any,
+        uow: Any,
+        event_log: Any,
+        offers: Any,
+        readings: Any,
+        exposure: Any,
+        recent: Any,
+        outbox: Any,
+        now: Any,
     ) -> Any:
-        after = await decide(self, uow, event_log, offers, exposure, recent, outbox, now)
+        after = await decide(self, uow, event_log, offers, readings, exposure, recent, outbox, now)
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
         outbox.creates.clear()

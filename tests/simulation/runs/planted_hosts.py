@@ -198,9 +198,17 @@ def _launches_of_one_tick() -> Patches:
     decide = engine.Engine._decide
 
     async def forgetful(
-        self: Any, uow: Any, event_log: Any, offers: Any, exposure: Any, recent: Any, outbox: Any, now: Any
+        self: Any,
+        uow: Any,
+        event_log: Any,
+        offers: Any,
+        readings: Any,
+        exposure: Any,
+        recent: Any,
+        outbox: Any,
+        now: Any,
     ) -> Any:
-        after = await decide(self, uow, event_log, offers, exposure, recent, outbox, now)
+        after = await decide(self, uow, event_log, offers, readings, exposure, recent, outbox, now)
         return replace(after, launches_hour=exposure.launches_hour)
 
     return [(engine.Engine, "_decide", forgetful)]

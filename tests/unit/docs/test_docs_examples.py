@@ -165,7 +165,7 @@ def test_policy_pages_state_the_numbers() -> None:
         f"an image of {params.traffic.image_gb} GB",
         f"(1 + {params.hazard.preemptions_per_h:g}/h ×",
         f"wait, at most {params.waiting.longest_pause_s / 60:g} minutes",
-        f"come to nothing ({params.loading.max_fruitless})",
+        f"{params.loading.most_dead_hosts} hosts in a row",
         f"the least of {params.deadline.estimate_error:g} × the estimate and {params.deadline.held_share:g} ×",
         f"for an estimate that is too low, by {params.deadline.estimate_error * 100:g} %",
         f"From {params.deadline.pace_known_at * 100:g} % of the job on only {params.deadline.pace_error * 100:g} %",

@@ -93,7 +93,7 @@ def test_a_machine_that_stops_before_it_ever_ran_where_the_market_says_why(capac
     job = play(a_job(loading), seen(loading, STOPPED, at(60), start_failed=True))
     assert (job.status, job.reason) == (JobStatus.PAUSED, Reason.STUCK_LOADING)
     released = play(job, e.ReleaseRequested(loading.id, Reason.STUCK_LOADING, at(60)))
-    assert (released.fruitless, lease_of(released).state) == (1, LeaseState.DESTROY_REQUESTED)
+    assert (len(released.failed_starts), lease_of(released).state) == (1, LeaseState.DESTROY_REQUESTED)
     silent = play(a_job(loading), seen(loading, STOPPED, at(60)))
     assert silent.reason is Reason.UNKNOWN
     broke = play(a_job(loading), seen(loading, STOPPED, at(60), out_of_credit=True, start_failed=True))

@@ -154,6 +154,18 @@ def test_what_a_registry_says_has_a_name(said: str, fault: str) -> None:
     assert found.is_final is (fault != "pull_failed")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "toomanyrequests: You have reached your unauthenticated pull rate limit.",
+        "no matching manifest for linux/amd64 in the manifest list entries",
+    ],
+)
+def test_what_another_try_does_not_mend_is_said_at_once(said: str) -> None:
+    found = pull_fault(said, "x:1")
+    assert (found.name, found.detail, found.is_final) == ("pull_failed", said, True)
+
+
 def test_orders_are_whole_or_none() -> None:
     found = parse_orders(json.dumps(ORDERS | {"work": {"env": {"SECRET": "x"}}}).encode())
     assert found == {"seq": 3, "permit_ttl_s": 900, "next_orders_url": "http://o", "headers": {}, "host": HOST}

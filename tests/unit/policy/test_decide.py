@@ -119,14 +119,6 @@ def test_money_that_came_back_lets_a_parked_job_go_on_where_it_pays_a_whole_star
     assert actions == ((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN),) if goes_on else ())
 
 
-def test_a_job_that_never_starts_anywhere_fails() -> None:
-    job = a_job(a_lease(), fruitless=P.loading.max_fruitless)
-    failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
-    assert acts(job) == (Release("lease-1", Reason.NEVER_STARTED), failed)
-    assert acts(a_job(fruitless=P.loading.max_fruitless)) == (failed,)
-    assert acts(a_job(a_lease(), fruitless=P.loading.max_fruitless - 1)) == ()
-
-
 # 2. Is there money for more than a safe stop?
 
 

@@ -62,7 +62,13 @@ def physics(job: RunJob, tick_s: float, restart_s: float) -> Params:
         ),
         hazard=Hazard(preemptions_per_h=0.0),
         auction=Auction(rebid_gap_s=0.0),
-        loading=Loading(timeout_s=NEVER_S, silence_s=NEVER_S, max_fruitless=10**9),
+        loading=Loading(
+            timeout_s=NEVER_S,
+            silence_s=NEVER_S,
+            most_dead_hosts=10**9,
+            most_failed_starts=10**9,
+            lost_share=Decimal("Infinity"),
+        ),
     )
 
 

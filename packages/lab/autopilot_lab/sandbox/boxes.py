@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from autopilot_lab.sandbox.apart import OwnNetwork
+from autopilot_lab.sandbox.image_traits import traits_of
 from autopilot_lab.sandbox.machine_traits import MachineTraits, read_traits
+from autopilot_lab.sandbox.programs import make_path
 
 _log = logging.getLogger(__name__)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -32,6 +34,8 @@ _IMAGE_NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)?autopilot/([a-z0-9][a-z0-9_
 BOX_ADDRESS = "127.0.0.1"
 """Address of the ports of a box, also if its market shows another one."""
 _DIRECTORIES = ("workspace", "root", "tmp")
+PROGRAMS = ".programs"
+"""Beside the boxes: what their PATH names."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +150,11 @@ class Boxes:
         root, programs = self._prepare_disk(key, launch), self._directory / key / "bin"
         if traits is not None and not programs.exists():
             traits.write_program(programs)
-        path = {"PATH": f"{programs}:{os.environ.get('PATH', os.defpath)}"} if programs.exists() else {}
+        path = make_path(self._directory / PROGRAMS, launch.image)
+        path = f"{programs}:{path}" if programs.exists() else path
         order = {
             "command": launch.command,
-            "env": launch.env | _paths(root) | path,
+            "env": launch.env | _paths(root) | {"PATH": path},
             "cwd": str(root),
             "mode": launch.mode,
         }
@@ -213,6 +218,7 @@ class Boxes:
         source = image_directory(launch.image)
         if source is not None:
             shutil.copytree(source, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        fix_directories(root, launch.image)
         for name in _DIRECTORIES:
             (root / name).mkdir(exist_ok=True)
         if launch.mount is not None:
@@ -239,6 +245,12 @@ def image_directory(image: str) -> Path | None:
     return directory if directory.is_dir() else None
 
 
+def fix_directories(root: Path, image: str) -> None:
+    """Whoever runs the sandbox may write everywhere: a file in the place of a directory keeps the image's user out."""
+    for name in traits_of(image).fixed:
+        (root / name).touch()
+
+
 def _is_real_directory(root: Path, mount: PurePosixPath) -> bool:
     """Whether ``mount`` leads to a directory beneath ``root`` without passing a link that the tenant planted."""
     step = root
@@ -251,7 +263,6 @@ def _is_real_directory(root: Path, mount: PurePosixPath) -> bool:
 
 def _paths(root: Path) -> dict[str, str]:
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
         "AUTOPILOT_ROOT": str(root),
         "HOME": str(root / "root"),
         "TMPDIR": str(root / "tmp"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopilot.domain.registry import server_of
+from autopilot_lab.sandbox.image_traits import traits_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Login:
 
 def refusal(private: tuple[PrivateImage, ...], image: str, login: Login | None) -> str | None:
     """Why the image cannot be pulled so; None when it can. An unknown login is refused for any image."""
+    if (words := traits_of(image).pull_words) is not None:
+        return f"Error response from daemon: {words}\n"
     held = next((each for each in private if each.is_of(image)), None)
     if held is None:
         return None if login is None else _deny(login.server or server_of(image))

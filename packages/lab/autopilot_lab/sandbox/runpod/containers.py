@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autopilot_lab.sandbox.boxes import Boxes, Ended, Launch
+from autopilot_lab.sandbox.image_traits import traits_of
 from autopilot_lab.sandbox.runpod.pods import Pod
 
 _IDLE = ["sleep", "infinity"]
@@ -31,7 +32,7 @@ class LocalPods:
         volume_id = pod.order.network_volume_id
         launch = Launch(
             image=pod.order.image,
-            command=command(pod.order.args),
+            command=command(pod.order.args, traits_of(pod.order.image).entrypoint),
             env=dict(pod.order.env) | self._environment(pod),
             mount=pod.order.mount if pod.has_volume else None,
             shared=None if volume_id is None else self._network_volumes / volume_id,
@@ -78,19 +79,21 @@ class LocalPods:
         await self._boxes.close()
 
 
-def command(args: str) -> list[str]:
-    """A container's command from ``dockerArgs``: shell words, or JSON ``{"entrypoint": […], "cmd": […]}``."""
+def command(args: str, entrypoint: tuple[str, ...] = ()) -> list[str]:
+    """A container's command from ``dockerArgs``: shell words for the image's entrypoint, or JSON
+    ``{"entrypoint": […], "cmd": […]}``, which may replace it.
+    """
     if not args.strip():
-        return _IDLE
+        return [*entrypoint] or _IDLE
     if args.lstrip().startswith("{"):
         try:
             wish = json.loads(args)
         except ValueError:
             wish = None
         if isinstance(wish, dict):
-            words = [*(wish.get("entrypoint") or []), *(wish.get("cmd") or [])]
+            words = [*(wish.get("entrypoint") or entrypoint), *(wish.get("cmd") or [])]
             return [str(word) for word in words] or _IDLE
     try:
-        return shlex.split(args) or _IDLE
+        return [*entrypoint, *shlex.split(args)] or _IDLE
     except ValueError:
-        return args.split()
+        return [*entrypoint, *args.split()]

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from autopilot_lab.sandbox.boxes import image_directory
+from autopilot_lab.sandbox.boxes import fix_directories, image_directory
 from autopilot_lab.sandbox.host_traits import StartStage, find_failure
 from autopilot_lab.sandbox.private_images import Login, refusal
+from autopilot_lab.sandbox.programs import make_path
 from autopilot_lab.sandbox.vm.config import VmConfig
 
 SOCKET = "docker.sock"
@@ -57,7 +58,8 @@ class VmContainer:
             return
         root = self.directory / "root"
         env = dict(each.split("=", 1) for each in self.config["Env"])
-        paths = {"PATH": os.environ["PATH"], "AUTOPILOT_ROOT": str(root), "HOME": str(root / "root")}
+        path = make_path(self.directory / "programs", self.config["Image"])
+        paths = {"PATH": path, "AUTOPILOT_ROOT": str(root), "HOME": str(root / "root")}
         order = {
             "command": [*self.config["Entrypoint"], *self.config["Cmd"]],
             "env": {**env, **paths, "TMPDIR": str(root / "tmp")},
@@ -177,6 +179,7 @@ class ContainerDaemon:
             source = image_directory(body["Image"])
             if source is not None:
                 shutil.copytree(source, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+            fix_directories(root, image)
             for each in ("workspace", "root", "tmp"):
                 (root / each).mkdir(exist_ok=True)
             for bind in body["HostConfig"]["Binds"]:

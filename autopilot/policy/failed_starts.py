@@ -1,0 +1,57 @@
+"""Machines on which the command never ran: when that ends the job, and when the next one is rented.
+
+A machine that is lost for a known fault of its host is not held against the job. What its market did not explain may be
+the image's fault, and is: by so many hosts in a row. What such machines cost is bounded by a share of the job's budget,
+and where it has none, by their number: none is kept longer than ``timeout_s`` or ``silence_s`` allow.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from autopilot.domain.actions import Note
+from autopilot.domain.job import Job
+from autopilot.domain.money import ZERO
+from autopilot.domain.params import Params
+from autopilot.domain.start_faults import INVALID, FailedStart, StartCause
+
+FIRST_PAUSE = timedelta(minutes=10)
+LONGEST_PAUSE = timedelta(hours=3)
+"""Registries count pulls over hours."""
+
+
+def never_starts(job: Job, params: Params) -> Note | None:
+    """What is known of the machines for which the job has to fail; None while it need not."""
+    limits, over = params.loading, [each for each in job.failed_starts if each.is_over]
+    dead = {each.host for each in over if each.cause is StartCause.UNKNOWN and each.fault != INVALID}
+    cost = sum((each.cost for each in over), ZERO)
+    is_too_dear = job.spec.budget is not None and cost > ZERO and cost >= limits.lost_share * job.spec.budget
+    if not (
+        len(dead) >= limits.most_dead_hosts
+        or job.fruitless >= limits.most_failed_starts
+        or _count_last(over, INVALID) >= limits.most_invalid
+        or is_too_dear
+    ):
+        return None
+    return Note(
+        "never_started", (("launches", job.fruitless), ("hosts", len({each.host for each in over})), ("cost", cost))
+    )
+
+
+def next_start_at(job: Job) -> datetime | None:
+    """Before then nothing is rented, for the registry gives the image to none; None: at once."""
+    if not job.failed_starts or job.failed_starts[-1].cause is not StartCause.LIMIT:
+        return None
+    newest = job.failed_starts[-1]
+    times = _count_last(list(job.failed_starts), newest.fault)
+    return newest.at + min(FIRST_PAUSE * float(2 ** min(times - 1, 10)), LONGEST_PAUSE)
+
+
+def _count_last(starts: list[FailedStart], fault: str) -> int:
+    """How many of them in a row, up to the newest, had that fault."""
+    count = 0
+    for each in reversed(starts):
+        if each.fault != fault:
+            break
+        count += 1
+    return count
