@@ -98,7 +98,7 @@ class Loading:
     """Machines in a row that never ran the command, for any reason; then the job fails. Source: assumed."""
     most_invalid: int = 4
     """Creates in a row that a market calls invalid; then the job fails. Source: assumed."""
-    lost_share: Decimal = Decimal("0.5")
+    lost_share: float = 0.5
     """Share of the job's budget that machines in a row may cost which never ran the command; then the job fails.
     Source: assumed."""
 

@@ -54,30 +54,48 @@ MOST_LOST_NOTED = 3
 """So many machines with lost bids stand in a decision's record."""
 
 
-def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:  # noqa: C901
-    """Frozen values in, action values out; the same input always gives the same decision."""
+def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
+    """Frozen values in, action values out; the same input always gives the same decision.
+
+    First what needs no machine, then what money forbids, then what its machines are at; only then is chosen.
+    """
+    if (settled := _without_machine(job, market, now, params)) is not None:
+        return settled
+    pressure = measure_pressure(job, now, params)
+    status = _pressure_note(job, pressure, params)
+    settled = _at_limit(job, status, market, now, params) or _under_way(job, status, pressure, market, now, params)
+    return settled or _choose(job, status, pressure, market, now, params)
+
+
+def _without_machine(job: Job, market: Market, now: datetime, params: Params) -> Decision | None:
+    """Of a job that is over, parked, or not to begin yet."""
     if job.status is JobStatus.STOPPING:
         parked = SetStatus(JobStatus.PARKED, job.reason)
         return Decision(_park(job, parked, now, params), (Note("stop", (("reason", job.reason),)),))
     if not job.status.wants_capacity:
-        note = Note("over", (("status", job.status), ("reason", job.reason)))
-        room = goes_on(job, market, now, params)
-        if room is not None:
-            return Decision((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN, room.numbers),), (note, room))
-        held = hold(job, market, now, params)
-        if held is None:
-            return Decision(_release_all(job, job.reason), (note,))
-        others = (
-            action for action in _release_all(job, job.reason) if job.main is None or action.lease_id != job.main.id
-        )
-        return Decision((*others, *held[0]), (note, *held[1]))
+        return _over(job, market, now, params)
     if job.waits_for_jobs:
         return Decision((), (Note("after", (("jobs", len(waited_for(job.spec.after))),)),))
     if (in_vain := never_starts(job, params)) is not None:
         failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED, in_vain.numbers)
         return Decision((*_release_all(job, Reason.NEVER_STARTED), failed), (in_vain,))
-    pressure = measure_pressure(job, now, params)
-    status = _pressure_note(job, pressure, params)
+    return None
+
+
+def _over(job: Job, market: Market, now: datetime, params: Params) -> Decision:
+    note = Note("over", (("status", job.status), ("reason", job.reason)))
+    room = goes_on(job, market, now, params)
+    if room is not None:
+        return Decision((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN, room.numbers),), (note, room))
+    held = hold(job, market, now, params)
+    if held is None:
+        return Decision(_release_all(job, job.reason), (note,))
+    others = (action for action in _release_all(job, job.reason) if job.main is None or action.lease_id != job.main.id)
+    return Decision((*others, *held[0]), (note, *held[1]))
+
+
+def _at_limit(job: Job, status: Note, market: Market, now: datetime, params: Params) -> Decision | None:
+    """What no money, or no time of its own, is left for."""
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
         notes = budget_notes(job, next_reserve(job, market, now, params), params)
@@ -95,6 +113,13 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return _leave_uncertified(job, used_up, status, market, now, params)
     if _runs_too_long(job, now):
         return Decision(_park(job, SetStatus(JobStatus.FAILED, Reason.OVER_DURATION), now, params), (status,))
+    return None
+
+
+def _under_way(
+    job: Job, status: Note, pressure: Pressure, market: Market, now: datetime, params: Params
+) -> Decision | None:
+    """What goes on, or is waited for, whichever offers there are."""
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:
@@ -106,6 +131,11 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return Decision((SetStatus(JobStatus.FAILED, Reason.OUT_OF_MEMORY, numbers),), (status,))
     if (limited := _waits_for_registry(job, now)) is not None:
         return Decision((), (status, limited))
+    return None
+
+
+def _choose(job: Job, status: Note, pressure: Pressure, market: Market, now: datetime, params: Params) -> Decision:
+    """Among its machine and all offers that fit."""
     candidates = rank(job, market, Eligibility(job, market, now, params).holds, params)
     situation = _with_payable(keep_within_rooms(Situation(job, market, now, params, pressure, candidates)))
     actions, why = _for_main(situation)

@@ -8,6 +8,7 @@ and where it has none, by their number: none is kept longer than ``timeout_s`` o
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from autopilot.domain.actions import Note
 from autopilot.domain.job import Job
@@ -25,7 +26,9 @@ def never_starts(job: Job, params: Params) -> Note | None:
     limits, over = params.loading, [each for each in job.failed_starts if each.is_over]
     dead = {each.host for each in over if each.cause is StartCause.UNKNOWN and each.fault != INVALID}
     cost = sum((each.cost for each in over), ZERO)
-    is_too_dear = job.spec.budget is not None and cost > ZERO and cost >= limits.lost_share * job.spec.budget
+    is_too_dear = (
+        job.spec.budget is not None and cost > ZERO and cost >= Decimal(str(limits.lost_share)) * job.spec.budget
+    )
     if not (
         len(dead) >= limits.most_dead_hosts
         or job.fruitless >= limits.most_failed_starts

@@ -6,6 +6,7 @@ and no more. What was not measured in time is None. The daemon compares it with 
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import os
 import re
@@ -19,7 +20,7 @@ from typing import Any
 
 from .disk import clear
 from .gpus import MIB, MOST_GPUS, number
-from .killed import memory_limit
+from .killed import memory_share
 from .web import Web
 
 HANG_S = 20  # market seconds: some drivers take half of that to wake eight GPUs
@@ -105,7 +106,7 @@ class Arrival:
         return {"gpu_fault": fault} if fault else {}
 
     def look_at_room(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"ram": memory_limit()}
+        found: dict[str, Any] = {"ram": memory_share()}
         with contextlib.suppress(OSError):
             shared = os.statvfs("/dev/shm")  # noqa: S108
             found["shm"] = shared.f_blocks * shared.f_frsize
@@ -139,7 +140,7 @@ class Arrival:
         self.web.send(self.order["put_url"], lambda: data, len(data), self.left())
         found["upload_mbps"] = speed(len(data), since) * 8 / 1e6
         self.found.update(found)
-        since, began = time.monotonic(), time.time()
+        since, began = time.monotonic(), calendar.timegm(time.gmtime())
         with self.web.answer("GET", self.order["get_url"], within_s=self.left()) as response:
             received, date = len(response.read(2 * STORE_BYTES)), response.getheader("Date")
         found["download_mbps"] = speed(received, since) * 8 / 1e6

@@ -45,6 +45,13 @@ def memory_limit(root: str = ROOT) -> int | None:
     return min((each for each in known if each), default=None)
 
 
+def memory_share(root: str = ROOT) -> int | None:
+    """Bytes of the container's own share; None: it has no limit below what its host has, which says nothing of what was
+    rented."""
+    limit, host = read_number(root, LIMIT), host_memory()
+    return limit if limit and (host is None or limit < host) else None
+
+
 def host_memory() -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/meminfo") as file:
         for line in file:

@@ -25,8 +25,9 @@ async def read_start_log(client: VastaiClient, clock: Clock, instance_id: str, b
         wish = {"tail": "20", "filter": START_WORDS.strip()}
         path = f"/instances/request_logs/{instance_id}/"
         answer = await client.change(Family.LOGS, "PUT", path, wish, shapes.LOG_ASKED)
-        url = values.text((answer.body or {}).get("result_url"))
-        if answer.status != 200 or not _is_of_market(url, base_url):
+        body = answer.body or {}
+        url = values.text(body.get("result_url")) if answer.status == 200 and body.get("success") else ""
+        if not _is_of_market(url, base_url):
             return ""
         for _ in range(MOST_POLLS):
             reply = await client.fetch(url)

@@ -44,6 +44,7 @@ async def test_every_call_takes_a_token_and_with_one_the_daemon_answers(remote: 
         "sha256": "0" * 64,
         "number": "1",
         "market": "none",
+        "machine": "m",
         "name": "none",
         "plan": "none",
         "schedule": "none",

@@ -149,6 +149,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) ->
                     "sha256": "0" * 64,
                     "number": "1",
                     "market": "none",
+                    "machine": "m",
                     "name": "none",
                     "plan": "none",
                     "schedule": "none",

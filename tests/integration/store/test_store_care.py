@@ -25,6 +25,7 @@ from autopilot.domain.certificate import LASTS, Certificate, ClaimFinding, Claim
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift, DriftKind
 from autopilot.domain.errors import UserError
+from autopilot.domain.hosts import HostRecord
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import LeaseState, TaskUse
@@ -95,6 +96,7 @@ async def fill(url: str) -> None:
         await work.prices.add([PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)])
         await work.notes.set("key", "value")
         await work.code_copies.save(CodeCopy("copy", 1000, "a" * 64, 3, 2700, 1, 400, START))
+        await work.hosts.save([HostRecord("vastai", "m", "h", "RTX 4090", START, launches=1.5)])
         await work.machine_readings.add([MachineReading("lease-1", START, 0.97, 0.875, 12 << 30, 3.1, 0.5)])
         drift = Drift("vastai", "instance", "dph_base", DriftKind.TYPE, True, True, 3, START, START, "text")
         await work.drifts.save([drift])

@@ -33,6 +33,7 @@ def vastai() -> dict[str, Any]:
     outbid = recorded("vastai/inbox_outbid")
     return {
         "GET /api/v1/instances/": _page(),
+        "PUT /instances/request_logs/": {"success": True, "result_url": "https://elsewhere.example/log"},
         "GET /users/current": recorded("vastai/user"),
         "GET /charges/": recorded("vastai/charges"),
         "GET /notifications/inbox/": {"notifications": [outbid, outbid | {"notif_type": "instance_started"}]},

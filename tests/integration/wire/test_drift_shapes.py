@@ -127,6 +127,7 @@ async def ask_everything(provider: Provider, instance_id: str, offer_id: str) ->
     for ask in (
         provider.instances,
         lambda: provider.instance(instance_id),
+        lambda: provider.start_words(instance_id),
         provider.account,
         lambda: provider.offers(QUERY),
         provider.gpu_names,

@@ -130,6 +130,7 @@ async def ask_everything(provider: Provider, instance_id: str, offer_id: str) ->
     for read in (
         provider.instances(),
         provider.instance(instance_id),
+        provider.start_words(instance_id),
         provider.account(),
         provider.offers(QUERY),
         provider.charges(DAY, DAY + dt.timedelta(days=1)),
@@ -138,7 +139,7 @@ async def ask_everything(provider: Provider, instance_id: str, offer_id: str) ->
             answer = await read
         except MarketUnknown:
             continue
-        assert answer is None or isinstance(answer, (tuple, Instance, Account))
+        assert answer is None or isinstance(answer, (str, tuple, Instance, Account))
         assert_sane(answer)
         if isinstance(answer, tuple):
             assert all(isinstance(each, (Instance, Offer, Charge)) for each in answer)

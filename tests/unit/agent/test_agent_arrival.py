@@ -18,7 +18,7 @@ import pytest
 
 from autopilot.agent.shipped import killed
 from autopilot.agent.shipped.arrival import Arrival
-from autopilot.agent.shipped.killed import Kills, memory_limit
+from autopilot.agent.shipped.killed import Kills, memory_limit, memory_share
 from autopilot.agent.shipped.web import Web
 from autopilot.mailbox.reading import parse_heartbeat
 from autopilot_lab.sandbox.machine_traits import MachineTraits
@@ -85,7 +85,7 @@ def test_what_a_sound_machine_has(tmp_path: Path, driver: Any, store: str) -> No
     assert (arrival.driver, arrival.gpu_fault, arrival.unreachable) == ("580.95.05", "", ())
     assert arrival.disk_free > 0
     assert min(arrival.disk_mb_per_s, arrival.upload_mbps, arrival.download_mbps) > 0
-    assert arrival.ram == memory_limit()
+    assert arrival.ram == memory_share()
     assert abs(arrival.clock_off_s) < 5
     assert arrival.all_reduce == "skipped", "no torch"
     assert os.listdir(tmp_path / "workspace") == [], "nothing is left behind"
@@ -168,6 +168,7 @@ def test_a_kill_for_memory_by_the_counters_of_version_2(tmp_path: Path, monkeypa
     assert kills.report(0) is None
     a_group(tmp_path, "max\n", "1", 2)
     assert memory_limit(root) == killed.host_memory(), "no limit of its own"
+    assert memory_share(root) is None
 
 
 GROUPS = Path("/sys/fs/cgroup/memory")

@@ -50,7 +50,8 @@ def _names() -> set[str]:
     source = re.sub(r"\blog\.\w+\(.*", "", source)  # what the daemon's log is told is no event
     return set(
         re.findall(
-            r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job|schedule|store|tunnel)\.[a-z_]+)"', source
+            r'"((?:image|lease|machine|bid|run|exec|checkpoint|agent|work|invoice|job|schedule|store|tunnel)\.[a-z_]+)"',
+            source,
         )
     )
 
