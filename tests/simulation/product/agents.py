@@ -248,8 +248,13 @@ class SimAgent:
             self.ground.loop.after(0.3, self._report)
         elif command == "checkpoint":
             self._take_checkpoint()
-        elif command in ("inputs", "renew") or self.box.is_broken != "never ready":
+        elif command in ("check", "inputs", "renew") or self.box.is_broken != "never ready":
             self.ground.loop.after(self._transfer_s(), getattr(self, f"_{command}"))
+
+    def _check(self) -> None:
+        """Nothing is amiss with what it looks at. It looks once for a machine: its disk remembers."""
+        self.memory["arrival"] = {}
+        self._done("check", True)
 
     def _transfer_s(self) -> float:
         return self.rng.uniform(*TRANSFER_S) * self.box.slowness
