@@ -27,7 +27,7 @@ async def why(world: World) -> Why:
 
 async def test_a_job_whose_max_price_is_below_all_floors_says_both_prices(world: World) -> None:
     set_floors(world, "0.200")
-    await world.submit(BELOW_ALL)
+    await world.submit(BELOW_ALL, accept_any=True)
     assert (await why(world)).job.waiting is None, "no tick has seen it"
     await world.tick(40)
     body = await why(world)

@@ -28,6 +28,7 @@ from tests.simulation.product.hostile import Liar
 
 PART_BYTES = 400_000_000
 TRANSFER_S = (3.0, 40.0)
+CHECK_S = 3.0
 QUITS_S = 2.0
 """After its grace a container is killed."""
 
@@ -248,7 +249,9 @@ class SimAgent:
             self.ground.loop.after(0.3, self._report)
         elif command == "checkpoint":
             self._take_checkpoint()
-        elif command in ("check", "inputs", "renew") or self.box.is_broken != "never ready":
+        elif command == "check":
+            self.ground.loop.after(CHECK_S, self._check)
+        elif command in ("inputs", "renew") or self.box.is_broken != "never ready":
             self.ground.loop.after(self._transfer_s(), getattr(self, f"_{command}"))
 
     def _check(self) -> None:
