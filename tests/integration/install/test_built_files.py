@@ -20,7 +20,17 @@ ROOMS = {
 }
 """Of the product, each a directory of modules."""
 DATA = {"_data", "migrations"}
-FILES = {"__init__.py", "checkpoint.py", "clock.py", "ids.py", "py.typed", "render.py", "system.py", "workers.py"}
+FILES = {
+    "__init__.py",
+    "addresses.py",
+    "checkpoint.py",
+    "clock.py",
+    "ids.py",
+    "py.typed",
+    "render.py",
+    "system.py",
+    "workers.py",
+}
 
 
 def listed(wheel: Path, about: str) -> list[str]:

@@ -45,7 +45,13 @@ async def test_every_call_of_a_limited_user(
         method, _, address = call.partition(" ")
         of_job = address.startswith("/v1/jobs/{ref}")
         become(UID)
-        names = {"ref": others["id"] if of_job else "none", "sha256": NO_CODE, "number": "1", "market": "none"}
+        names = {
+            "ref": others["id"] if of_job else "none",
+            "sha256": NO_CODE,
+            "number": "1",
+            "market": "none",
+            "machine": "m",
+        }
         path = address.format(**names, name="none", plan="none", schedule="none")
         data = b"{}" if method in ("POST", "PATCH") else None
         async with served.http.request(method, f"http://localhost{path}", data=data) as answer:
