@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
+from math import inf
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid
@@ -67,7 +68,7 @@ def physics(job: RunJob, tick_s: float, restart_s: float) -> Params:
             silence_s=NEVER_S,
             most_dead_hosts=10**9,
             most_failed_starts=10**9,
-            lost_share=Decimal("Infinity"),
+            lost_share=inf,
         ),
     )
 
