@@ -36,6 +36,8 @@ class StartFault:
     """What is wrong, and who does what next: one line."""
     is_final: bool = True
     """Waiting for this machine is of no use."""
+    is_lasting: bool = False
+    """Its host fails the same image again, today as well."""
 
 
 FAULTS: Mapping[str, StartFault] = {
@@ -68,12 +70,20 @@ FAULTS: Mapping[str, StartFault] = {
         StartCause.HOST, "no space is left on the host's disk: another host is tried; a larger `disk` may be needed"
     ),
     "driver_too_old": StartFault(
-        StartCause.HOST, "the host's driver or GPU does not fit what the image requires: another host is tried"
+        StartCause.HOST,
+        "the host's driver or GPU does not fit what the image requires: another host is tried",
+        is_lasting=True,
     ),
-    "host_arch": StartFault(StartCause.HOST, "the image has no build for this host's processor: another host is tried"),
+    "host_arch": StartFault(
+        StartCause.HOST, "the image has no build for this host's processor: another host is tried", is_lasting=True
+    ),
     "container_refused": StartFault(StartCause.HOST, "the host's container runtime failed: another host is tried"),
-    "no_gpu": StartFault(StartCause.HOST, "the host does not show the GPUs that were rented: another host is tried"),
-    "no_docker": StartFault(StartCause.HOST, "the host has no container runtime that works: another host is tried"),
+    "no_gpu": StartFault(
+        StartCause.HOST, "the host does not show the GPUs that were rented: another host is tried", is_lasting=True
+    ),
+    "no_docker": StartFault(
+        StartCause.HOST, "the host has no container runtime that works: another host is tried", is_lasting=True
+    ),
     "pull_failed": StartFault(
         StartCause.HOST, "the host's network did not bring what is needed: another host is tried", is_final=False
     ),

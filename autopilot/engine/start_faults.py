@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from autopilot.domain import events as e
 from autopilot.domain.instance import InstanceStatus
@@ -18,6 +18,8 @@ from autopilot.engine.observe import Reading
 from autopilot.engine.registry_logins import Logins, login_refused
 from autopilot.mailbox.report_shapes import HostReport
 
+LASTING_AVOIDED = timedelta(hours=24)
+"""So long a job keeps away from a host that cannot run its image."""
 GAVE_UP = (Reason.STUCK_LOADING, Reason.AGENT_SILENT)
 """Reasons to give a machine up that say nothing of what it lacks."""
 _WIDE = ("pull_failed", "boot_too_slow", "container_refused", "container_exit")
@@ -114,7 +116,8 @@ def _give_up(event_log: EventLog, said: _Said, words: str, logins: Logins, avoid
         event_log.apply(e.StatusSet(JobStatus.FAILED, reason, now, numbers))
     else:
         reason = Reason.PULL_LIMIT if cause is StartCause.LIMIT else Reason.STUCK_LOADING
-        avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
+        span = LASTING_AVOIDED if fault_of(said.fault).is_lasting else AVOID_AFTER_RELEASE[Reason.STUCK_LOADING]
+        avoid.add(lease, now, span)
     event_log.apply(e.ReleaseRequested(lease.id, reason, now))
 
 

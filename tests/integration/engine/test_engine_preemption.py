@@ -7,6 +7,7 @@ import pytest
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
+from autopilot_lab.sandbox.market import lifecycle
 from autopilot_lab.sandbox.market.machines import HostState
 from tests.integration.engine.engine_world import D, World
 
@@ -180,6 +181,20 @@ async def test_a_machine_that_never_starts_is_given_up(world: World, kind: str, 
     assert first.reason is Reason.STUCK_LOADING
     assert first.machine_id != second.machine_id
     await world.until_over()
+
+
+async def test_a_host_whose_driver_is_too_old_is_not_tried_again_that_day(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record alone would let the job return to it where it has no other."""
+    words = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver\n"
+    monkeypatch.setattr(lifecycle, "_PULL_FAILED", words)
+    await world.fault("create", "pull_failed", times=99)
+    await world.submit()
+    await world.tick(60, apart_s=300)
+    tried = [lease.machine_id for lease in await world.leases()]
+    assert len(tried) > 1
+    assert len(tried) == len(set(tried)), "each host once"
 
 
 async def test_a_command_that_fails_is_tried_again_and_then_given_up(world: World) -> None:
