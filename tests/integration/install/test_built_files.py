@@ -46,7 +46,7 @@ def test_the_wheel_of_the_product_has_its_rooms_and_nothing_of_the_laboratory(tm
     assert {parts[0] for parts in own if len(parts) > 1} == ROOMS | DATA
     assert {parts[0] for parts in own if len(parts) == 1} == FILES
     # What only a simulator, a ledger in memory or an asset of a test has in its path.
-    apart = {"lab", "sandbox", "memory_store", "demo", "backtest", "tests", "assets", "images", "simulation"}
+    apart = {"lab", "sandbox", "memory_store", "demo", "backtest", "tests", "assets", "simulation"}
     assert ["/".join(parts) for parts in own if apart & {part.removesuffix(".py") for part in parts}] == []
 
 

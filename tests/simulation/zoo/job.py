@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from decimal import Decimal
 
+from autopilot.domain.host import HostNeeds
 from autopilot.policy.guard import Limits
 from autopilot_lab.sandbox.image_traits import NEEDS_CUDA_12_8
 from tests.simulation.ground.scenario import HOUR_S, Scenario, Submit, a_spec
@@ -26,6 +27,7 @@ def scenario_of(market: str, rules: Collection[str] = ()) -> Scenario:
         image=IMAGE,
         checkpoint_interval=timedelta(minutes=10),
         max_bid=Decimal("0.60"),
+        host=HostNeeds(cuda=Decimal("12.8")),  # as the daemon reads it from the image's registry
     )
     wishes = ((60.0, Submit(JOB, spec)),)
     return Scenario(
