@@ -57,18 +57,9 @@ async def _yes(*_: Any, **__: Any) -> bool:
 def _intent_not_committed() -> Patches:
     decide = engine.Engine._decide
 
-    async def hasty(
-        self: Any,
-        uow: Any,
-        event_log: Any,
-        offers: Any,
-        readings: Any,
-        exposure: Any,
-        recent: Any,
-        outbox: Any,
-        now: Any,
-    ) -> Any:
-        after = await decide(self, uow, event_log, offers, readings, exposure, recent, outbox, now)
+    async def hasty(self: Any, *given: Any) -> Any:
+        *_, outbox, _ = given
+        after = await decide(self, *given)
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
         outbox.creates.clear()

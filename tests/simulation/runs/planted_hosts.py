@@ -197,18 +197,9 @@ def _lost_update() -> Patches:
 def _launches_of_one_tick() -> Patches:
     decide = engine.Engine._decide
 
-    async def forgetful(
-        self: Any,
-        uow: Any,
-        event_log: Any,
-        offers: Any,
-        readings: Any,
-        exposure: Any,
-        recent: Any,
-        outbox: Any,
-        now: Any,
-    ) -> Any:
-        after = await decide(self, uow, event_log, offers, readings, exposure, recent, outbox, now)
+    async def forgetful(self: Any, *given: Any) -> Any:
+        _, _, _, _, exposure, *_ = given
+        after = await decide(self, *given)
         return replace(after, launches_hour=exposure.launches_hour)
 
     return [(engine.Engine, "_decide", forgetful)]
