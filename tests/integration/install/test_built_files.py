@@ -31,6 +31,7 @@ FILES = {
     "py.typed",
     "render.py",
     "system.py",
+    "training.py",
     "workers.py",
 }
 
