@@ -95,8 +95,8 @@ def _make_lightning_callback(trainer: Any, place: str) -> Any:
             if trainer.is_global_zero:
                 total = trainer.estimated_stepping_batches
                 checkpoint.progress(trainer.global_step, int(total) if 0 < total < float("inf") else None)
-            is_told = checkpoint.should_save() or trainer.received_sigterm  # Lightning may handle SIGTERM itself
-            if trainer.strategy.reduce_boolean_decision(is_told, all=False):
+            is_due = checkpoint.should_save() or trainer.received_sigterm  # Lightning may handle SIGTERM itself
+            if trainer.strategy.reduce_boolean_decision(is_due, all=False):
                 self.save(trainer)
 
         def on_train_end(self, trainer: Any, *_: Any) -> None:
@@ -193,13 +193,13 @@ def _load_seeds(torch: Any, seeds: dict[str, Any]) -> None:
         numpy.random.set_state(tuple(seeds["numpy"]))
 
 
-def agree(is_told: bool) -> bool:
+def agree(is_due: bool) -> bool:
     """Whether any process of the training was told: they save together or not at all."""
     if not _has_others():
-        return is_told
+        return is_due
     torch = sys.modules["torch"]
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-    told = torch.tensor(int(is_told), device=device)
+    told = torch.tensor(int(is_due), device=device)
     torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MAX)
     return bool(told.item())
 
