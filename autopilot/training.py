@@ -104,7 +104,7 @@ def _make_lightning_callback(trainer: Any, place: str) -> Any:
                 self.save(trainer)
 
         def save(self, trainer: Any) -> None:
-            trainer.save_checkpoint(place)
+            trainer.save_checkpoint(place, weights_only=False)  # whole: the optimizer as well
             self.saved_at = trainer.global_step
             report(place, trainer.global_step)
 
