@@ -274,12 +274,12 @@ def draw_pool(name: str, share_of_duds: float) -> tuple[HostTraits, ...]:
     return give_duds(hosts, share_of_duds, name)
 
 
-class _WithTruth(Protocol):
+class WithTruth(Protocol):
     @property
     def truth(self) -> Truth: ...
 
 
-T = TypeVar("T", bound=_WithTruth)
+T = TypeVar("T", bound=WithTruth)
 
 
 def give_duds(hosts: Iterable[T], share: float, seed: object) -> tuple[T, ...]:
