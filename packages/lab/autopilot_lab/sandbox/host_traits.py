@@ -210,7 +210,7 @@ def draw_zoo(
 ) -> tuple[HostTraits, ...]:
     """So many hosts, of which that share never boots, to the nearest.
 
-    Whatever the share, the same seed has the same hosts, and those that fail at a small one fail at a larger one.
+    For any share, the same seed has the same hosts, and those that fail at a small one fail at a larger one.
     """
     hosts = draw_hosts(rng, count, has_own_drivers=has_own_drivers)
     boots = draw_duds(rng, count, share_of_duds)
