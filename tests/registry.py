@@ -1,7 +1,7 @@
 """Registries for tests: Debian's ``docker-registry`` where it is installed, and one here that asks for tokens.
 
 The second follows the OCI distribution specification as far as pulls need it, and Docker's token flow, which the first
-only has with a certificate. Whatever a registry can do wrong is a handler that a test puts before it.
+only has with a certificate. Each fault of a registry is a handler that a test puts before it.
 """
 
 from __future__ import annotations

@@ -190,4 +190,4 @@ def _machines(census: list[tuple[Instance, str]]) -> FittedTable:
 
 def _name_unreadable(unreadable: dict[str, str]) -> None:
     for name, reason in unreadable.items():
-        console().print(f"{name} cannot be read, so nothing is known of it: {text.plain(reason)}")
+        console().print(f"{name} cannot be read, so its machines are unknown: {text.plain(reason)}")

@@ -1,6 +1,6 @@
 """Whether what a job runs is among the files that are sent: a program with a mistyped name costs a machine else.
 
-Only what is sure is said: an interpreter, or nothing, before a relative path. Whatever a shell would expand, find
+Only what is sure is said: an interpreter, or nothing, before a relative path. What a shell would expand, find
 elsewhere or make first is not judged.
 """
 

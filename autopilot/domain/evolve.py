@@ -15,7 +15,7 @@ from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.arrival import Arrival
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.handover import before_run, end_use, inherit, speaks_of_machine, with_first_use
-from autopilot.domain.job import Job, JobSpec, JobStatus
+from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot, cost_by_day
 from autopilot.domain.memory_kill import with_memory_kill
 from autopilot.domain.money import BYTES_PER_GB, ZERO
@@ -31,71 +31,111 @@ _IN_VAIN = (Reason.STUCK_LOADING, Reason.AGENT_SILENT, Reason.IMAGE_UNUSABLE, Re
 """Reasons for which a machine is released on which the command may never have run."""
 
 
-def evolve(job: Job, event: e.Event) -> Job:  # noqa: C901
+def evolve(job: Job, event: e.Event) -> Job:
     """Apply one event. Raises ``InvalidTransition`` for one that the lifecycle does not allow."""
     match event:
-        case e.LeaseIntended(lease):
-            job = replace(job, leases=(*job.leases, lease), launches=job.launches + 1)
-            if lease.slot is Slot.MAIN:
-                job = _promote(job, lease)
-        case e.LeasePromoted(lease_id):
-            job = _promote(job, _lease(job, lease_id))
-        case e.RunOrdered(lease_id):
-            job = _run_again(job, _lease(job, lease_id), event.at)
-        case e.LeaseHandedOver(lease_id):
-            job = replace(job, leases=tuple(lease for lease in job.leases if lease.id != lease_id))
-        case e.LeaseInherited(lease):
-            job = inherit(job, lease, event.at)
-        case e.LeaseRegained(lease):
-            job = replace(job, leases=(*job.leases, lease), launches=job.launches + 1)
+        case (
+            e.LeaseIntended()
+            | e.LeasePromoted()
+            | e.RunOrdered()
+            | e.LeaseHandedOver()
+            | e.LeaseInherited()
+            | e.LeaseRegained()
+        ):
+            job = _change_leases(job, event)
         case e.EpochRaised(run_epoch):
             job = replace(job, run_epoch=max(job.run_epoch, run_epoch))
         case e.CheckpointVerified(checkpoint):
-            if job.checkpoint is None or checkpoint.order > job.checkpoint.order:
-                job = replace(job, checkpoint=checkpoint)
-            writer = next((lease for lease in job.leases if lease.id == checkpoint.lease_id), None)
-            if writer is not None and checkpoint.size_bytes > writer.traffic.upload_gb * BYTES_PER_GB:
-                job = _with(
-                    job,
-                    replace(
-                        writer, traffic=replace(writer.traffic, upload_gb=Decimal(checkpoint.size_bytes) / BYTES_PER_GB)
-                    ),
-                )
-        case e.RunExited():
-            job = _exit(job, event)
-        case e.ImageLoginRefused(at=at):
-            if job.status.wants_capacity:
-                job = replace(job, status=JobStatus.PARKED, reason=Reason.IMAGE_LOGIN_REFUSED, parked_at=at)
+            job = _take_checkpoint(job, checkpoint)
         case e.CheckpointChosen(checkpoint):
             job = replace(job, checkpoint=checkpoint)
+        case e.RunExited():
+            job = _exit(job, event)
         case e.BootFailed():
             job = _note_fault(job, event)
         case e.NoticeChanged() | e.RunRestored():
             pass  # said, for people; what follows of it comes as events of its own
+        case (
+            e.ImageLoginRefused()
+            | e.StatusSet()
+            | e.PredecessorsEnded()
+            | e.SpecChanged()
+            | e.TaskRetried()
+            | e.TaskExcused()
+        ):
+            job = _change_course(job, event)
+        case _:
+            job = _change_lease(job, _lease(job, event.lease_id), event)
+    return _restate(job, event)
+
+
+def _change_leases(
+    job: Job,
+    event: e.LeaseIntended | e.LeasePromoted | e.RunOrdered | e.LeaseHandedOver | e.LeaseInherited | e.LeaseRegained,
+) -> Job:
+    """Which leases the job has, and which of them runs it."""
+    match event:
+        case e.LeaseIntended(lease):
+            job = replace(job, leases=(*job.leases, lease), launches=job.launches + 1)
+            return _promote(job, lease) if lease.slot is Slot.MAIN else job
+        case e.LeasePromoted(lease_id):
+            return _promote(job, _lease(job, lease_id))
+        case e.RunOrdered(lease_id):
+            return _run_again(job, _lease(job, lease_id), event.at)
+        case e.LeaseHandedOver(lease_id):
+            return replace(job, leases=tuple(lease for lease in job.leases if lease.id != lease_id))
+        case e.LeaseInherited(lease):
+            return inherit(job, lease, event.at)
+        case e.LeaseRegained(lease):
+            return replace(job, leases=(*job.leases, lease), launches=job.launches + 1)
+
+
+def _change_course(
+    job: Job,
+    event: e.ImageLoginRefused | e.StatusSet | e.PredecessorsEnded | e.SpecChanged | e.TaskRetried | e.TaskExcused,
+) -> Job:
+    """What the job is to do: its status, set from outside, or its specification."""
+    match event:
+        case e.ImageLoginRefused(at=at):
+            if not job.status.wants_capacity:
+                return job
+            return replace(job, status=JobStatus.PARKED, reason=Reason.IMAGE_LOGIN_REFUSED, parked_at=at)
         case e.StatusSet(status, reason, at, _):
             parked_at = at if status is JobStatus.PARKED else None
             finished_at = at if status.is_final else None
-            job = replace(job, status=status, reason=reason, finished_at=finished_at, parked_at=parked_at)
+            return replace(job, status=status, reason=reason, finished_at=finished_at, parked_at=parked_at)
         case e.PredecessorsEnded(ended_at):
-            job = replace(job, predecessors_ended_at=ended_at, spec=_due_from(job.spec, ended_at))
+            return replace(job, predecessors_ended_at=ended_at, spec=_due_from(job.spec, ended_at))
         case e.SpecChanged(spec):
-            job = replace(job, spec=spec)
+            return replace(job, spec=spec)
         case e.TaskRetried():
-            job = replace(_restart(job, event.at), failures=0)
+            return replace(_restart(job, event.at), failures=0)
         case e.TaskExcused():
             job = _restart(job, event.at)
-            job = replace(job, failures=max(job.failures - 1, 0), excused=job.excused + 1)
-        case _:
-            before = _lease(job, event.lease_id)
-            after = evolve_lease(before, event)
-            job = _count_findings(job, before, after, event)
-            job = _judge_launches(_count_work(job, before, after, event), before, event)
-            after = _forget_anchor(before, after, event)
-            if isinstance(event, e.HeartbeatSeen):
-                job, after = learn_pace(job, before, after, event)
-            job = note_slow_end(job, before, after)
-            job = _with(job, with_first_use(job, before, after, event))
-    return _restate(job, event)
+            return replace(job, failures=max(job.failures - 1, 0), excused=job.excused + 1)
+
+
+def _change_lease(job: Job, before: Lease, event: e.Event) -> Job:
+    """One that concerns a lease alone, and its consequences for the job."""
+    after = evolve_lease(before, event)
+    job = _count_findings(job, before, after, event)
+    job = _judge_launches(_count_work(job, before, after, event), before, event)
+    after = _forget_anchor(before, after, event)
+    if isinstance(event, e.HeartbeatSeen):
+        job, after = learn_pace(job, before, after, event)
+    job = note_slow_end(job, before, after)
+    return _with(job, with_first_use(job, before, after, event))
+
+
+def _take_checkpoint(job: Job, checkpoint: Checkpoint) -> Job:
+    """The newest one counts; its writer has uploaded at least its size."""
+    if job.checkpoint is None or checkpoint.order > job.checkpoint.order:
+        job = replace(job, checkpoint=checkpoint)
+    writer = next((lease for lease in job.leases if lease.id == checkpoint.lease_id), None)
+    if writer is None or checkpoint.size_bytes <= writer.traffic.upload_gb * BYTES_PER_GB:
+        return job
+    uploaded = Decimal(checkpoint.size_bytes) / BYTES_PER_GB
+    return _with(job, replace(writer, traffic=replace(writer.traffic, upload_gb=uploaded)))
 
 
 def _due_from(spec: JobSpec, ended_at: datetime) -> JobSpec:

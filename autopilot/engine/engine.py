@@ -28,7 +28,7 @@ from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import GpuChoice, Job, JobSpec
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
-from autopilot.domain.market import Market, ProviderView, UncertifiedRoom
+from autopilot.domain.market import Allowance, Market, ProviderView, UncertifiedRoom
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import DeadMan, Offer, OfferQuery
 from autopilot.domain.params import Params
@@ -142,6 +142,10 @@ class _Outbox:
     bids: list[tuple[Lease, BidRecord, Decimal]]
     starts: list[Lease]
     stops: list[Lease]
+
+
+def _lease_of(job: Job, lease_id: str) -> Lease:
+    return next(lease for lease in job.leases if lease.id == lease_id)
 
 
 class Engine:
@@ -543,7 +547,7 @@ class Engine:
             ),
         )
 
-    async def _decide(  # noqa: C901
+    async def _decide(
         self,
         uow: UnitOfWork,
         event_log: EventLog,
@@ -563,23 +567,7 @@ class Engine:
         if room.instances is not None and room.instances <= 0 and self.waits.is_queued(job, now):
             return exposure
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
-        market = self.market_of(job, offers.get(job.spec.query, ()), now, exposure)
-        if job.array_id is not None:
-            market = replace(market, avoid=market.avoid | self._avoid.machines(job.array_id, now))
-        # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
-        taken = {
-            (lease.provider, lease.machine_id)
-            for lease in exposure.leases
-            if lease.intended_at == now and not market.providers[lease.provider].capabilities.is_pooled
-        }
-        market = replace(
-            market,
-            offers=leave_room(market.offers, exposure.leases),
-            avoid=market.avoid | taken,
-            allowance=room,
-            ours=ours_in_pools(exposure.leases, job.id, market.providers),
-            made_room=job.id in self._with_room,
-        )
+        market = self._market_now(job, offers.get(job.spec.query, ()), room, exposure, now)
         allowed: tuple[Action, ...] = ()
         with contain(event_log):
             market = replace(market, outlook=self.outlooks.of(job, market, now))
@@ -606,47 +594,100 @@ class Engine:
             await uow.decisions.add(record)
         if job.certifies and not vetoes:
             await self.certification.keep(uow, event_log.job, certified, now)
-        before = {lease.id: lease for lease in job.leases}
         for action in allowed:
-            match action:
-                case Acquire():
-                    as_limited = replace(event_log.job, spec=job.spec)
-                    lease = intended_lease(
-                        as_limited, action, decision_id, self.config.install_id, self._ids, now, params
-                    )
-                    event_log.apply(e.LeaseIntended(lease, now))
-                    lease = next(held for held in event_log.job.leases if held.id == lease.id)
-                    outbox.creates.append((spec_for_lease(job, lease), lease))
-                    exposure = replace(
-                        exposure,
-                        leases=(*exposure.leases, lease),
-                        launches_hour=exposure.launches_hour + LaunchCount(rented=1),
-                    )
-                case ChangeBid(lease_id, bid, _):
-                    bid_record = BidRecord(decision_id, lease_id, now, bid, "intended", decision_id)
-                    await uow.bids.save(bid_record)
-                    lease = next(held for held in event_log.job.leases if held.id == lease_id)
-                    outbox.bids.append((lease, bid_record, before[lease_id].bid))
-                    exposure = exposure.with_changed(lease)
-                case Hold(lease_id, _, _):
-                    lease = next(held for held in event_log.job.leases if held.id == lease_id)
-                    exposure = exposure.with_changed(lease)
-                case Start(lease_id, _):
-                    outbox.starts.append(before[lease_id])
-                case Stop(lease_id, _):
-                    outbox.stops.append(before[lease_id])
-                case Release(lease_id, reason):
-                    span = AVOID_AFTER_RELEASE.get(reason, timedelta(0))
-                    self._avoid.add(before[lease_id], now, span, bids_only=reason is Reason.OUTBID)
-                    if reason is Reason.BAD_MACHINE and job.array_id is not None:
-                        self._avoid.add(before[lease_id], now, span, of=job.array_id)
-                    is_beside_ours = (before[lease_id].provider, before[lease_id].machine_id) in market.ours
-                    # Where others of ours go on, what it lost to may be ours.
-                    if before[lease_id].observed.pause_cause in LOST_BIDS and not is_beside_ours:
-                        self._lost_bids.add(before[lease_id], before[lease_id].bid, now)
-                case _:
-                    pass
+            exposure = await self._intend(uow, event_log, job, action, decision_id, market, exposure, outbox, now)
         return exposure
+
+    def _market_now(
+        self, job: Job, offers: tuple[Offer, ...], room: Allowance, exposure: Exposure, now: datetime
+    ) -> Market:
+        """The market as this job meets it, after the jobs before it in this tick."""
+        market = self.market_of(job, offers, now, exposure)
+        if job.array_id is not None:
+            market = replace(market, avoid=market.avoid | self._avoid.machines(job.array_id, now))
+        # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
+        taken = {
+            (lease.provider, lease.machine_id)
+            for lease in exposure.leases
+            if lease.intended_at == now and not market.providers[lease.provider].capabilities.is_pooled
+        }
+        return replace(
+            market,
+            offers=leave_room(market.offers, exposure.leases),
+            avoid=market.avoid | taken,
+            allowance=room,
+            ours=ours_in_pools(exposure.leases, job.id, market.providers),
+            made_room=job.id in self._with_room,
+        )
+
+    async def _intend(
+        self,
+        uow: UnitOfWork,
+        event_log: EventLog,
+        job: Job,
+        action: Action,
+        decision_id: str,
+        market: Market,
+        exposure: Exposure,
+        outbox: _Outbox,
+        now: datetime,
+    ) -> Exposure:
+        """Write down the intent of one allowed action, and put its call into the outbox. ``job``: as it was decided on,
+        which differs from the event log's. Returns the exposure with it.
+        """
+        before = {lease.id: lease for lease in job.leases}
+        match action:
+            case Acquire():
+                return self._intend_lease(event_log, job, action, decision_id, exposure, outbox, now)
+            case ChangeBid(lease_id, bid, _):
+                bid_record = BidRecord(decision_id, lease_id, now, bid, "intended", decision_id)
+                await uow.bids.save(bid_record)
+                lease = _lease_of(event_log.job, lease_id)
+                outbox.bids.append((lease, bid_record, before[lease_id].bid))
+                return exposure.with_changed(lease)
+            case Hold(lease_id, _, _):
+                return exposure.with_changed(_lease_of(event_log.job, lease_id))
+            case Start(lease_id, _):
+                outbox.starts.append(before[lease_id])
+            case Stop(lease_id, _):
+                outbox.stops.append(before[lease_id])
+            case Release(lease_id, reason):
+                self._avoid_released(job, before[lease_id], reason, market, now)
+            case _:
+                pass
+        return exposure
+
+    def _intend_lease(
+        self,
+        event_log: EventLog,
+        job: Job,
+        action: Acquire,
+        decision_id: str,
+        exposure: Exposure,
+        outbox: _Outbox,
+        now: datetime,
+    ) -> Exposure:
+        as_limited = replace(event_log.job, spec=job.spec)
+        config = self.config
+        lease = intended_lease(as_limited, action, decision_id, config.install_id, self._ids, now, config.params)
+        event_log.apply(e.LeaseIntended(lease, now))
+        lease = _lease_of(event_log.job, lease.id)
+        outbox.creates.append((spec_for_lease(job, lease), lease))
+        return replace(
+            exposure,
+            leases=(*exposure.leases, lease),
+            launches_hour=exposure.launches_hour + LaunchCount(rented=1),
+        )
+
+    def _avoid_released(self, job: Job, lease: Lease, reason: Reason, market: Market, now: datetime) -> None:
+        span = AVOID_AFTER_RELEASE.get(reason, timedelta(0))
+        self._avoid.add(lease, now, span, bids_only=reason is Reason.OUTBID)
+        if reason is Reason.BAD_MACHINE and job.array_id is not None:
+            self._avoid.add(lease, now, span, of=job.array_id)
+        is_beside_ours = (lease.provider, lease.machine_id) in market.ours
+        # If other jobs of ours keep running there, it may have lost its bid to one of them.
+        if lease.observed.pause_cause in LOST_BIDS and not is_beside_ours:
+            self._lost_bids.add(lease, lease.bid, now)
 
     async def _choose(self, uow: UnitOfWork, job: Job, market: Market, now: datetime) -> tuple[Decision, Turn]:
         """What the policy wants for the job, or its script for a certification."""

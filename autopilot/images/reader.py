@@ -193,7 +193,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _check(reply: RegistryReply) -> None:
     if reply.status in (401, 403):
-        raise RegistryFailed("it gives the image to nobody without a login, or not to this one")
+        raise RegistryFailed("it does not give the image without a login, or not to this one")
     if reply.status == 429:
         raise RegistryFailed("it has had too many requests from here (429)")
     if reply.status != 200:

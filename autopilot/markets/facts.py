@@ -1,4 +1,4 @@
-"""What a market's plug-in states of itself: known without its SDK, without a key and without asking the market."""
+"""What a market's plug-in declares about itself: known without its SDK, without a key and without asking the market."""
 
 from __future__ import annotations
 

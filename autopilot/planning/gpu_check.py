@@ -86,7 +86,7 @@ async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime)
 
 
 async def _too_many_gpus(spec: JobSpec, engine: Engine, record: Sequence[PriceObservation]) -> str | None:
-    """Machines with other counts are asked for only where the record has none that is large enough."""
+    """Asks for machines with other counts only if the record has none that is large enough."""
     asked = min(gpu.count for gpu in spec.gpus)
     sizes = [(each.num_gpus, each.provider) for each in record]
     if max(sizes, default=(0, ""))[0] < asked:

@@ -119,7 +119,7 @@ def _at_limit(job: Job, status: Note, market: Market, now: datetime, params: Par
 def _under_way(
     job: Job, status: Note, pressure: Pressure, market: Market, now: datetime, params: Params
 ) -> Decision | None:
-    """What goes on, or is waited for, whichever offers there are."""
+    """What continues, or is waited for, regardless of the offers."""
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:

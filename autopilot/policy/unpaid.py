@@ -24,8 +24,8 @@ LIMIT_REASONS = (Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT, *_PURSES)
 
 
 def next_reserve(job: Job, market: Market, now: datetime, params: Params) -> Decimal | None:
-    """Dollars that the job needs to start again: at the terms of the machine that it has, or else the least that any
-    offer asks for. None without either.
+    """Dollars that the job needs to start again: on its own machine at that machine's terms, without one on the
+    cheapest offer. None if it has no machine and no offer matches.
     """
     if job.main is not None:
         return budget.restart_reserve(job.main, params)

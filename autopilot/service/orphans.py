@@ -86,8 +86,10 @@ def run(config: Path | None) -> Census:
 
 
 async def census(settings: Settings, clock: Clock) -> Census:
-    """Markets first, then the ledger: an intent is committed before its machine or login is requested, so the ledger
-    has every listed one that was ever intended. Raises ``UserError``, ``StoreUnavailable``.
+    """Reads the markets first, then the ledger. An intent is committed before its machine or login is requested, so
+    each machine or login of ours that a market listed is then in the ledger.
+
+    Raises ``UserError``, ``StoreUnavailable``.
     """
     listed, logins, unreadable = await _read_markets(settings, clock)
     async with ledger_as_it_is(settings.ledger_url) as uow:

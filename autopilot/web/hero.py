@@ -197,7 +197,7 @@ def _draw_mark(x: float, members: Sequence[Decision], chosen: str | None, is_lin
 
 
 def draw_progress(life: DrawnLife, axis: Axis) -> Markup:
-    """Verified checkpoints as dots, lost work as triangles. Empty if the job's progress is unknown."""
+    """Draws verified checkpoints as dots and lost work as triangles. Empty if the job's progress is unknown."""
     job = life.job
     share = float(job.progress or 0)
     total = job.step / share if share else 0

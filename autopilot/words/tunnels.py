@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _A_BUCKET = "a bucket needs no connection from here: blobs.url"
 FAULTS: Mapping[str, tuple[str, str]] = {
-    "unreachable": ("nobody answers at its addresses", "the daemon keeps dialling"),
+    "unreachable": ("no answer at its addresses", "the daemon keeps dialling"),
     "login_refused": (
         "it refuses the daemon's key",
         f"the daemon attaches the key again every two minutes; if that does not help, {_A_BUCKET}",

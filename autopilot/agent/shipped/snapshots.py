@@ -45,7 +45,7 @@ class Snapshots:
         return sorted(filter(None, found), key=lambda record: (record["run_epoch"], record["n"]), reverse=True)
 
     def best(self) -> Record | None:
-        """The newest whole one; if there is none, the newest."""
+        """The newest complete snapshot, or the newest one if none is complete."""
         return max(self.newest_first(), key=rank, default=None)
 
     def place(self, record: Record) -> str:

@@ -1,4 +1,4 @@
-"""What Mithril's plug-in states of itself."""
+"""What Mithril's plug-in declares about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Nebius's plug-in states of itself."""
+"""What Nebius's plug-in declares about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What RunPod's plug-in states of itself."""
+"""What RunPod's plug-in declares about itself."""
 
 from __future__ import annotations
 

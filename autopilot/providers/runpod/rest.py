@@ -20,7 +20,7 @@ from autopilot.providers.runpod.outcomes import Outcome
 from autopilot.providers.runpod.pacing import Family
 
 MORE_PAGES = ("nextCursor", "next_cursor", "next")
-"""Names under which a list might say that it goes on. It is documented not to."""
+"""Fields in which a list might announce a next page. None is documented."""
 
 
 class RestMarket:

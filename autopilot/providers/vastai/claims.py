@@ -246,7 +246,7 @@ CLAIMS = (
     ),
     MarketClaim(
         "ssh-forwards",
-        "A machine's SSH server forwards a port of its loopback to whoever logs in with a key that the API attached.",
+        "A machine's SSH server forwards a port of its loopback to each login with a key that the API attached.",
         ASSUMED,
         "2026-11",
         Confidence.MEDIUM,

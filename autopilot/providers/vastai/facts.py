@@ -1,4 +1,4 @@
-"""What vast.ai's plug-in states of itself."""
+"""What vast.ai's plug-in declares about itself."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Sdk:
             request = requests.Request("GET", url).prepare()
             response = guarded_requests.send(requests.Session(), request, self._client.timeout)
         except requests.RequestException as error:
-            # The address may hold a signature: it is told to nobody.
+            # The address may hold a signature, so no message has it.
             raise NoReply(f"no answer from where the log lies: {type(error).__name__}") from None
         return Reply(response.status_code, response.content.decode("utf-8", "replace"), None, None)
 

@@ -208,7 +208,7 @@ def _gpu_ids(raw: object) -> frozenset[str]:
 
 
 def _machine_gpus(num_gpus: int, share: Decimal | None) -> int | None:
-    """``share``: of the machine's GPUs that the offer has."""
+    """``share``: the part of the machine's GPUs that the offer includes."""
     return None if share is None or not 0 < share <= 1 else max(round(num_gpus / share), num_gpus)
 
 

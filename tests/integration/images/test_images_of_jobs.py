@@ -107,7 +107,7 @@ async def test_a_registry_that_says_nothing_refuses_nothing(registry: TokenRegis
     async with an_open_shop("vastai", RegistryReader([registry.place])) as shop:
         answer = await submit(shop, f"{registry.place}/me/train:1")
     assert answer["job"]["status"] == "pending"
-    said = f"what the image requires is not known ({registry.place}: it gives the image to nobody without a login"
+    said = f"what the image requires is not known ({registry.place}: it does not give the image without a login"
     assert any(note.startswith(said) for note in answer["plan"]["notes"])
 
 

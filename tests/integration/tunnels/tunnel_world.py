@@ -56,7 +56,7 @@ class Box:
         self.door = self._open(port)
 
     async def ask(self, port: int = CONTROL_PORT) -> str:
-        """What a program on the machine gets of its own loopback's port; empty where nobody answers."""
+        """What a program on the machine gets of its own loopback's port; empty if nothing answers."""
         return await self._exchange(b"GET / HTTP/1.0\r\n\r\n", port)
 
     async def send(self, part: bytes, port: int) -> int:

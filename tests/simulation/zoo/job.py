@@ -21,7 +21,7 @@ MOST_H = 120.0
 
 
 def scenario_of(market: str, rules: Collection[str] = ()) -> Scenario:
-    """One job, alone on its market. Whatever excludes hosts from the outset belongs into its spec."""
+    """One job, alone on its market. What excludes hosts from the outset belongs in its spec."""
     spec = a_spec(
         WORK,
         image=IMAGE,

@@ -1,4 +1,4 @@
-"""A file that changes while its code is sent: noticed by whoever sends it, by either transport."""
+"""A file that changes while its code is sent: its sender notices, with either transport."""
 
 from __future__ import annotations
 

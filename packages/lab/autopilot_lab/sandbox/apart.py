@@ -1,4 +1,4 @@
-"""A network of a box's own: its loopback is nobody else's, and nothing leads out of it. It takes root on Linux."""
+"""A network of a box's own: its loopback is not shared, and nothing leads out of it. It takes root on Linux."""
 
 from __future__ import annotations
 

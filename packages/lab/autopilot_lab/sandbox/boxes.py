@@ -246,7 +246,7 @@ def image_directory(image: str) -> Path | None:
 
 
 def fix_directories(root: Path, image: str) -> None:
-    """Whoever runs the sandbox may write everywhere: a file in the place of a directory keeps the image's user out."""
+    """The sandbox's user may write everywhere: a file in the place of a directory keeps the image's user out."""
     for name in traits_of(image).fixed:
         (root / name).touch()
 

@@ -41,16 +41,15 @@ from aiohttp import web
 
 from autopilot.clock import ManualClock, ScaledClock
 from autopilot.ports.clock import Clock
-from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
-from autopilot_lab.sandbox.host_traits import give_duds
-from autopilot_lab.sandbox.host_wishes import parse_share, parse_traits
+from autopilot_lab.sandbox.host_wishes import parse_traits
 from autopilot_lab.sandbox.machine_traits import keep_traits, traits_of
 from autopilot_lab.sandbox.market.instances import Contract
 from autopilot_lab.sandbox.market.machines import Chunk, HostState, Machine
 from autopilot_lab.sandbox.market.market import SandboxMarket
 from autopilot_lab.sandbox.market.metering import to_decimal
 from autopilot_lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount, duration
+from autopilot_lab.sandbox.shared_control import set_duds, shared_operations
 from autopilot_lab.sandbox.units import NANO
 from autopilot_lab.sandbox.vastai.app import VastApi
 from autopilot_lab.sandbox.vastai.billing import billed_total
@@ -70,6 +69,7 @@ class Control:
 
     def add_routes(self, app: web.Application) -> None:
         operations: dict[tuple[str, str], Operation] = {
+            **shared_operations("vastai", self._market, self._faults, InjectedFault.parse, self._api.requests),
             ("GET", "clock"): self._show_clock,
             ("POST", "advance"): self._advance,
             ("GET", "machines"): self._machines,
@@ -80,22 +80,17 @@ class Control:
             ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
             ("POST", "host_traits"): self._set_host_traits,
-            ("POST", "duds"): self._set_duds,
+            ("POST", "duds"): lambda wish: set_duds(self._market.machines.values(), wish),
             ("POST", "full"): self._set_full,
             ("POST", "traits"): self._set_traits,
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
             ("POST", "card"): self._set_card,
             ("POST", "keys"): self._set_keys,
-            ("POST", "claim"): self._set_claim,
             ("POST", "login"): self._show_login,
             ("POST", "traffic"): self._add_traffic,
-            ("POST", "fault"): self._add_fault,
-            ("DELETE", "faults"): self._clear_faults,
-            ("GET", "events"): self._events,
             ("GET", "instances"): self._instances,
             ("GET", "books"): self._books,
-            ("GET", "requests"): lambda wish: dict(self._api.requests),
         }
         add_operations(app, "/_emu/", operations, self._host)
 
@@ -177,13 +172,6 @@ class Control:
         )
         return {}
 
-    def _set_duds(self, wish: Json) -> Json:
-        machines = list(self._market.machines.values())
-        specs = give_duds((machine.spec for machine in machines), parse_share(wish), "control")
-        for machine, spec in zip(machines, specs, strict=True):
-            machine.spec = spec
-        return {}
-
     def _set_full(self, wish: Json) -> Json:
         self._machine(wish).is_full = bool(wish.get("full", True))
         return {}
@@ -212,9 +200,6 @@ class Control:
         self._market.tops_up = bool(wish.get("tops_up", True))
         return {"tops_up": self._market.tops_up}
 
-    def _set_claim(self, wish: Json) -> Json:
-        return {"broken": set_claim(self._market.broken, "vastai", wish)}
-
     def _show_login(self, wish: Json) -> Json:
         instance = self._market.get(int(amount(wish, "instance_id")))
         before, instance.ssh_port = instance.ssh_port, int(amount(wish, "port"))
@@ -224,18 +209,6 @@ class Control:
         down_gb, up_gb = (amount({name: 0, **wish}, name) for name in ("down_gb", "up_gb"))
         self._market.transfer(int(amount(wish, "instance_id")), down_gb, up_gb)
         return {}
-
-    def _add_fault(self, wish: Json) -> Json:
-        self._faults.add(InjectedFault.parse(wish))
-        return {}
-
-    def _clear_faults(self, wish: Json) -> Json:
-        self._faults.clear()
-        return {}
-
-    def _events(self, wish: Json) -> Json:
-        since = int(amount({"since": 0, **wish}, "since"))
-        return {"events": [entry.as_json() for entry in self._market.journal.entries[since:]]}
 
     def _instances(self, wish: Json) -> Json:
         return {"instances": [self._truth(instance) for instance in self._market.instances.values()]}

@@ -210,7 +210,7 @@ def draw_zoo(
 ) -> tuple[HostTraits, ...]:
     """So many hosts, of which that share never boots, to the nearest.
 
-    Whatever the share, the same seed has the same hosts, and those that fail at a small one fail at a larger one.
+    For any share, the same seed has the same hosts, and those that fail at a small one fail at a larger one.
     """
     hosts = draw_hosts(rng, count, has_own_drivers=has_own_drivers)
     boots = draw_duds(rng, count, share_of_duds)
@@ -274,12 +274,12 @@ def draw_pool(name: str, share_of_duds: float) -> tuple[HostTraits, ...]:
     return give_duds(hosts, share_of_duds, name)
 
 
-class _WithTruth(Protocol):
+class WithTruth(Protocol):
     @property
     def truth(self) -> Truth: ...
 
 
-T = TypeVar("T", bound=_WithTruth)
+T = TypeVar("T", bound=WithTruth)
 
 
 def give_duds(hosts: Iterable[T], share: float, seed: object) -> tuple[T, ...]:

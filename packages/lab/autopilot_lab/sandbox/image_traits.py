@@ -1,4 +1,4 @@
-"""What images ask of the host that is to run them, and what they lack. One that stands in no table asks for nothing."""
+"""What images ask of the host that is to run them, and what they lack. One that is in no table asks for nothing."""
 
 from __future__ import annotations
 

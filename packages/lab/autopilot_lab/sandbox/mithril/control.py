@@ -32,7 +32,6 @@ from collections import Counter
 
 from aiohttp import web
 
-from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
 from autopilot_lab.sandbox.host_wishes import parse_hosts
 from autopilot_lab.sandbox.market.metering import to_decimal
@@ -41,6 +40,7 @@ from autopilot_lab.sandbox.mithril.bids import Bid
 from autopilot_lab.sandbox.mithril.market import MithrilMarket, MithrilRefused
 from autopilot_lab.sandbox.mithril.pools import AuctionPool
 from autopilot_lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount, duration
+from autopilot_lab.sandbox.shared_control import shared_operations
 from autopilot_lab.sandbox.units import NANO
 from autopilot_lab.sandbox.wire import Host
 
@@ -54,6 +54,7 @@ class MithrilControl:
 
     def add_routes(self, app: web.Application) -> None:
         operations: dict[tuple[str, str], Operation] = {
+            **shared_operations("mithril", self._market, self._faults, _parse_fault, self._requests),
             ("GET", "auctions"): lambda wish: {"auctions": [self._row(pool) for pool in self._market.pools.values()]},
             ("POST", "rival"): self._add_rival,
             ("DELETE", "rival"): self._remove_rival,
@@ -66,13 +67,8 @@ class MithrilControl:
             ("POST", "ssh_key"): self._set_ssh_key,
             ("POST", "relocate"): self._relocate,
             ("POST", "hosts"): self._set_hosts,
-            ("POST", "claim"): lambda wish: {"broken": set_claim(self._market.broken, "mithril", wish)},
-            ("POST", "fault"): self._add_fault,
-            ("DELETE", "faults"): self._clear_faults,
-            ("GET", "events"): self._events,
             ("GET", "bids"): lambda wish: {"bids": [self._truth(bid) for bid in self._market.bids.values()]},
             ("GET", "books"): lambda wish: {"books": [self._book(bid) for bid in self._market.bids.values()]},
-            ("GET", "requests"): lambda wish: dict(self._requests),
         }
         add_operations(app, "/_emu/mithril/", operations, self._host)
 
@@ -145,18 +141,6 @@ class MithrilControl:
         self._market.lifecycle.relocate(self._bid(wish))
         return {}
 
-    def _add_fault(self, wish: Json) -> Json:
-        self._faults.add(InjectedFault.parse(wish, injected_faults.FAMILIES, injected_faults.KINDS))
-        return {}
-
-    def _clear_faults(self, wish: Json) -> Json:
-        self._faults.clear()
-        return {}
-
-    def _events(self, wish: Json) -> Json:
-        since = int(amount({"since": 0, **wish}, "since"))
-        return {"events": [entry.as_json() for entry in self._market.journal.entries[since:]]}
-
     def _truth(self, bid: Bid) -> Json:
         machine = bid.machine
         return {
@@ -194,3 +178,7 @@ class MithrilControl:
         if pool is None:
             raise BadRequest("no such auction: name region and instance_type, or bid_id")
         return pool
+
+
+def _parse_fault(wish: Json) -> InjectedFault:
+    return InjectedFault.parse(wish, injected_faults.FAMILIES, injected_faults.KINDS)

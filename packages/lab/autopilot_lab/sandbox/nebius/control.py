@@ -31,7 +31,6 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
 from autopilot_lab.sandbox.host_wishes import parse_hosts
 from autopilot_lab.sandbox.market.metering import to_decimal
@@ -41,6 +40,7 @@ from autopilot_lab.sandbox.nebius.pools import NebiusPool
 from autopilot_lab.sandbox.nebius.refusals import NebiusRefused
 from autopilot_lab.sandbox.nebius.vms import Vm
 from autopilot_lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount
+from autopilot_lab.sandbox.shared_control import shared_operations
 from autopilot_lab.sandbox.units import NANO
 from autopilot_lab.sandbox.wire import Host
 
@@ -63,6 +63,7 @@ class NebiusControl:
     def add_routes(self, app: web.Application) -> None:
         market = self._market
         operations: dict[tuple[str, str], Operation] = {
+            **shared_operations("nebius", self._market, self._faults, _parse_fault, self._requests),
             ("GET", "address"): lambda wish: {"address": self._address()},
             ("GET", "pools"): lambda wish: {"pools": [self._row(pool) for pool in market.pools.values()]},
             ("POST", "price"): self._set_price,
@@ -73,14 +74,9 @@ class NebiusControl:
             ("POST", "power_off"): self._power_off,
             ("POST", "update"): self._update,
             ("POST", "hosts"): self._set_hosts,
-            ("POST", "claim"): lambda wish: {"broken": set_claim(market.broken, "nebius", wish)},
-            ("POST", "fault"): self._add_fault,
-            ("DELETE", "faults"): self._clear_faults,
-            ("GET", "events"): self._events,
             ("GET", "vms"): lambda wish: {"vms": [self._truth(vm) for vm in market.vms.values()]},
             ("GET", "policies"): self._policies,
             ("GET", "books"): lambda wish: {"books": [self._book(vm) for vm in market.vms.values()]},
-            ("GET", "requests"): lambda wish: dict(self._requests),
         }
         add_operations(app, "/_emu/nebius/", operations, self._host)
 
@@ -136,18 +132,6 @@ class NebiusControl:
         self._market.update_for(self._vm(wish), float(amount(wish, "duration_s")))
         return {}
 
-    def _add_fault(self, wish: Json) -> Json:
-        self._faults.add(InjectedFault.parse(wish, injected_faults.FAMILIES, injected_faults.KINDS))
-        return {}
-
-    def _clear_faults(self, wish: Json) -> Json:
-        self._faults.clear()
-        return {}
-
-    def _events(self, wish: Json) -> Json:
-        since = int(amount({"since": 0, **wish}, "since"))
-        return {"events": [entry.as_json() for entry in self._market.journal.entries[since:]]}
-
     def _policies(self, wish: Json) -> Json:
         rows = self._market.policies.values()
         return {"policies": [{"id": row.id, "name": row.name, "max_price": str(row.max_price)} for row in rows]}
@@ -190,3 +174,7 @@ class NebiusControl:
         if pool is None:
             raise BadRequest("no such pool: name region and platform, or vm_id")
         return pool
+
+
+def _parse_fault(wish: Json) -> InjectedFault:
+    return InjectedFault.parse(wish, injected_faults.FAMILIES, injected_faults.KINDS)

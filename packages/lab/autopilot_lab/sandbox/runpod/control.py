@@ -33,10 +33,8 @@ from decimal import Decimal
 
 from aiohttp import web
 
-from autopilot_lab.sandbox.claims import set_claim
 from autopilot_lab.sandbox.faults import Faults, InjectedFault
-from autopilot_lab.sandbox.host_traits import give_duds
-from autopilot_lab.sandbox.host_wishes import parse_share, parse_traits
+from autopilot_lab.sandbox.host_wishes import parse_traits
 from autopilot_lab.sandbox.market.machines import HostState
 from autopilot_lab.sandbox.market.metering import DISK, GPU, Meter, to_decimal
 from autopilot_lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount, duration
@@ -47,6 +45,7 @@ from autopilot_lab.sandbox.runpod.machines import Machine
 from autopilot_lab.sandbox.runpod.market import PodMarket
 from autopilot_lab.sandbox.runpod.pods import Pod
 from autopilot_lab.sandbox.runpod.refusals import PodRefused
+from autopilot_lab.sandbox.shared_control import set_duds, shared_operations
 from autopilot_lab.sandbox.units import NANO
 from autopilot_lab.sandbox.wire import Host
 
@@ -63,6 +62,7 @@ class RunpodControl:
 
     def add_routes(self, app: web.Application) -> None:
         operations: dict[tuple[str, str], Operation] = {
+            **shared_operations("runpod", self._market, self._faults, _parse_fault, self._requests),
             ("GET", "machines"): lambda wish: {
                 "machines": [self._row(each) for each in self._market.machines.values()]
             },
@@ -73,16 +73,11 @@ class RunpodControl:
             ("POST", "stop"): self._stop,
             ("POST", "host"): self._set_host,
             ("POST", "host_traits"): self._set_host_traits,
-            ("POST", "duds"): self._set_duds,
+            ("POST", "duds"): lambda wish: set_duds(self._market.machines.values(), wish),
             ("POST", "balance"): self._set_balance,
             ("POST", "mode"): self._set_mode,
-            ("POST", "claim"): lambda wish: {"broken": set_claim(self._market.broken, "runpod", wish)},
-            ("POST", "fault"): self._add_fault,
-            ("DELETE", "faults"): self._clear_faults,
-            ("GET", "events"): self._events,
             ("GET", "instances"): lambda wish: {"instances": [self._truth(pod) for pod in self._market.pods.values()]},
             ("GET", "books"): self._books,
-            ("GET", "requests"): lambda wish: dict(self._requests),
         }
         add_operations(app, "/_emu/runpod/", operations, self._host)
 
@@ -157,13 +152,6 @@ class RunpodControl:
         )
         return {}
 
-    def _set_duds(self, wish: Json) -> Json:
-        machines = list(self._market.machines.values())
-        specs = give_duds((machine.spec for machine in machines), parse_share(wish), "control")
-        for machine, spec in zip(machines, specs, strict=True):
-            machine.spec = spec
-        return {}
-
     def _set_balance(self, wish: Json) -> Json:
         self._market.set_balance(amount(wish, "amount"))
         return {"balance": str(self._market.balance.show(self._market.now))}
@@ -172,23 +160,6 @@ class RunpodControl:
         self._market.mode = Mode(str(wish.get("spot")))
         self._market.record("mode.set", spot=str(self._market.mode))
         return {}
-
-    def _add_fault(self, wish: Json) -> Json:
-        kinds = (
-            injected_faults.KINDS
-            if wish.get("on") in injected_faults.GRAPHQL_FAMILIES
-            else injected_faults.KINDS - injected_faults.LOST_GRAPHQL - injected_faults.UNHEARD_GRAPHQL
-        )
-        self._faults.add(InjectedFault.parse(wish, injected_faults.FAMILIES, kinds))
-        return {}
-
-    def _clear_faults(self, wish: Json) -> Json:
-        self._faults.clear()
-        return {}
-
-    def _events(self, wish: Json) -> Json:
-        since = int(amount({"since": 0, **wish}, "since"))
-        return {"events": [entry.as_json() for entry in self._market.journal.entries[since:]]}
 
     def _truth(self, pod: Pod) -> Json:
         return {
@@ -241,3 +212,10 @@ class RunpodControl:
         if machine is None:
             raise BadRequest(f"no such machine or pod: {wish.get('pod_id', machine_id)}")
         return machine
+
+
+def _parse_fault(wish: Json) -> InjectedFault:
+    kinds = injected_faults.KINDS
+    if wish.get("on") not in injected_faults.GRAPHQL_FAMILIES:
+        kinds = kinds - injected_faults.LOST_GRAPHQL - injected_faults.UNHEARD_GRAPHQL
+    return InjectedFault.parse(wish, injected_faults.FAMILIES, kinds)
