@@ -15,6 +15,7 @@ from pathlib import Path
 from figures import Figure
 
 from autopilot_lab.demo.theatre import Theatre
+from tests.patience import eventually
 from tests.relay import Relay, a_relay
 
 MACHINES = 10
@@ -23,15 +24,17 @@ LINE_S = 240.0
 SAVED_BYTES = 20 << 20
 """Of each machine, once a minute: 28 Mbit/s of all together."""
 SAVES = """
-import json, os, sys, time
+import os, sys, time
+from autopilot import checkpoint
 os.makedirs("ckpt", exist_ok=True)
 step = 0
 while True:
-    time.sleep(5)
     step += 1
     with open("ckpt/new", "wb") as file:
         file.write(os.urandom(int(sys.argv[1])))
     os.replace("ckpt/new", "ckpt/state")
+    checkpoint.saved(step=step)
+    time.sleep(60)
 """
 JOB = """name = "saves-{number}"
 image = "autopilot/demo:1"
@@ -76,6 +79,7 @@ async def _fill_the_line(theatre: Theatre, root: Path) -> list[Figure]:
         line = await stack.enter_async_context(a_relay("127.0.0.1", 1))
         line.slow_down(LINE_MBPS)
         await _put_between(theatre, line, stack)
+        await eventually(lambda: asyncio.to_thread(_all_at_work, theatre), "all at work", 1)
         began, passed = time.monotonic(), line.passed
         watched = _Watched(theatre)
         while time.monotonic() - began < LINE_S:
@@ -103,6 +107,10 @@ async def _put_between(theatre: Theatre, line: Relay, stack: AsyncExitStack) -> 
             relay = await stack.enter_async_context(a_relay("127.0.0.1", row["ssh"]["port"], line))
             await asyncio.to_thread(theatre.emu, "login", {"instance_id": row["id"], "port": relay.port})
         await asyncio.sleep(1)
+
+
+def _all_at_work(theatre: Theatre) -> bool:
+    return all(job["status"] == "running" for job in theatre.client.get("/v1/jobs")["jobs"])
 
 
 class _Watched:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -46,6 +45,7 @@ class Relay:
         self._passes.set()
         self._is_closed = False
         self._writers: set[asyncio.StreamWriter] = set()
+        self._calls: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     @property
@@ -81,6 +81,10 @@ class Relay:
         self._server = await asyncio.start_server(self._take, "127.0.0.1", 0, limit=HELD_BYTES, backlog=DEEP_QUEUE)
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        call = asyncio.current_task()
+        assert call is not None
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
         mine = {writer}
         self._writers.add(writer)
         try:
@@ -113,9 +117,9 @@ class Relay:
         self._server.close()
         self._passes.set()
         self.cut()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(5):
-                await self._server.wait_closed()
+        # The server itself does not wait for them before Python 3.12, and the loop's end would cancel each with a word.
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=5)
 
 
 @asynccontextmanager

@@ -1,12 +1,14 @@
-"""Storage over SSH where the line is cut, and slow: what it costs is what was promised."""
+"""Storage over SSH where the line is cut and slow, and where the laptop sleeps: what it costs is what was promised."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,7 @@ UPLOAD_S = 240
 """Market seconds for taking, sending and verifying a checkpoint on a busy machine, over a line of 1 Mbit/s."""
 SLOW_MBPS = 1.0
 CUT_REAL_S = 5.0
+AWAY_S = 3 * 3600
 
 
 class Witness:
@@ -140,3 +143,47 @@ def come_home_more(theatre: Theatre, job_id: str, line: RelayBeside) -> None:
     known, passed = newest(theatre, job_id), line.passed
     until(lambda: newest(theatre, job_id) >= known + 2, "two more checkpoints")
     assert line.passed > passed
+
+
+@pytest.mark.parametrize("speed", [40.0])
+def test_a_laptop_that_sleeps_for_three_hours_loses_what_was_not_at_home(
+    theatre: ForkedTheatre, witness: Witness
+) -> None:
+    job_id = submit_training(theatre, witness)
+    until(lambda: at_work(theatre, job_id), "a checkpoint at home")
+    known, saved = newest(theatre, job_id), witness.step()
+    until(lambda: newest(theatre, job_id) >= known + 2, "what was saved by then is at home")
+    with a_sleep(theatre.pids[0]):
+        slept_at = time.monotonic()
+        until(lambda: market_events(theatre, "instance.destroyed"), "the end of a machine whose permit ran out")
+        assert market_events(theatre, "instance.stopped") == [], "its disk would go on billing"
+        time.sleep(max(AWAY_S / theatre.speed - (time.monotonic() - slept_at), 0))
+        worked_on = witness.step()
+        assert len(market_events(theatre, "instance.created")) == 1
+    until(lambda: len(witness.starts()) == 2, "a run elsewhere")
+    assert saved <= witness.starts()[1] <= worked_on
+    witness.let_end()
+    settle(theatre, job_id, machines=2)
+
+
+@contextmanager
+def a_sleep(daemon: int) -> Iterator[None]:
+    """As a closed lid: nothing of it runs."""
+    asleep = descendants(daemon)
+    for pid in asleep:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(asleep):
+            os.kill(pid, signal.SIGCONT)
+
+
+def descendants(pid: int) -> list[int]:
+    """It and all that it has started, itself first."""
+    found, number = [pid], 0
+    while number < len(found):
+        for children in Path(f"/proc/{found[number]}/task").glob("*/children"):
+            found += map(int, children.read_text().split())
+        number += 1
+    return found

@@ -19,6 +19,10 @@ from typing import Any
 HTTP_TIMEOUT_S = 20
 WHOLE_TIMEOUT_S = 60
 """For all of a small exchange: a server that sends a byte now and then satisfies any timeout between two."""
+BUFFERED_BYTES = 4 << 20
+"""Of what was sent so much may still be on its way: in buffers of the system, and of an SSH tunnel."""
+LEAST_BYTES_S = 32 << 10
+"""What a connection carries at the least, beside all others on a slow line."""
 MAX_OBJECT_BYTES = 1000000
 BLOCK_BYTES = 256 << 10
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -136,7 +140,9 @@ class Web:
                 if connection.sock is None:
                     connection.connect()
                 limit.sock = connection.sock
+                connection.sock.settimeout(HTTP_TIMEOUT_S)
                 connection.request(method, target, body() if body else None, headers)
+                connection.sock.settimeout(answer_timeout_s(int(headers.get("Content-Length", 0))))
                 return connection.getresponse()
             except STALE:
                 if not fresh:  # the other side had closed a connection that we kept
@@ -166,6 +172,11 @@ def split(url: str) -> tuple[tuple[str, str], str]:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise OSError("not an address that can be asked")
     return (parts.scheme, parts.netloc), urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+
+def answer_timeout_s(sent: int) -> float:
+    """How long the other side may be silent after so many bytes: it answers once the last of them has arrived."""
+    return HTTP_TIMEOUT_S + min(sent, BUFFERED_BYTES) / LEAST_BYTES_S
 
 
 def without_signature(headers: dict[str, str]) -> dict[str, str]:

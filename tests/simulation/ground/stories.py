@@ -240,5 +240,9 @@ STORIES: dict[str, Scenario] = {
     "market dark for long, its machine speaks": _story(
         bursts=(_outage("C2", 600.0, 3000.0),), minutes=50, length_s=4200.0
     ),
+    "dies for good under a permit of hours, its budget short": replace(
+        _story((1240.0, "dies for good"), minutes=240, budget=D("0.30"), length_s=16_200.0, idle_s=16_200.0),
+        permit_s=3 * 3600,
+    ),
     "object store dark": _story(bursts=(_outage("J1", 300.0, 900.0),)),
 }

@@ -19,7 +19,7 @@ from autopilot.engine import engine, mailbox
 from autopilot.engine.lost_bids import LostBids
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_heartbeat
-from autopilot.policy import budget, decide, hold, paused
+from autopilot.policy import budget, decide, hold, paused, permits
 from autopilot.providers.vastai.echoes import Echoes
 from autopilot.service.leadership import FencedProvider
 from autopilot_lab.memory_store.jobs import MemoryJobs
@@ -222,3 +222,11 @@ def _permit_after_stop() -> Patches:
                 event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, 900))
 
     return [(engine.Engine, "_renew_permits", as_if_it_ran)]
+
+
+@bug("a permit of hours is bounded by no limit, and nothing is held back for it")
+def _long_permit_unpaid() -> Patches:
+    return [
+        (permits, "_long_s", lambda lease, bounds, longest_s, params: longest_s),
+        (budget, "has_long_permit", lambda lease: False),
+    ]

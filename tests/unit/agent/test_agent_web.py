@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import threading
 import time
@@ -75,6 +76,39 @@ def test_an_answer_is_dated_by_its_server(date: bytes, at: float | None) -> None
     with listener:
         assert Web().get_dated(f"http://127.0.0.1:{listener.getsockname()[1]}/") == (b"{}", at)
     thread.join()
+
+
+def test_an_answer_is_awaited_until_what_was_sent_can_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a tunnel takes all at once and its line is slow, the answer comes long after the last byte was sent."""
+    waits: list[float | None] = []
+    get_response = http.client.HTTPConnection.getresponse
+
+    def note(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        waits.append(connection.sock.gettimeout())
+        return get_response(connection)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", note)
+    listener = socket.create_server(("127.0.0.1", 0))
+    sizes = (64 << 20, 1 << 20, 0)
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as sent:
+            for size in sizes:
+                while sent.readline().strip():
+                    pass
+                sent.read(size)
+                connection.sendall(HEAD + b"Content-Length: 2\r\n\r\n{}")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with listener:
+        web, url = Web(), f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        for size in sizes[:2]:
+            web.send(url, lambda size=size: bytes(size), size)  # type: ignore[misc]
+        web.get(url)
+    thread.join()
+    assert waits == [20 + 128, 20 + 32, 20], "the connection was kept"
 
 
 def test_small_exchanges_are_cut_off_when_their_time_is_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
