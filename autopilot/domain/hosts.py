@@ -126,6 +126,11 @@ class KnownHosts:
     def find(self, provider: str, machine_id: str) -> HostRecord | None:
         return self.records.get((provider, machine_id))
 
+    def longest_load_s(self, provider: str, image: str) -> float | None:
+        """Of the market's machines on which the image has come up, each as it was last; None: on none."""
+        loads = (each.load_s(image) for each in self.records.values() if each.provider == provider)
+        return max((seconds for seconds in loads if seconds is not None), default=None)
+
     def is_blocked(self, provider: str, machine_id: str) -> bool:
         record = self.find(provider, machine_id)
         return record is not None and record.blocked_at is not None

@@ -82,6 +82,10 @@ class Loading:
 
     timeout_s: float = 1500
     """Seconds of loading. Source: market; slow hosts were observed loading for 25 minutes."""
+    known_factor: float = 2.0
+    """So many times the longest that the image took on the market's machines is waited for. Source: assumed."""
+    known_least_s: float = 600
+    """And so many seconds at the least. Source: market; sound hosts were observed pulling for ten minutes."""
     preparing_least_s: float = 7200
     """Seconds for inputs, ``setup`` and restoring once the agent speaks, beside the time to fill the disk.
     Source: assumed."""
@@ -297,6 +301,8 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "on_demand_margin_s": ("deadline", "on_demand_margin_s"),
     "horizon_s": ("deadline", "horizon_s"),
     "loading_timeout_s": ("loading", "timeout_s"),
+    "known_factor": ("loading", "known_factor"),
+    "known_least_s": ("loading", "known_least_s"),
     "preparing_least_s": ("loading", "preparing_least_s"),
     "preparing_mbps": ("loading", "preparing_mbps"),
     "silence_s": ("loading", "silence_s"),

@@ -24,7 +24,6 @@ from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.memory_kill import read_memory_kill
 from autopilot.domain.money import ZERO, Number
-from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.stop_causes import is_beaten
@@ -217,7 +216,7 @@ def _for_main(situation: Situation) -> Answer:
         return (Release(main.id, Reason.STUCK_LOADING),), ()
     if main.state is LeaseState.PAUSED:
         return _while_paused(situation, main)
-    given_up = _why_given_up(job, main, able, now, params)
+    given_up = _why_given_up(job, main, situation.market, now, params)
     if given_up is not None:
         return (Release(main.id, given_up),), unfit_notes(job, main)
     ending = None if _is_loading(main) else _ending(job, main, now, params)
@@ -269,10 +268,10 @@ def _is_loading(main: Lease) -> bool:
     return main.observed.running_since is None or not main.agent.state
 
 
-def _why_given_up(job: Job, main: Lease, able: Capabilities | None, now: datetime, params: Params) -> Reason | None:
+def _why_given_up(job: Job, main: Lease, market: Market, now: datetime, params: Params) -> Reason | None:
     """It loads, is silent or prepares for too long, or lacks what was rented."""
     is_loading = _is_loading(main)
-    if is_loading and loads_too_long(main, able, now, params):
+    if is_loading and loads_too_long(job, main, market, now, params):
         return Reason.STUCK_LOADING
     if main.observed.running_since is not None and is_given_up(main, now, params):
         return Reason.AGENT_SILENT

@@ -1,7 +1,9 @@
 """How long a machine may take until the command runs on it.
 
-Until its agent speaks that is the market's and the host's affair, and short. From then on it is the user's: inputs,
-``setup`` and the checkpoint take as long as filling the disk may take over a slow link, and some more.
+Until its agent speaks that is the market's and the host's affair, and short: where the image has come up on the market
+before, twice as long as it took there, and half as long again after each machine in a row that did not say why. From
+then on it is the user's: inputs, ``setup`` and the checkpoint take as long as filling the disk may take over a slow
+link, and some more.
 """
 
 from __future__ import annotations
@@ -9,21 +11,39 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market
 from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
+from autopilot.domain.start_faults import StartCause
+
+GROWTH = 1.5
 
 
-def loads_too_long(lease: Lease, able: Capabilities | None, now: datetime, params: Params) -> bool:
+def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params: Params) -> bool:
     """Of a machine whose agent has not spoken since it was rented, or woken.
 
     Where a market takes its time to start one, and bills nothing meanwhile, that counts apart.
     """
+    able = market.able(lease.provider)
     free_start = timedelta(seconds=able.free_start_s if able is not None else 0)
-    since, patience = _loading_since(lease), timedelta(seconds=params.loading.timeout_s)
+    since, patience = _loading_since(lease), _patience(job, lease, market, params)
     if free_start and lease.observed.running_since is not None:
         return now - max(since, lease.observed.running_since) >= patience
     return now - since >= patience + free_start
+
+
+def _patience(job: Job, lease: Lease, market: Market, params: Params) -> timedelta:
+    """A host whose disk has the image's layers says little of one that has to fetch them: hence the least, and the
+    growth, without which an image that takes longer than it did would come up nowhere."""
+    limits = params.loading
+    longest_s = market.hosts.longest_load_s(lease.provider, job.spec.image)
+    if longest_s is None:
+        return timedelta(seconds=limits.timeout_s)
+    usual_s = max(limits.known_least_s, limits.known_factor * longest_s)
+    silent = sum(each.is_over and each.cause is StartCause.UNKNOWN for each in job.failed_starts)
+    return timedelta(seconds=min(usual_s * GROWTH ** min(silent, 10), limits.timeout_s))
 
 
 def cannot_boot_again(lease: Lease, able: Capabilities | None) -> bool:

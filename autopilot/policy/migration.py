@@ -49,8 +49,7 @@ def _while_both_run(
 ) -> tuple[Action, ...]:
     """The old machine works on until the new one waits for its checkpoint, or is given up."""
     new_lost = new.state is LeaseState.PAUSED or new.observed.offline_since is not None
-    able = market.able(new.provider)
-    is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(new, able, now, params)
+    is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(job, new, market, now, params)
     if now >= last_save(main, params):
         return (SaveAndStop(main.id, Reason.EXPIRING),)
     if new_lost or (is_stuck and new.agent.state is not AgentState.WAITING):

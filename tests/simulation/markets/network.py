@@ -279,7 +279,8 @@ class RunpodTransport:
             raise NoReply(str(lost), timed_out=lost.timed_out) from None
 
     async def listen(self, path: str, parameters: Mapping[str, str]) -> Reply:
-        return Reply(404, "")
+        found = await self._sent(runpod.request("GET", path, parameters, None))
+        return Reply(found.status, found.text)
 
     async def gpu_types(self) -> Any:
         return (await self._by_sdk("types"))["gpuTypes"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -41,6 +42,7 @@ _KINDS = {
 }
 _ENCODED = re.compile(r"echo (\S+) \|")
 _POD_PATH = re.compile(r"/v2/pods/([^/]+)$")
+_LOG_PATH = re.compile(r"/v2/pods/([^/]+)/logs$")
 
 
 def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None) -> Request:
@@ -52,6 +54,8 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
         return Request(kind, method, path, query or {}, asked, variables.get("podId", ""))
     if path == "/v2/billing/pods":
         return Request("charges", method, path, query or {}, body)
+    if (log := _LOG_PATH.match(path)) is not None:
+        return Request("logs", method, path, query or {}, body, log[1])
     found = _POD_PATH.match(path)
     if method == "POST" and path == "/v2/pods":
         return Request("create", method, path, {}, body)
@@ -132,6 +136,13 @@ class Runpod:
         if self.ground.faults.hits("B5"):
             row["runtime"] = None
         return _data({"pod": row})
+
+    def _logs(self, asked: Request) -> Raw:
+        """A stream of events: what the host says of a pod that it cannot start, and nothing of any other."""
+        box = self.market.boxes.get(asked.box_id)
+        if box is None:
+            return Raw(404, '{"title": "Not Found", "status": 404}')
+        return Raw(200, "".join(f"data: {json.dumps(event)}\n\n" for event in _host_log(box)))
 
     def row(self, box: Box) -> Json:
         host, up = box.host, box.state is State.RUNNING and box.shown is None
@@ -309,6 +320,15 @@ def _meets(traits: HostTraits, wish: Json) -> bool:
         and traits.upload_mbps >= (wish.get("minUpload") or 0)
         and wish.get("countryCode") in (None, traits.country)
     )
+
+
+def _host_log(box: Box) -> list[Json]:
+    if not box.words or box.failure is None:
+        return []
+    is_pull = box.failure.stage is StartStage.PULL
+    said = "error pulling image: " if is_pull else "error starting container: Error response from daemon: "
+    stamp = at(box.created_s).isoformat()
+    return [{"ts": stamp, "source": "system", "line": line} for line in f"{said}{box.words}".splitlines()]
 
 
 def _status_change(box: Box) -> str:

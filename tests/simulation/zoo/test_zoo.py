@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from autopilot.domain.start_faults import find_telling_line
+from autopilot.providers.runpod.wire import log_events, start_line
 from autopilot_lab.sandbox.host_traits import Boot, HostTraits, StartStage, Truth, draw_zoo, find_failure, is_excluded
 from autopilot_lab.sandbox.image_traits import AMD64_ONLY, NEEDS_CUDA_12_8
 from tests.simulation.checks.hosts import Hosts
 from tests.simulation.ground.books import Meter
 from tests.simulation.ground.machines import Box, Host, Place, State
+from tests.simulation.markets.runpod import Runpod, request
 from tests.simulation.zoo.play import Played, play, take_away
 from tests.simulation.zoo.stock import MARKETS, stock
 from tests.simulation.zoo.sums import line, line_beside, sums
@@ -96,6 +99,19 @@ def test_where_nothing_boots_all_that_is_paid_is_lost() -> None:
     assert played.duds == played.launches > 1
     assert played.lost_dollars == played.cost > 0
     assert not played.violations
+
+
+def test_runpods_log_tells_what_its_host_says_of_a_pod_that_it_cannot_start() -> None:
+    box = a_dud(0.0)
+    box.failure = find_failure(HostTraits(truth=Truth(Boot.NO_RUNTIME)), "some/image:1")
+    assert box.failure is not None
+    market: Any = SimpleNamespace(boxes={box.id: box}, ground=None)
+    asked = request("GET", f"/v2/pods/{box.id}/logs", {"tail": "100"}, None)
+    events = Runpod(market).answer(asked).text
+    assert find_telling_line("\n".join(map(start_line, log_events(events)))) == ("", "")
+    box.words = box.failure.words
+    events = Runpod(market).answer(asked).text
+    assert find_telling_line("\n".join(map(start_line, log_events(events))))[0] == "container_refused"
 
 
 @pytest.mark.slow

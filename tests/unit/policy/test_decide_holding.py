@@ -10,6 +10,7 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, Release, RunAgain, SaveAndStop, SetStatus
+from autopilot.domain.hosts import HostRecord, KnownHosts
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
@@ -17,6 +18,7 @@ from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.start_faults import FailedStart
 from autopilot.policy.budget import stop_cost
 from autopilot.policy.decide import decide
 from tests.builders import (
@@ -322,3 +324,44 @@ def test_an_escalation_beyond_the_budget_stays_where_it_is() -> None:
     lease = a_lease()
     spec = a_spec(deadline=START + 11 * HOUR, budget=stop_cost(lease.bid, lease.storage_rate, P) + D("0.05"))
     assert acts(a_job(lease, spec=spec), a_market(an_offer())) == ()
+
+
+def known_to_load(seconds: float) -> Market:
+    """On another machine of the same market."""
+    record = HostRecord("vastai", "another", "h", "RTX 4090", START).with_loaded(a_spec().image, seconds)
+    return replace(MARKET, hosts=KnownHosts.of({record.key: record}))
+
+
+def silent_starts(count: int, fault: str = "") -> tuple[FailedStart, ...]:
+    return tuple(
+        FailedStart(f"before-{number}", f"vastai/{number}", fault, "", START, is_over=True) for number in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    ("loaded_s", "before", "patience_s"),
+    [
+        (60, (), P.loading.known_least_s),  # the image's layers may have been there
+        (400, (), 800),
+        (5000, (), P.loading.timeout_s),
+        (400, silent_starts(1), 1200),  # it may take longer than it did
+        (400, silent_starts(2), P.loading.timeout_s),
+        (400, silent_starts(9), P.loading.timeout_s),
+        (400, silent_starts(2, "disk_full"), 800),  # those say nothing of how long it takes
+    ],
+)
+def test_where_an_image_has_come_up_a_machine_loads_little_longer_than_it_took_there(
+    loaded_s: float, before: tuple[FailedStart, ...], patience_s: float
+) -> None:
+    loading = a_lease(agent_state="", agent_boot=0, status=InstanceStatus.PROVISIONING, running_since=None)
+    job = a_job(loading, failed_starts=before)
+    assert acts(job, known_to_load(loaded_s), now=patience_s - 1) == ()
+    assert acts(job, known_to_load(loaded_s), now=patience_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
+def test_what_other_images_and_markets_took_shortens_nothing() -> None:
+    loading = a_lease(agent_state="", agent_boot=0, status=InstanceStatus.PROVISIONING, running_since=None)
+    other = HostRecord("runpod", "another", "h", "RTX 4090", START).with_loaded(a_spec().image, 60)
+    own = HostRecord("vastai", "another", "h", "RTX 4090", START).with_loaded("another/image:1", 60)
+    market = replace(MARKET, hosts=KnownHosts.of({other.key: other, own.key: own}))
+    assert acts(a_job(loading), market, now=P.loading.timeout_s - 1) == ()
