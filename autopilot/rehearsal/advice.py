@@ -26,8 +26,8 @@ _ALL = {
     "work_done_twice": "save more often, and begin at the step of the newest save, not at its epoch",
     "torn": "write to a second file and rename it with os.replace, or report whole saves by autopilot.checkpoint.saved",
     "sigterm_save": "save in the loop, not in the handler, and no more than fits in five seconds; do not count on it",
-    "outputs_overwritten": 'open outputs with "a" after a resume, and cut off what lies beyond the step that it begins at',
-    "jump_at_the_seam": "save and load what is usually left out: optimizer, scheduler, sampler, seeds of all generators",
+    "outputs_overwritten": 'open outputs with "a" after a resume, and cut off what lies beyond its first step',
+    "jump_at_the_seam": "save and load what is usually left out: optimizer, scheduler, sampler, all seeds",
     "fails": "correct the program first: it ends with an error without any loss",
 }
 _OF_FRAMEWORK = {

@@ -1,4 +1,4 @@
-"""The course of a rehearsal: two runs that nothing interrupts, then losses, one after another, until the time is over."""
+"""The course of a rehearsal: two runs that nothing interrupts, then losses until the time is over."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -25,6 +26,8 @@ from autopilot.rehearsal.watching import is_overwritten, list_saved, read_output
 
 WHOLE_SHARE = 0.2
 """Of the time, for each of the two runs that nothing interrupts."""
+MOST_SHARE = 0.5
+"""The same of the first one, for as long as no checkpoint of it is verified."""
 LOSSES = (
     Loss(LossKind.TERM, keeps_disk=False),
     Loss(LossKind.MID_SAVE, keeps_disk=True),
@@ -163,8 +166,10 @@ class Course:
 
     async def run_whole(self, name: str) -> Run:
         machine = self.rent()
-        until = time.monotonic() + WHOLE_SHARE * self.bounds.seconds
-        run = await self.run_once(self.start(machine, self.lease(f"whole-{name}", None), until), None)
+        share = WHOLE_SHARE if self.notes.verified else MOST_SHARE
+        least_until = time.monotonic() + WHOLE_SHARE * self.bounds.seconds
+        until = time.monotonic() + share * self.bounds.seconds
+        run = await self.run_once(self.start(machine, self.lease(f"whole-{name}", None), until, least_until), None)
         self.say(f"{name} run without a loss: {describe(run)}")
         await self.drop(machine)
         return run
@@ -224,15 +229,17 @@ class Course:
         apart = median(self.notes.intervals) if self.notes.intervals else 0.0
         return self.random.uniform(0.0, min(max(apart, 1.0), MOST_MOMENT_S))
 
-    def start(self, machine: Machine, lease: Lease, until: float) -> Start:
-        return Start(machine, lease, until, self.checkpoint_path(machine))
+    def start(self, machine: Machine, lease: Lease, until: float, least_until: float | None = None) -> Start:
+        return Start(
+            machine, lease, until, until if least_until is None else least_until, self.checkpoint_path(machine)
+        )
 
     def checkpoint_path(self, machine: Machine) -> str:
         return os.path.join(machine.workdir, self.program.work.checkpoint_path)
 
     def take_notes(self, look: Look, text: str) -> None:
         notes, began_at = self.notes, look.saves.began_at
-        notes.intervals += [after - before for before, after in zip(began_at, began_at[1:], strict=False)]
+        notes.intervals += [after - before for before, after in pairwise(began_at)]
         notes.save_s = max(notes.save_s, look.saves.longest_s)
         notes.in_place = notes.in_place or look.saves.in_place
         notes.output += len(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 from autopilot.rehearsal.machine import Machine
@@ -22,6 +23,8 @@ class Start(NamedTuple):
     lease: Lease
     until: float
     """By the monotonic clock: it is stopped then, lost or not."""
+    least_until: float
+    """Once something is verified it is stopped as early as this."""
     checkpoint_path: str
 
 
@@ -31,7 +34,8 @@ class Look:
     def __init__(self, start: Start, moment_s: float) -> None:
         self.start, self.moment_s = start, moment_s
         self.saves = SaveWatch(start.checkpoint_path)
-        self.verified_before = len(start.lease.verified)
+        self.verified_before = self.verified_count = len(start.lease.verified)
+        self.verified_at: list[float] = []
         self.memory = self.looks = 0
         self.began_at = 0.0
         self.lose_at: float | None = None
@@ -41,7 +45,7 @@ class Look:
     async def follow(self, loss: Loss | None) -> Run:
         await self.wait_for_job()
         self.began_at = time.monotonic()
-        while time.monotonic() < self.start.until:
+        while not self.is_over():
             record = self.start.lease.heartbeat.exit if self.start.lease.heartbeat else None
             if record is not None:
                 return self.make_run(exit_code=record.exit_code or (1 if record.signal else 0))
@@ -50,6 +54,17 @@ class Look:
                 return await self.lose(loss)
             await asyncio.sleep(LOOK_S)
         return self.make_run()
+
+    def is_over(self) -> bool:
+        now, count = time.monotonic(), len(self.start.lease.verified)
+        if count != self.verified_count:
+            self.verified_count = count
+            self.verified_at = [*self.verified_at[-1:], now]
+        return now >= self.start.until or (now >= self.start.least_until and count > self.verified_before)
+
+    def count_unsent(self) -> float:
+        """Seconds of work that the newest verified checkpoint may lack: it was copied after the one before it came."""
+        return time.monotonic() - (self.verified_at[0] if len(self.verified_at) > 1 else self.began_at)
 
     async def wait_for_job(self) -> None:
         """What the agent restores before is no save of the program's."""
@@ -85,12 +100,13 @@ class Look:
         return time.monotonic() >= self.lose_at
 
     async def lose(self, loss: Loss) -> Run:
+        unsent_s = self.count_unsent()
         if loss.kind is not LossKind.TERM:
             await self.start.machine.kill()
-            return self.make_run(lost_by=loss)
+            return replace(self.make_run(lost_by=loss), unsent_s=unsent_s)
         term = await self.end_softly()
         await self.start.machine.kill()
-        return self.make_run(lost_by=loss, term=term)
+        return replace(self.make_run(lost_by=loss, term=term), unsent_s=unsent_s)
 
     async def end_softly(self) -> TermSave:
         """The job has what markets give; the agent sends what it saved until the same moment."""
@@ -108,8 +124,6 @@ class Look:
         has_saved = self.saves.changed_at > max(asked_at, saved_before)
         return TermSave(has_saved, passed_s if ended_s is None else ended_s, ended_s is None)
 
-    def make_run(
-        self, exit_code: int | None = None, lost_by: Loss | None = None, term: TermSave | None = None
-    ) -> Run:
+    def make_run(self, exit_code: int | None = None, lost_by: Loss | None = None, term: TermSave | None = None) -> Run:
         took_s = time.monotonic() - self.began_at
         return Run((), took_s, exit_code, lost_by, saves=len(self.saves.began_at), term=term)

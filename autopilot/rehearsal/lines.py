@@ -1,4 +1,4 @@
-"""Steps and losses in what a program prints: by its job's pattern, as trainers print them, or as a person does. Pure."""
+"""Steps and losses in what a program prints: by its job's pattern, as trainers do, or as a person does. Pure."""
 
 from __future__ import annotations
 

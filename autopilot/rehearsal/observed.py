@@ -55,6 +55,8 @@ class Run:
     saves: int = 0
     """Times that something new lay at the checkpoint path."""
     term: TermSave | None = None
+    unsent_s: float = 0.0
+    """Of the work before its loss: what no machine had taken in a checkpoint yet, at the most."""
     output: str = ""
     """The last of what it printed."""
 

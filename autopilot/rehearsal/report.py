@@ -80,5 +80,6 @@ def measures(seen: Observed, verdict: Verdict, price: float | None) -> Iterator[
     if verdict.loss_costs_s is not None:
         dollars = cost_of(verdict, price)
         money = "" if dollars is None else f", ${dollars:.4f}"
-        yield f"a loss costs: {verdict.loss_costs_s / 60:.2f} minutes of work done twice{money}, and a new machine's start"
+        minutes = verdict.loss_costs_s / 60
+        yield f"a loss costs: {minutes:.2f} minutes of work done twice{money}, and a new machine's start"
     yield f"memory: {seen.memory_bytes / 1e6:,.0f} MB; output: {seen.output_bytes:,} bytes"

@@ -13,8 +13,6 @@ from autopilot.rehearsal.observed import LossKind, Observed, Run
 
 MARKET_S = 5.0
 """The least that markets give between SIGTERM and SIGKILL."""
-LAG_S = 2.0
-"""In which a save is noticed, copied, sent and verified."""
 SPARE_STEPS = 2
 INTERVALS = 1.5
 """So many intervals of work may be done twice: a loss in the midst of a save costs the one before as well."""
@@ -92,7 +90,8 @@ def seams(course: tuple[Run, ...]) -> list[tuple[Run, Run]]:
 
 
 def count_redone(before: Run, after: Run) -> int:
-    assert before.last_step is not None and after.first_step is not None
+    assert before.last_step is not None
+    assert after.first_step is not None
     return max(before.last_step - after.first_step + 1, 0)
 
 
@@ -107,18 +106,14 @@ def count_steps(run: Run) -> int:
 
 
 def find_no_resume(seen: Observed) -> Iterator[tuple[Kind, str]]:
-    if not seen.verified and (seen.whole or seen.course):
+    if seen.whole and not seen.verified and not any(run.saves for run in seen.whole):
         yield Kind.DOES_NOT_RESUME, "nothing was saved at the checkpoint path"
         return
     starts = [run.first_step for run in seen.whole if run.first_step is not None]
     for before, after in seams(seen.course):
-        assert before.last_step is not None and after.first_step is not None
-        begins_again = bool(starts) and after.first_step <= max(starts)
-        if after.restored and begins_again and before.last_step > after.first_step:
-            yield (
-                Kind.DOES_NOT_RESUME,
-                f"with a checkpoint at its path it began at step {after.first_step}, after step {before.last_step}",
-            )
+        first, last = after.first_step or 0, before.last_step or 0
+        if after.restored and starts and first <= max(starts) and last > first:
+            yield Kind.DOES_NOT_RESUME, f"with a checkpoint at its path it began at step {first}, after step {last}"
 
 
 def find_torn(seen: Observed) -> Iterator[tuple[Kind, str]]:
@@ -134,15 +129,14 @@ def find_work_twice(seen: Observed, pace_s: float | None) -> Iterator[tuple[Kind
     if pace_s is None or not seen.checkpoint.interval_s:
         return
     interval = seen.checkpoint.interval_s / pace_s
-    allowed = INTERVALS * interval + LAG_S / pace_s + SPARE_STEPS
     starts = [run.first_step for run in seen.whole if run.first_step is not None]
     for before, after in seams(seen.course):
-        redone = count_redone(before, after)
+        redone, allowed = count_redone(before, after), INTERVALS * interval + before.unsent_s / pace_s + SPARE_STEPS
         begins_again = after.first_step is not None and bool(starts) and after.first_step <= max(starts)
         if after.restored and redone > allowed and not begins_again:
             yield (
                 Kind.WORK_DONE_TWICE,
-                f"a loss cost {redone} steps; it saves every {interval:.0f} steps, which explains {allowed:.0f}",
+                f"a loss cost {redone} steps; it saves every {interval:.0f} steps: {allowed:.0f} are explained",
             )
 
 
@@ -184,9 +178,7 @@ def find_jump(seen: Observed) -> Iterator[tuple[Kind, str]]:
             )
 
 
-def measure_jump(
-    resumed: Mapping[int, float], curves: list[dict[int, float]]
-) -> tuple[float, float, int] | None:
+def measure_jump(resumed: Mapping[int, float], curves: list[dict[int, float]]) -> tuple[float, float, int] | None:
     """(how far it lies outside, what would be allowed, the first step); None: it does not, or nothing can be said."""
     common = sorted(curves[0].keys() & curves[1].keys())
     compared = [step for step in sorted(resumed) if step in set(common)][:JUMP_STEPS]

@@ -95,5 +95,7 @@ def read_text(path: Path) -> str:
 def is_overwritten(before: str, after: str) -> bool:
     """Whether most of what stood there is gone, although something new is written after what is left of it."""
     lines, now = before.splitlines(), after.splitlines()
-    same = next((n for n, (old, new) in enumerate(zip(lines, now, strict=False)) if old != new), min(len(lines), len(now)))
+    same = next(
+        (n for n, (old, new) in enumerate(zip(lines, now, strict=False)) if old != new), min(len(lines), len(now))
+    )
     return is_table(before) and len(now) > same and same < len(lines) / 2

@@ -7,7 +7,7 @@ import sys
 import time
 
 FAULT = sys.argv[1]
-STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 120
+STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 400
 EVERY = 40 if FAULT == "rarely" else 5
 PATH = "ckpt.json"
 step, weight, momentum = 0, 4.0, 0.0
@@ -21,7 +21,7 @@ if is_resumed:
     if FAULT == "fails_on_resume":
         raise ValueError("size mismatch for layer.weight")
     if FAULT == "epoch_start":
-        step = step // 40 * 40 + 1 if step >= 40 else 1
+        step = max(step - 60, 2)
     if FAULT == "jump":
         weight, momentum = 4.0, 0.0
 
@@ -40,14 +40,14 @@ def save():
 
 
 if FAULT == "doubled" or FAULT == "overwritten":
-    table = open("table.csv", "a" if FAULT == "doubled" else "w")
+    table = open("table.csv", "a" if FAULT == "doubled" else "w")  # noqa: SIM115
 elif is_resumed and os.path.exists("table.csv"):
     with open("table.csv") as file:
         rows = [row for row in file if int(row.split(",")[0]) <= step]
-    table = open("table.csv", "w")
+    table = open("table.csv", "w")  # noqa: SIM115
     table.writelines(rows)
 else:
-    table = open("table.csv", "w")
+    table = open("table.csv", "w")  # noqa: SIM115
 while step < STEPS:
     time.sleep(0.1)
     step += 1
