@@ -47,8 +47,7 @@ def rehearse(
     command
         The command, after --; or a job file.
     checkpoint
-        File, directory or pattern that the command saves to and resumes from; default: what the job file or the program
-        says.
+        File, directory or pattern that the command saves to; default: what the job file or the program says.
     minutes
         Maximum time of the rehearsal.
     losses

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -84,7 +85,8 @@ async def rehearse(
         async with serve_store(Path(place)) as store:
             course = Course(Path(place), program, bounds, say, environ, store)
             try:
-                return await course.run()
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, course.ends.set)
+                return await course.run_unless_ended()
             finally:
                 await course.end()
 
@@ -106,6 +108,20 @@ class Course:
         self.notes = Notes()
         self.machines: list[Machine] = []
         self.leases = 0
+        self.ends = asyncio.Event()
+
+    async def run_unless_ended(self) -> Observed:
+        """Raises ``OSError`` when this process is asked to end."""
+        running, ending = asyncio.create_task(self.run()), asyncio.create_task(self.ends.wait())
+        try:
+            await asyncio.wait((running, ending), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise OSError("it was asked to end")
+            return running.result()
+        finally:
+            running.cancel()
+            ending.cancel()
+            await asyncio.gather(running, ending, return_exceptions=True)
 
     async def run(self) -> Observed:
         whole: list[Run] = []
@@ -134,6 +150,10 @@ class Course:
 
     def list_not_reached(self, whole: list[Run], course: list[Run], lost: int) -> list[str]:
         missed = []
+        if not self.notes.verified and any(run.saves for run in whole):
+            missed.append(
+                "a verified checkpoint: its saves follow so closely that none was left alone; save less often"
+            )
         if lost < self.bounds.losses:
             missed.append(f"{self.bounds.losses - lost} of {self.bounds.losses} losses")
         if not all(run.exit_code == 0 for run in whole[:1]):

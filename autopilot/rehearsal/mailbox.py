@@ -21,10 +21,11 @@ from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest
 
-PERMIT_S = 86_400
-"""Market seconds: no run of a rehearsal lasts so long, and each renewal begins it from the start."""
-INTERVAL_S = 60
-"""Market seconds between two uploads."""
+PERMIT_S = 7_200
+"""Market seconds: where the rehearsal itself is killed, its agent ends the job after two real minutes."""
+INTERVAL_S = 15
+"""Market seconds between two uploads. What is saved counts as whole once it was quiet for as long: a quarter of a real
+second, for programs whose saves follow closely."""
 RENEW_S = 0.2
 ORDERS_FOR = timedelta(days=1)
 

@@ -13,11 +13,11 @@ step = 0
 if os.path.exists(PATH):
     with open(PATH) as file:
         step = json.load(file)["step"]
-asked = []
+asked: list[int] = []
 signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
 
 
-def save():
+def save() -> None:
     with open(PATH + ".tmp", "w") as file:
         json.dump({"step": step}, file)
     os.replace(PATH + ".tmp", PATH)

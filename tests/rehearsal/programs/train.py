@@ -8,7 +8,7 @@ import time
 
 FAULT = sys.argv[1]
 STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 400
-EVERY = 40 if FAULT == "rarely" else 5
+EVERY = 40 if FAULT == "rarely" else 10
 PATH = "ckpt.json"
 step, weight, momentum = 0, 4.0, 0.0
 noise = random.Random(7)
@@ -26,7 +26,7 @@ if is_resumed:
         weight, momentum = 4.0, 0.0
 
 
-def save():
+def save() -> None:
     body = {"step": step, "weight": weight, "momentum": momentum, "noise": noise.getstate()}
     if FAULT == "in_place":
         with open(PATH, "w") as file:
