@@ -15,9 +15,9 @@ from autopilot.cli.output import print_json
 from autopilot.clock import SystemClock
 from autopilot.config.edit import set_values
 from autopilot.domain.errors import UserError
-from autopilot.rehearsal.course import LOSSES, Bounds, Program
+from autopilot.rehearsal.course import LOSSES, Program, RehearsalBounds
 from autopilot.rehearsal.course import rehearse as run_course
-from autopilot.rehearsal.observed import Observed
+from autopilot.rehearsal.observed import RehearsalSeen
 from autopilot.rehearsal.program import read_command, read_job
 from autopilot.rehearsal.report import as_json, in_words
 from autopilot.rehearsal.verdict import judge
@@ -70,7 +70,7 @@ def rehearse(
     program, job_file = _read(command, checkpoint)
     if save and job_file is None:
         raise UserError("--save needs a job file to write to", hint="autopilot new writes one")
-    seen = _rehearse(program, Bounds(minutes * 60, losses, seed), is_silent=json)
+    seen = _rehearse(program, RehearsalBounds(minutes * 60, losses, seed), is_silent=json)
     verdict = judge(seen)
     body = as_json(seen, verdict, price)
     if json:
@@ -97,7 +97,7 @@ def _read(command: tuple[str, ...], checkpoint: str) -> tuple[Program, Path | No
     return read_command(command, here, place), None
 
 
-def _rehearse(program: Program, bounds: Bounds, *, is_silent: bool) -> Observed:
+def _rehearse(program: Program, bounds: RehearsalBounds, *, is_silent: bool) -> RehearsalSeen:
     def say(line: str) -> None:
         if not is_silent:
             print(line, file=sys.stderr, flush=True)
@@ -108,7 +108,7 @@ def _rehearse(program: Program, bounds: Bounds, *, is_silent: bool) -> Observed:
         raise CommandError(Exit.FAILED, f"the rehearsal failed: {error}") from None
 
 
-def _save(path: Path, program: Program, seen: Observed) -> None:
+def _save(path: Path, program: Program, seen: RehearsalSeen) -> None:
     """The file's comments stay, and so does what it says already."""
     interval_s = max(int(seen.checkpoint.interval_s), 60)
     values = {("checkpoint", "path"): program.work.checkpoint_path, ("checkpoint", "interval"): f"{interval_s}s"}

@@ -17,11 +17,11 @@ from statistics import median
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef
-from autopilot.rehearsal.following import Look, Start
+from autopilot.rehearsal.following import RunFollower, RunStart
 from autopilot.rehearsal.lines import has_steps_twice, read_output
-from autopilot.rehearsal.machine import Machine
-from autopilot.rehearsal.mailbox import Lease, serve_store
-from autopilot.rehearsal.observed import Checkpoint, Loss, LossKind, Observed, Run
+from autopilot.rehearsal.machine import RehearsalMachine
+from autopilot.rehearsal.mailbox import RehearsalLease, serve_store
+from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, SeenCheckpoint, SeenRun
 from autopilot.rehearsal.verdict import MARKET_S
 from autopilot.rehearsal.watching import is_overwritten, list_saved, read_outputs
 
@@ -55,14 +55,14 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RehearsalBounds:
     seconds: float
     losses: int
     seed: int = 0
 
 
 @dataclass
-class Notes:
+class CourseNotes:
     """What is learnt on the way."""
 
     intervals: list[float] = field(default_factory=list)
@@ -78,12 +78,12 @@ class Notes:
 
 
 async def rehearse(
-    program: Program, bounds: Bounds, say: Callable[[str], None], environ: Mapping[str, str] = os.environ
-) -> Observed:
+    program: Program, bounds: RehearsalBounds, say: Callable[[str], None], environ: Mapping[str, str] = os.environ
+) -> RehearsalSeen:
     """Raises ``OSError``. Nothing of it is left when it returns, or is cancelled."""
     with tempfile.TemporaryDirectory(prefix="autopilot-rehearsal-") as place:
         async with serve_store(Path(place)) as store:
-            course = Course(Path(place), program, bounds, say, environ, store)
+            course = RehearsalCourse(Path(place), program, bounds, say, environ, store)
             try:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, course.ends.set)
                 return await course.run_unless_ended()
@@ -91,12 +91,12 @@ async def rehearse(
                 await course.end()
 
 
-class Course:
+class RehearsalCourse:
     def __init__(
         self,
         place: Path,
         program: Program,
-        bounds: Bounds,
+        bounds: RehearsalBounds,
         say: Callable[[str], None],
         environ: Mapping[str, str],
         store: LocalBlobStore,
@@ -105,12 +105,12 @@ class Course:
         self.store = store
         self.random = random.Random(bounds.seed)  # noqa: S311 -- moments of losses, the same for the same seed
         self.until = time.monotonic() + bounds.seconds
-        self.notes = Notes()
-        self.machines: list[Machine] = []
+        self.notes = CourseNotes()
+        self.machines: list[RehearsalMachine] = []
         self.leases = 0
         self.ends = asyncio.Event()
 
-    async def run_unless_ended(self) -> Observed:
+    async def run_unless_ended(self) -> RehearsalSeen:
         """Raises ``OSError`` when this process is asked to end."""
         running, ending = asyncio.create_task(self.run()), asyncio.create_task(self.ends.wait())
         try:
@@ -123,18 +123,18 @@ class Course:
             ending.cancel()
             await asyncio.gather(running, ending, return_exceptions=True)
 
-    async def run(self) -> Observed:
-        whole: list[Run] = []
+    async def run(self) -> RehearsalSeen:
+        whole: list[SeenRun] = []
         for name in ("first", "second"):
             whole.append(await self.run_whole(name))
             if whole[-1].exit_code or not self.notes.verified:
                 break
         course, lost = ([], 0) if whole[-1].exit_code or not self.notes.verified else await self.lose_machines()
         notes = self.notes
-        return Observed(
+        return RehearsalSeen(
             whole=tuple(whole),
             course=tuple(course),
-            checkpoint=Checkpoint(notes.bytes, notes.save_s, median(notes.intervals) if notes.intervals else 0.0),
+            checkpoint=SeenCheckpoint(notes.bytes, notes.save_s, median(notes.intervals) if notes.intervals else 0.0),
             verified=notes.verified,
             in_place=notes.in_place,
             reports_saves=notes.reports_saves,
@@ -148,7 +148,7 @@ class Course:
             not_isolated=self.program.not_isolated,
         )
 
-    def list_not_reached(self, whole: list[Run], course: list[Run], lost: int) -> list[str]:
+    def list_not_reached(self, whole: list[SeenRun], course: list[SeenRun], lost: int) -> list[str]:
         missed = []
         if not self.notes.verified and any(run.saves for run in whole):
             missed.append(
@@ -166,16 +166,16 @@ class Course:
 
     # -- machines
 
-    def rent(self) -> Machine:
+    def rent(self) -> RehearsalMachine:
         """A fresh disk."""
-        machine = Machine(self.place / f"machine-{len(self.machines)}", self.program.work.workdir)
+        machine = RehearsalMachine(self.place / f"machine-{len(self.machines)}", self.program.work.workdir)
         machine.furnish(self.program.put_code)
         self.machines.append(machine)
         return machine
 
-    def lease(self, job: str, restore: CheckpointRef | None) -> Lease:
+    def lease(self, job: str, restore: CheckpointRef | None) -> RehearsalLease:
         self.leases += 1
-        return Lease(self.store, job, f"lease-{self.leases}", self.program.work, restore)
+        return RehearsalLease(self.store, job, f"lease-{self.leases}", self.program.work, restore)
 
     async def end(self) -> None:
         for machine in self.machines:
@@ -184,7 +184,7 @@ class Course:
 
     # -- runs
 
-    async def run_whole(self, name: str) -> Run:
+    async def run_whole(self, name: str) -> SeenRun:
         machine = self.rent()
         share = WHOLE_SHARE if self.notes.verified else MOST_SHARE
         least_until = time.monotonic() + WHOLE_SHARE * self.bounds.seconds
@@ -194,9 +194,9 @@ class Course:
         await self.drop(machine)
         return run
 
-    async def lose_machines(self) -> tuple[list[Run], int]:
+    async def lose_machines(self) -> tuple[list[SeenRun], int]:
         """Runs and the number of losses. A program that ends before all of them begins again, as another job."""
-        runs: list[Run] = []
+        runs: list[SeenRun] = []
         lost, job, number = 0, 0, 0
         machine, lease = self.rent(), self.lease("course-0", None)
         while time.monotonic() < self.until:
@@ -219,17 +219,17 @@ class Course:
                 lease = self.lease(f"course-{job}", lease.restore)
         return runs, lost
 
-    async def drop(self, machine: Machine) -> None:
+    async def drop(self, machine: RehearsalMachine) -> None:
         await machine.kill()
         machine.remove()
 
-    async def run_once(self, start: Start, loss: Loss | None) -> Run:
+    async def run_once(self, start: RunStart, loss: Loss | None) -> SeenRun:
         machine, lease = start.machine, start.lease
         printed_before, outputs_before = len(lease.output()), self.read_outputs(machine)
         has_saved = lease.restore is not None or bool(list_saved(start.checkpoint_path))
         await lease.renew()
         renewing = asyncio.create_task(lease.keep_renewed())
-        look = Look(start, self.moment())
+        look = RunFollower(start, self.moment())
         machine.start(lease.orders_url, MARKET_S, self.environ)
         try:
             run = await look.follow(loss)
@@ -249,15 +249,17 @@ class Course:
         apart = median(self.notes.intervals) if self.notes.intervals else 0.0
         return self.random.uniform(0.0, min(max(apart, 1.0), MOST_MOMENT_S))
 
-    def start(self, machine: Machine, lease: Lease, until: float, least_until: float | None = None) -> Start:
-        return Start(
+    def start(
+        self, machine: RehearsalMachine, lease: RehearsalLease, until: float, least_until: float | None = None
+    ) -> RunStart:
+        return RunStart(
             machine, lease, until, until if least_until is None else least_until, self.checkpoint_path(machine)
         )
 
-    def checkpoint_path(self, machine: Machine) -> str:
+    def checkpoint_path(self, machine: RehearsalMachine) -> str:
         return os.path.join(machine.workdir, self.program.work.checkpoint_path)
 
-    def take_notes(self, look: Look, text: str) -> None:
+    def take_notes(self, look: RunFollower, text: str) -> None:
         notes, began_at = self.notes, look.saves.began_at
         notes.intervals += [after - before for before, after in pairwise(began_at)]
         notes.save_s = max(notes.save_s, look.saves.longest_s)
@@ -271,7 +273,7 @@ class Course:
 
     # -- outputs
 
-    def read_outputs(self, machine: Machine) -> dict[str, str]:
+    def read_outputs(self, machine: RehearsalMachine) -> dict[str, str]:
         kept = {each.path for each in list_saved(self.checkpoint_path(machine))}
 
         def is_left_out(path: Path) -> bool:
@@ -279,7 +281,7 @@ class Course:
 
         return read_outputs(machine.workdir, is_left_out)
 
-    def compare_outputs(self, machine: Machine, before: dict[str, str]) -> None:
+    def compare_outputs(self, machine: RehearsalMachine, before: dict[str, str]) -> None:
         after = self.read_outputs(machine)
         for name, text in before.items():
             if name in after and is_overwritten(text, after[name]):
@@ -294,13 +296,13 @@ def own_output(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(AGENT_LINE))
 
 
-def describe(run: Run) -> str:
+def describe(run: SeenRun) -> str:
     steps = "no step told" if run.first_step is None else f"steps {run.first_step} to {run.last_step}"
     ended = "" if run.exit_code is None else f", ended with code {run.exit_code}"
     return f"{steps} in {run.took_s:.0f} s, {run.saves} saves{ended}"
 
 
-def describe_loss(run: Run) -> str:
+def describe_loss(run: SeenRun) -> str:
     if run.lost_by is None:
         return "run to the end" if run.exit_code is not None else "run until the time was over"
     disk = "disk kept" if run.lost_by.keeps_disk else "fresh disk"

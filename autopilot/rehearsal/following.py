@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 from typing import NamedTuple
 
-from autopilot.rehearsal.machine import Machine
-from autopilot.rehearsal.mailbox import Lease
-from autopilot.rehearsal.observed import Loss, LossKind, Run, Said, TermSave
+from autopilot.rehearsal.machine import RehearsalMachine
+from autopilot.rehearsal.mailbox import RehearsalLease
+from autopilot.rehearsal.observed import Loss, LossKind, Said, SeenRun, TermSave
 from autopilot.rehearsal.verdict import MARKET_S
 from autopilot.rehearsal.watching import LOOK_S, SaveWatch
 
@@ -18,9 +18,9 @@ MEMORY_EVERY = 25
 """Looks between two readings of memory."""
 
 
-class Start(NamedTuple):
-    machine: Machine
-    lease: Lease
+class RunStart(NamedTuple):
+    machine: RehearsalMachine
+    lease: RehearsalLease
     until: float
     """By the monotonic clock: it is stopped then, lost or not."""
     least_until: float
@@ -28,10 +28,10 @@ class Start(NamedTuple):
     checkpoint_path: str
 
 
-class Look:
+class RunFollower:
     """``moment_s``: the time from a new verified checkpoint to the loss."""
 
-    def __init__(self, start: Start, moment_s: float) -> None:
+    def __init__(self, start: RunStart, moment_s: float) -> None:
         self.start, self.moment_s = start, moment_s
         self.saves = SaveWatch(start.checkpoint_path)
         self.verified_before = self.verified_count = len(start.lease.verified)
@@ -42,7 +42,7 @@ class Look:
         self.has_new_save = False
         self.told: list[Said] = []
 
-    async def follow(self, loss: Loss | None) -> Run:
+    async def follow(self, loss: Loss | None) -> SeenRun:
         await self.wait_for_job()
         self.began_at = time.monotonic()
         while not self.is_over():
@@ -99,7 +99,7 @@ class Look:
             self.lose_at = time.monotonic() + self.moment_s
         return time.monotonic() >= self.lose_at
 
-    async def lose(self, loss: Loss) -> Run:
+    async def lose(self, loss: Loss) -> SeenRun:
         unsent_s = self.count_unsent()
         if loss.kind is not LossKind.TERM:
             await self.start.machine.kill()
@@ -124,6 +124,8 @@ class Look:
         has_saved = self.saves.changed_at > max(asked_at, saved_before)
         return TermSave(has_saved, passed_s if ended_s is None else ended_s, ended_s is None)
 
-    def make_run(self, exit_code: int | None = None, lost_by: Loss | None = None, term: TermSave | None = None) -> Run:
+    def make_run(
+        self, exit_code: int | None = None, lost_by: Loss | None = None, term: TermSave | None = None
+    ) -> SeenRun:
         took_s = time.monotonic() - self.began_at
-        return Run((), took_s, exit_code, lost_by, saves=len(self.saves.began_at), term=term)
+        return SeenRun((), took_s, exit_code, lost_by, saves=len(self.saves.began_at), term=term)

@@ -25,7 +25,7 @@ KILL_ROUNDS = 200
 ROUND_S = 0.02
 
 
-class Machine:
+class RehearsalMachine:
     def __init__(self, root: Path, workdir: str) -> None:
         self.root, self.workdir = root, root / workdir.lstrip("/")
         self.agent: subprocess.Popen[bytes] | None = None

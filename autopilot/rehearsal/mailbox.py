@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -14,6 +13,7 @@ from aiohttp import web
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.blobs.place import MailboxPlace
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import heartbeat_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import Work
@@ -30,7 +30,7 @@ RENEW_S = 0.2
 ORDERS_FOR = timedelta(days=1)
 
 
-class Lease:
+class RehearsalLease:
     """One machine's orders, from its start to its loss. A disk that is kept keeps its lease."""
 
     def __init__(self, store: LocalBlobStore, job: str, name: str, work: Work, restore: CheckpointRef | None) -> None:
@@ -91,7 +91,7 @@ class Lease:
 @asynccontextmanager
 async def serve_store(root: Path) -> AsyncIterator[LocalBlobStore]:
     """The daemon's own store, which a listener serves on a port of this computer alone."""
-    store = LocalBlobStore(root / "blobs", os.urandom(32), "")
+    store = LocalBlobStore(root / "blobs", MailboxPlace(root).read_or_make_key(), "")
     runner = web.AppRunner(blob_listener(store), access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:

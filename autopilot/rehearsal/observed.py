@@ -42,7 +42,7 @@ class TermSave:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SeenRun:
     """One start of the program, up to its end or its loss."""
 
     said: tuple[Said, ...]
@@ -74,7 +74,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class SeenCheckpoint:
     """Zero: not seen."""
 
     bytes: int = 0
@@ -85,12 +85,12 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class RehearsalSeen:
     """``whole``: up to two runs that nothing interrupted. ``course``: those that did lose machines, in their order."""
 
-    whole: tuple[Run, ...]
-    course: tuple[Run, ...]
-    checkpoint: Checkpoint = Checkpoint()
+    whole: tuple[SeenRun, ...]
+    course: tuple[SeenRun, ...]
+    checkpoint: SeenCheckpoint = SeenCheckpoint()
     verified: int = 0
     """Checkpoints that were uploaded and verified."""
     in_place: str = ""

@@ -25,7 +25,7 @@ NO_SETUP = "setup was not run: it would change this computer; its packages must 
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class CopiedCode:
     """Files of a directory, by the rules of ``[code]``."""
 
     directory: Path
@@ -76,9 +76,9 @@ def read_job(path: Path, checkpoint: str, now: datetime) -> Program:
     return make_program(work, choose_code(spec, path.parent, place), *said)
 
 
-def choose_code(spec: JobSpec, beside: Path, checkpoint: str) -> Code:
+def choose_code(spec: JobSpec, beside: Path, checkpoint: str) -> CopiedCode:
     if spec.code is None:
-        return Code(beside, ())
+        return CopiedCode(beside, ())
     inputs = [path for path, _ in spec.inputs]
     if not PurePosixPath(checkpoint).is_absolute():
         inputs.append(checkpoint)
@@ -86,13 +86,13 @@ def choose_code(spec: JobSpec, beside: Path, checkpoint: str) -> Code:
     return choose(beside / Path(spec.code.path).expanduser(), wanted)
 
 
-def choose(directory: Path, wanted: Wanted) -> Code:
+def choose(directory: Path, wanted: Wanted) -> CopiedCode:
     root = directory.resolve()
     files = select(root, wanted).files
-    return Code(root, tuple(os.path.relpath(each.path, root) for each in files if each.path != str(root)))
+    return CopiedCode(root, tuple(os.path.relpath(each.path, root) for each in files if each.path != str(root)))
 
 
-def make_program(work: Work, code: Code, *not_isolated: str) -> Program:
+def make_program(work: Work, code: CopiedCode, *not_isolated: str) -> Program:
     sources = code.read_sources(work.run)
     put: Callable[[Path], None] = code.put
     outside = [word for word in words_of(work.run)[1:] if word.startswith("/")]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from autopilot.rehearsal.advice import NAMES
-from autopilot.rehearsal.observed import Observed
-from autopilot.rehearsal.verdict import Verdict
+from autopilot.rehearsal.observed import RehearsalSeen
+from autopilot.rehearsal.verdict import RehearsalVerdict
 
 BADGE = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{text}">'
@@ -18,7 +18,7 @@ GOOD, BAD = "#2e7d32", "#b71c1c"
 CHAR_PX = 7
 
 
-def as_json(seen: Observed, verdict: Verdict, price: float | None) -> dict[str, Any]:
+def as_json(seen: RehearsalSeen, verdict: RehearsalVerdict, price: float | None) -> dict[str, Any]:
     lost = [run.lost_by for run in seen.course if run.lost_by is not None]
     return {
         "sound": verdict.is_sound,
@@ -46,18 +46,18 @@ def as_json(seen: Observed, verdict: Verdict, price: float | None) -> dict[str, 
     }
 
 
-def cost_of(verdict: Verdict, price: float | None) -> float | None:
+def cost_of(verdict: RehearsalVerdict, price: float | None) -> float | None:
     """Dollars of one loss, at dollars an hour."""
     return None if price is None or verdict.loss_costs_s is None else verdict.loss_costs_s / 3600 * price
 
 
-def badge(verdict: Verdict, losses: int) -> str:
+def badge(verdict: RehearsalVerdict, losses: int) -> str:
     """An SVG to keep beside a README, without any network."""
     text = f"rehearsed: survives {losses} losses" if verdict.is_sound else "rehearsed: does not survive"
     return BADGE.format(width=CHAR_PX * len(text) + 12, text=text, colour=GOOD if verdict.is_sound else BAD)
 
 
-def in_words(seen: Observed, verdict: Verdict, price: float | None) -> Iterator[str]:
+def in_words(seen: RehearsalSeen, verdict: RehearsalVerdict, price: float | None) -> Iterator[str]:
     losses = sum(run.lost_by is not None for run in seen.course)
     if verdict.is_sound:
         yield f"sound: it went on after each of {losses} losses"
@@ -72,7 +72,7 @@ def in_words(seen: Observed, verdict: Verdict, price: float | None) -> Iterator[
     yield from (f"not isolated: {each}" for each in seen.not_isolated)
 
 
-def measures(seen: Observed, verdict: Verdict, price: float | None) -> Iterator[str]:
+def measures(seen: RehearsalSeen, verdict: RehearsalVerdict, price: float | None) -> Iterator[str]:
     saved = seen.checkpoint
     if saved.bytes:
         every = f", every {saved.interval_s:.1f} s" if saved.interval_s else ""

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from autopilot.rehearsal.advice import advise
-from autopilot.rehearsal.observed import LossKind, Observed, Run
+from autopilot.rehearsal.observed import LossKind, RehearsalSeen, SeenRun
 
 MARKET_S = 5.0
 """The least that markets give between SIGTERM and SIGKILL."""
@@ -23,7 +23,7 @@ JUMP_STEPS = 10
 """Steps after a resume whose losses are compared."""
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     DOES_NOT_RESUME = "does_not_resume"
     WORK_DONE_TWICE = "work_done_twice"
     TORN = "torn"
@@ -35,16 +35,16 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    kind: Kind
+class RehearsalFinding:
+    kind: FaultKind
     said: str
     advice: str
     is_suspicion: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    findings: tuple[Finding, ...]
+class RehearsalVerdict:
+    findings: tuple[RehearsalFinding, ...]
     is_proven: bool
     """At least one loss was followed by a resume: without any, no finding means nothing."""
     pace_s: float | None
@@ -58,22 +58,22 @@ class Verdict:
         return self.is_proven and not self.findings
 
 
-def judge(seen: Observed) -> Verdict:
+def judge(seen: RehearsalSeen) -> RehearsalVerdict:
     pace_s = measure_pace(seen.whole)
     redone = tuple(count_redone(before, after) for before, after in seams(seen.course))
     found = list(find_faults(seen, pace_s))
-    kinds: dict[Kind, Finding] = {}
+    kinds: dict[FaultKind, RehearsalFinding] = {}
     for kind, said in found:
         advice = advise(kind, seen.framework)
-        kinds.setdefault(kind, Finding(kind, said, advice, kind is Kind.JUMP_AT_THE_SEAM))
+        kinds.setdefault(kind, RehearsalFinding(kind, said, advice, kind is FaultKind.JUMP_AT_THE_SEAM))
     cost = max(redone) * pace_s if redone and pace_s else None
-    return Verdict(tuple(kinds.values()), bool(redone), pace_s, redone, cost)
+    return RehearsalVerdict(tuple(kinds.values()), bool(redone), pace_s, redone, cost)
 
 
-def find_faults(seen: Observed, pace_s: float | None) -> Iterator[tuple[Kind, str]]:
+def find_faults(seen: RehearsalSeen, pace_s: float | None) -> Iterator[tuple[FaultKind, str]]:
     failed = next((run for run in seen.whole if run.exit_code), None)
     if failed is not None:
-        yield Kind.FAILS, f"without any loss it ended with code {failed.exit_code}: {failed.output[-300:].strip()}"
+        yield FaultKind.FAILS, f"without any loss it ended with code {failed.exit_code}: {failed.output[-300:].strip()}"
         return
     yield from find_no_resume(seen)
     yield from find_torn(seen)
@@ -83,49 +83,52 @@ def find_faults(seen: Observed, pace_s: float | None) -> Iterator[tuple[Kind, st
     yield from find_jump(seen)
 
 
-def seams(course: tuple[Run, ...]) -> list[tuple[Run, Run]]:
+def seams(course: tuple[SeenRun, ...]) -> list[tuple[SeenRun, SeenRun]]:
     """Each loss with the run after it, where both told their steps."""
     pairs = [(before, after) for before, after in pairwise(course) if before.lost_by is not None]
     return [pair for pair in pairs if pair[0].last_step is not None and pair[1].first_step is not None]
 
 
-def count_redone(before: Run, after: Run) -> int:
+def count_redone(before: SeenRun, after: SeenRun) -> int:
     assert before.last_step is not None
     assert after.first_step is not None
     return max(before.last_step - after.first_step + 1, 0)
 
 
-def measure_pace(runs: tuple[Run, ...]) -> float | None:
+def measure_pace(runs: tuple[SeenRun, ...]) -> float | None:
     """By the longest of them; the time before its first step is counted, too."""
     rates = [run.took_s / count for run in runs if (count := count_steps(run)) > 1]
     return min(rates, default=None)
 
 
-def count_steps(run: Run) -> int:
+def count_steps(run: SeenRun) -> int:
     return 0 if run.first_step is None or run.last_step is None else run.last_step - run.first_step + 1
 
 
-def find_no_resume(seen: Observed) -> Iterator[tuple[Kind, str]]:
+def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     if seen.whole and not seen.verified and not any(run.saves for run in seen.whole):
-        yield Kind.DOES_NOT_RESUME, "nothing was saved at the checkpoint path"
+        yield FaultKind.DOES_NOT_RESUME, "nothing was saved at the checkpoint path"
         return
     starts = [run.first_step for run in seen.whole if run.first_step is not None]
     for before, after in seams(seen.course):
         first, last = after.first_step or 0, before.last_step or 0
         if after.restored and starts and first <= max(starts) and last > first:
-            yield Kind.DOES_NOT_RESUME, f"with a checkpoint at its path it began at step {first}, after step {last}"
+            yield (
+                FaultKind.DOES_NOT_RESUME,
+                f"with a checkpoint at its path it began at step {first}, after step {last}",
+            )
 
 
-def find_torn(seen: Observed) -> Iterator[tuple[Kind, str]]:
+def find_torn(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     for before, after in pairwise(seen.course):
         if before.lost_by is not None and after.restored and after.exit_code:
             last = after.output[-300:].strip()
-            yield Kind.TORN, f"with what was saved it ended with code {after.exit_code}: {last}"
+            yield FaultKind.TORN, f"with what was saved it ended with code {after.exit_code}: {last}"
     if seen.in_place and not seen.reports_saves:
-        yield Kind.TORN, f"{seen.in_place} is written over where it lies: a loss meanwhile leaves half of it"
+        yield FaultKind.TORN, f"{seen.in_place} is written over where it lies: a loss meanwhile leaves half of it"
 
 
-def find_work_twice(seen: Observed, pace_s: float | None) -> Iterator[tuple[Kind, str]]:
+def find_work_twice(seen: RehearsalSeen, pace_s: float | None) -> Iterator[tuple[FaultKind, str]]:
     if pace_s is None or not seen.checkpoint.interval_s:
         return
     interval = seen.checkpoint.interval_s / pace_s
@@ -135,32 +138,35 @@ def find_work_twice(seen: Observed, pace_s: float | None) -> Iterator[tuple[Kind
         begins_again = after.first_step is not None and bool(starts) and after.first_step <= max(starts)
         if after.restored and redone > allowed and not begins_again:
             yield (
-                Kind.WORK_DONE_TWICE,
+                FaultKind.WORK_DONE_TWICE,
                 f"a loss cost {redone} steps; it saves every {interval:.0f} steps: {allowed:.0f} are explained",
             )
 
 
-def find_term(seen: Observed) -> Iterator[tuple[Kind, str]]:
+def find_term(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     terms = [run.term for run in seen.course if run.term is not None]
     if not seen.counts_on_term or not terms:
         return
     silent = [term for term in terms if not term.has_saved]
     late = [term for term in terms if term.was_killed]
     if late:
-        yield Kind.SIGTERM_SAVE, f"{len(late)} of {len(terms)} times it had not ended {MARKET_S:.0f} s after SIGTERM"
+        yield (
+            FaultKind.SIGTERM_SAVE,
+            f"{len(late)} of {len(terms)} times it had not ended {MARKET_S:.0f} s after SIGTERM",
+        )
     elif silent:
-        yield Kind.SIGTERM_SAVE, f"{len(silent)} of {len(terms)} times nothing was saved after SIGTERM"
+        yield FaultKind.SIGTERM_SAVE, f"{len(silent)} of {len(terms)} times nothing was saved after SIGTERM"
 
 
-def find_outputs(seen: Observed) -> Iterator[tuple[Kind, str]]:
+def find_outputs(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     if seen.overwritten:
         names = ", ".join(seen.overwritten[:3])
-        yield Kind.OUTPUTS_OVERWRITTEN, f"after a loss, what was in {names} before was gone"
+        yield FaultKind.OUTPUTS_OVERWRITTEN, f"after a loss, what was in {names} before was gone"
     elif seen.doubled:
-        yield Kind.OUTPUTS_OVERWRITTEN, f"after a loss, {', '.join(seen.doubled[:3])} had the same steps twice"
+        yield FaultKind.OUTPUTS_OVERWRITTEN, f"after a loss, {', '.join(seen.doubled[:3])} had the same steps twice"
 
 
-def find_jump(seen: Observed) -> Iterator[tuple[Kind, str]]:
+def find_jump(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     curves = [run.losses for run in seen.whole if run.losses]
     if len(curves) < 2:
         return
@@ -172,7 +178,7 @@ def find_jump(seen: Observed) -> Iterator[tuple[Kind, str]]:
             off, allowed, step = jump
             kind = "" if before.lost_by is None or before.lost_by.kind is not LossKind.TERM else " after SIGTERM"
             yield (
-                Kind.JUMP_AT_THE_SEAM,
+                FaultKind.JUMP_AT_THE_SEAM,
                 f"from step {step} on{kind} the loss lay {off:.3g} beside two uninterrupted runs, which differ by "
                 f"{allowed:.3g} at the most",
             )

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from autopilot.rehearsal.lines import has_steps_twice, read_output
-from autopilot.rehearsal.observed import Checkpoint, Loss, LossKind, Observed, Run, Said, TermSave
+from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
 from autopilot.rehearsal.report import as_json, in_words
-from autopilot.rehearsal.verdict import Kind, judge
+from autopilot.rehearsal.verdict import FaultKind, judge
 from autopilot.rehearsal.watching import is_overwritten
 
 KILL = Loss(LossKind.KILL, keeps_disk=False)
@@ -20,17 +20,17 @@ def steps(first: int, last: int, apart: float = 0.0) -> tuple[Said, ...]:
     return tuple(Said(step, 100 / step + apart) for step in range(first, last + 1))
 
 
-WHOLE = Run(steps(1, 100), 10.0, exit_code=0)
-LOST = Run(steps(1, 52), 5.2, lost_by=KILL, saves=10, unsent_s=1.0)
-RESUMED = Run(steps(51, 100), 5.0, exit_code=0, restored=True)
-SOUND = Observed((WHOLE, WHOLE), (LOST, RESUMED), Checkpoint(1000, 0.1, 0.5), verified=10)
+WHOLE = SeenRun(steps(1, 100), 10.0, exit_code=0)
+LOST = SeenRun(steps(1, 52), 5.2, lost_by=KILL, saves=10, unsent_s=1.0)
+RESUMED = SeenRun(steps(51, 100), 5.0, exit_code=0, restored=True)
+SOUND = RehearsalSeen((WHOLE, WHOLE), (LOST, RESUMED), SeenCheckpoint(1000, 0.1, 0.5), verified=10)
 
 
-def resumed(said: tuple[Said, ...]) -> Observed:
+def resumed(said: tuple[Said, ...]) -> RehearsalSeen:
     return replace(SOUND, course=(LOST, replace(RESUMED, said=said)))
 
 
-def termed(has_saved: bool, was_killed: bool) -> Observed:
+def termed(has_saved: bool, was_killed: bool) -> RehearsalSeen:
     lost = replace(LOST, lost_by=TERM, term=TermSave(has_saved, 1.0, was_killed))
     return replace(SOUND, course=(lost, RESUMED), counts_on_term=True)
 
@@ -38,20 +38,20 @@ def termed(has_saved: bool, was_killed: bool) -> Observed:
 @pytest.mark.parametrize(
     ("seen", "kind"),
     [
-        (resumed(steps(1, 100)), Kind.DOES_NOT_RESUME),
-        (replace(SOUND, course=(), verified=0), Kind.DOES_NOT_RESUME),
-        (resumed(steps(15, 100)), Kind.WORK_DONE_TWICE),
-        (replace(SOUND, course=(LOST, Run((), 1.0, exit_code=1, restored=True))), Kind.TORN),
-        (replace(SOUND, in_place="model.pt"), Kind.TORN),
-        (termed(has_saved=False, was_killed=False), Kind.SIGTERM_SAVE),
-        (termed(has_saved=True, was_killed=True), Kind.SIGTERM_SAVE),
-        (replace(SOUND, overwritten=("table.csv",)), Kind.OUTPUTS_OVERWRITTEN),
-        (replace(SOUND, doubled=("table.csv",)), Kind.OUTPUTS_OVERWRITTEN),
-        (resumed(steps(51, 100, apart=9.0)), Kind.JUMP_AT_THE_SEAM),
-        (replace(SOUND, whole=(replace(WHOLE, exit_code=3),), course=()), Kind.FAILS),
+        (resumed(steps(1, 100)), FaultKind.DOES_NOT_RESUME),
+        (replace(SOUND, course=(), verified=0), FaultKind.DOES_NOT_RESUME),
+        (resumed(steps(15, 100)), FaultKind.WORK_DONE_TWICE),
+        (replace(SOUND, course=(LOST, SeenRun((), 1.0, exit_code=1, restored=True))), FaultKind.TORN),
+        (replace(SOUND, in_place="model.pt"), FaultKind.TORN),
+        (termed(has_saved=False, was_killed=False), FaultKind.SIGTERM_SAVE),
+        (termed(has_saved=True, was_killed=True), FaultKind.SIGTERM_SAVE),
+        (replace(SOUND, overwritten=("table.csv",)), FaultKind.OUTPUTS_OVERWRITTEN),
+        (replace(SOUND, doubled=("table.csv",)), FaultKind.OUTPUTS_OVERWRITTEN),
+        (resumed(steps(51, 100, apart=9.0)), FaultKind.JUMP_AT_THE_SEAM),
+        (replace(SOUND, whole=(replace(WHOLE, exit_code=3),), course=()), FaultKind.FAILS),
     ],
 )
-def test_a_fault_is_named_by_its_kind_alone(seen: Observed, kind: Kind) -> None:
+def test_a_fault_is_named_by_its_kind_alone(seen: RehearsalSeen, kind: FaultKind) -> None:
     verdict = judge(seen)
     assert [each.kind for each in verdict.findings] == [kind]
     assert not verdict.is_sound
@@ -67,7 +67,7 @@ def test_a_fault_is_named_by_its_kind_alone(seen: Observed, kind: Kind) -> None:
         resumed(steps(51, 100, apart=0.5)),
     ],
 )
-def test_a_sound_program_has_no_finding(seen: Observed) -> None:
+def test_a_sound_program_has_no_finding(seen: RehearsalSeen) -> None:
     assert judge(seen).is_sound
 
 
