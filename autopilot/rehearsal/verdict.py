@@ -115,7 +115,7 @@ def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
         if after.restored and starts and first <= max(starts) and last > first:
             yield (
                 FaultKind.DOES_NOT_RESUME,
-                f"with a checkpoint at its path it began at step {first}, after step {last}",
+                f"with a checkpoint there it began at step {first}, after step {last}",
             )
 
 
@@ -152,7 +152,7 @@ def find_term(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     if late:
         yield (
             FaultKind.SIGTERM_SAVE,
-            f"{len(late)} of {len(terms)} times it had not ended {MARKET_S:.0f} s after SIGTERM",
+            f"{len(late)} of {len(terms)} times it ran on {MARKET_S:.0f} s after SIGTERM",
         )
     elif silent:
         yield FaultKind.SIGTERM_SAVE, f"{len(silent)} of {len(terms)} times nothing was saved after SIGTERM"
