@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 CORES   := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
-# One more than there are cores: many tests wait for a process of their own.
-WORKERS ?= $(shell expr $(CORES) + 1)
+# Two more than there are cores: many tests wait for a process of their own.
+WORKERS ?= $(shell expr $(CORES) + 2)
 
 .PHONY: help demo quick test tests lint check pythons sim mutants calibrate bids bench docs pictures page-pictures wheels release previous lock clean
 

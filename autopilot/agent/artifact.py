@@ -11,7 +11,8 @@ from importlib import resources
 
 PACKAGE = "autopilot_agent"
 HELPER = "helper"
-"""Directory of the file from which a job imports ``autopilot.checkpoint``."""
+"""Directory of the file from which a job imports the modules below."""
+HELPERS = ("checkpoint", "training")
 _START = f"import sys\n\nfrom {PACKAGE}.main import main\n\nsys.exit(main())\n"
 _OLDEST = (1980, 1, 1, 0, 0, 0)
 """The time of every file in it: a zip file knows none before."""
@@ -23,7 +24,9 @@ def agent_source() -> bytes:
     shipped = resources.files("autopilot.agent.shipped")
     modules = {entry.name: entry.read_bytes() for entry in shipped.iterdir() if entry.name.endswith(".py")}
     files = {"__main__.py": _START.encode()} | {f"{PACKAGE}/{name}": modules[name] for name in sorted(modules)}
-    files |= {f"{HELPER}/autopilot/__init__.py": b"", f"{HELPER}/autopilot/checkpoint.py": _helper()}
+    files |= {f"{HELPER}/autopilot/__init__.py": b""} | {
+        f"{HELPER}/autopilot/{name}.py": _helper(name) for name in HELPERS
+    }
     return zip_files(files)
 
 
@@ -38,8 +41,8 @@ def zip_files(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _helper() -> bytes:
-    return resources.files("autopilot").joinpath("checkpoint.py").read_bytes()
+def _helper(name: str) -> bytes:
+    return resources.files("autopilot").joinpath(f"{name}.py").read_bytes()
 
 
 @cache

@@ -330,6 +330,7 @@ def test_a_full_disk_accepts_no_job_keeps_what_there_is_and_goes_on_once_there_i
         assert len(labels) == len(set(labels))
 
 
+@pytest.mark.slow
 def test_a_first_start_on_a_full_disk_says_so(running: Theatre) -> None:
     state = running.root / "tiny"
     state.mkdir()

@@ -104,6 +104,7 @@ def test_run_starts_a_daemon_and_says_what_the_job_waits_for(tmp_path: Path) -> 
         assert ((theatre.root / "daemon/daemon.log").stat().st_mode & 0o777) == 0o600
 
 
+@pytest.mark.slow
 def test_of_two_at_once_one_daemon_stays(tmp_path: Path) -> None:
     projects = [a_project(tmp_path, name) for name in ("one", "two")]
     with a_market() as theatre:
@@ -128,6 +129,7 @@ def test_a_daemon_that_starts_is_waited_for(tmp_path: Path) -> None:
         assert len(ledgers_daemons(theatre)) == 1
 
 
+@pytest.mark.slow
 def test_submit_waits_with_a_daemon_of_its_own(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     job = 'name = "train"\nimage = "autopilot/demo:1"\nrun = "python3 train.py"\n[code]\n'
@@ -168,6 +170,7 @@ def test_where_another_daemon_is_meant_none_is_started(tmp_path: Path, elsewhere
         assert not (theatre.root / "daemon/daemon.log").exists()
 
 
+@pytest.mark.slow
 def test_why_a_daemon_cannot_start_is_said_at_once(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     with a_theatre(markets=()) as theatre:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from autopilot_lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, assert_one_error, command, show, until, without_settings
 from tests.patience import PATIENCE_S
@@ -77,6 +79,7 @@ def test_a_directory_is_run_moved_and_brought_back(tmp_path: Path) -> None:
         assert body["job"]["code"]["files"] == 3
 
 
+@pytest.mark.slow
 def test_what_run_refuses_before_anything_is_sent(tmp_path: Path) -> None:
     project = a_project(tmp_path / "project")
     with a_theatre() as theatre:

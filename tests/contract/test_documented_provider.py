@@ -150,6 +150,7 @@ def home() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_init_takes_its_key_and_doctor_opens_it_with_that(tmp_path: Path, home: Path) -> None:
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "COLUMNS": "300"}

@@ -154,6 +154,7 @@ async def test_a_job_runs_to_its_end_on_paper(sandbox: Sandbox, tmp_path: Path) 
     assert not (tmp_path / "daemon/ledger.db").exists()
 
 
+@pytest.mark.slow
 async def test_serve_paper_runs_beside_a_daemon_in_earnest(sandbox: Sandbox, tmp_path: Path) -> None:
     paper = settings_for(tmp_path, sandbox.url).on_paper()
     environment = {
@@ -181,6 +182,7 @@ async def test_serve_paper_runs_beside_a_daemon_in_earnest(sandbox: Sandbox, tmp
     assert standing_in.read_text() == "the socket of a daemon in earnest"
 
 
+@pytest.mark.slow
 async def test_real_markets_need_no_certificate_and_no_public_address_on_paper(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, "https://console.vast.ai", speed=1)
     assert certify_rules(settings).needed_on == {"vastai"}

@@ -156,6 +156,7 @@ async def test_an_instance_whose_permit_runs_out_is_gone_at_that_moment(
     assert spent < asked.bid * 6 / 60 + Decimal("0.01")
 
 
+@pytest.mark.slow
 async def test_a_pool_gives_more_than_one_instance(tmp_path: Path) -> None:
     """On a market of pools an offer is no single machine; there, too, only reads are sent."""
     clock = QuickClock()

@@ -93,6 +93,7 @@ async def market(request: pytest.FixtureRequest, tmp_path: Path, clock: QuickClo
         yield Limited(harness, families, kind)
 
 
+@pytest.mark.slow
 async def test_under_a_limit_the_market_is_asked_less_and_not_more(market: Limited) -> None:
     usual = await market.half_an_hour()
     await market.limit()

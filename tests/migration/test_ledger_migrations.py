@@ -96,6 +96,7 @@ async def test_an_interrupted_start_leaves_nothing_and_is_made_good(tmp_path: Pa
     assert "ledger_entries" in objects(path, "table")
 
 
+@pytest.mark.slow
 def test_alembic_is_not_loaded_when_there_is_nothing_to_do(ledger: Path) -> None:
     program = """
 import asyncio, sys

@@ -168,6 +168,7 @@ asyncio.run(open_store(sys.argv[1]))
     assert asyncio.run(upgrade()) == Decimal("1.25")
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_leaves_a_sound_file(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     test_a_migration_that_is_killed_leaves_the_old_ledger_and_is_made_good(str(path), 4)

@@ -157,6 +157,7 @@ async def rent(tmp_path: Path, world: World) -> Rent:
     return renting
 
 
+@pytest.mark.slow
 async def test_a_command_that_fails_once_ends_well_on_the_same_machine(rent: Rent) -> None:
     async with rent() as rental:
         job, leases = await rental.end_of(COUNT.format(witness=rental.witness, last=1))
@@ -198,6 +199,7 @@ async def test_an_agent_of_the_version_before_is_replaced_after_the_first_failur
         assert "run.ordered" not in await rental.events()
 
 
+@pytest.mark.slow
 async def test_a_setup_that_failed_runs_again_before_the_command(world: World) -> None:
     setup = "echo tried >> setups; test $(wc -l < setups) -ge 2"
     lease = await world.lease("a", Work(setup=setup, run="echo ran >> runs"))
@@ -218,6 +220,7 @@ async def test_a_setup_that_failed_runs_again_before_the_command(world: World) -
     assert (host.root / "workspace/runs").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 async def test_killed_before_it_starts_over_it_does_so_once_from_the_checkpoint(world: World) -> None:
     """A market may stop the machine between two attempts: what the run left beside its checkpoint may be gone."""
     lease = await world.lease("a", Work(run="cat state >> runs; echo x >> state; exit 1", checkpoint_path="state"))

@@ -104,6 +104,7 @@ async def test_where_it_cannot_be_the_agent_says_so_and_the_job_runs(
     assert "\n0\n" in lease.log()
 
 
+@pytest.mark.slow
 async def test_a_file_that_the_job_is_writing_is_seen_by_its_owner(reachable: Path, world: World) -> None:
     script = "exec 3> ckpt; echo half >&3; sleep 5; echo whole >&3; exec 3>&-; touch closed; sleep 1000"
     # The first is due before the file is closed, and no file that was open for two intervals: such a one is taken.

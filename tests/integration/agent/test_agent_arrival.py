@@ -33,6 +33,7 @@ def found(beat: Heartbeat) -> Arrival | None:
     return beat.readings.arrival if beat.readings else None
 
 
+@pytest.mark.slow
 async def test_it_is_made_before_the_work_and_not_again_on_a_resume(world: World) -> None:
     lease = await world.lease(
         "a", Work(run="exec sleep 1000", setup="nvidia-smi >/dev/null && touch set-up"), check=CHECK

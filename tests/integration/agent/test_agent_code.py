@@ -56,6 +56,7 @@ async def running(lease: Lease, line: str) -> None:
     await eventually(lambda: line in lease.log(), line)
 
 
+@pytest.mark.slow
 async def test_code_is_there_before_setup_and_is_the_same_on_the_next_machine(
     world: World, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ async def test_code_is_there_before_setup_and_is_the_same_on_the_next_machine(
         assert (other.root / "workspace" / name).read_bytes() == (project / name).read_bytes()
 
 
+@pytest.mark.slow
 async def test_a_restart_goes_on_with_the_files_as_the_job_left_them(world: World, project: Path) -> None:
     code = await put(world, pack(select(project, Wanted()).files))
     work = Work(run="cat note; echo changed > note; python3 train.py", workdir="/workspace")

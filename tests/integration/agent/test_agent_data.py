@@ -76,6 +76,7 @@ def taken(manifest: Manifest, path: str, left_at: str) -> LeftRef:
     return LeftRef(LeftInput(path, JOB, left_at), manifest.number, manifest.part_keys(JOB, ""))
 
 
+@pytest.mark.slow
 async def test_a_job_begins_with_what_another_one_left(world: World) -> None:
     left = await leave(
         world,
@@ -101,6 +102,7 @@ async def test_a_job_begins_with_what_another_one_left(world: World) -> None:
     assert not [path for path in host.root.rglob("*-left/*")], "what it was put together from is gone"
 
 
+@pytest.mark.slow
 async def test_a_job_does_not_begin_where_nothing_was_left(world: World) -> None:
     left = await leave(world, "mkdir out && echo whole > out/one", "out")
     then = await world.lease("b", Work(run="echo begun"), left=(taken(left, "data", "out/other"),))
@@ -142,6 +144,7 @@ async def test_harmed_outputs_are_not_taken(world: World) -> None:
     assert await kept_outputs(world.store, JOB) is None
 
 
+@pytest.mark.slow
 async def test_progress_is_read_from_the_output_and_a_stalled_job_is_ended(world: World) -> None:
     run = "for i in 1 2 3; do echo step $i of 10; sleep 0.2; done; sleep 1000"
     work = Work(run=run, progress=r"step (?P<step>\d+) of (?P<total>\d+)", stall_s=300, stall_fails=True)
@@ -184,6 +187,7 @@ def environments_of(host: Host) -> list[bytes]:
     return [Path(f"/proc/{pid}/environ").read_bytes() for pid in host.processes()]
 
 
+@pytest.mark.slow
 async def test_the_machine_sees_no_secret_but_those_that_it_is_given(world: World) -> None:
     """Environment, command lines, disk and mailbox of a machine that holds a job with one secret."""
     work = Work(run="env > seen; cat /proc/*/cmdline >> seen 2>/dev/null; sleep 1000", env={"TOKEN": "given-secret"})

@@ -6,6 +6,8 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from autopilot.mailbox.exec_answers import MAX_ANSWER_BYTES, ExecAnswer, parse_exec_answer
 from autopilot.mailbox.keys import exec_key
 from autopilot.mailbox.order_shapes import ExecOrder, Work
@@ -57,6 +59,7 @@ async def test_a_command_runs_where_and_as_whom_the_job_runs(world: World) -> No
     assert beat.state == "running"
 
 
+@pytest.mark.slow
 async def test_after_a_restart_a_command_that_was_answered_does_not_run_again(world: World) -> None:
     lease, host = await running(world)
     await ask(lease, "echo x >> ran")
@@ -70,6 +73,7 @@ async def test_after_a_restart_a_command_that_was_answered_does_not_run_again(wo
     assert (host.root / "workspace/ran").read_text() == "x\ny\n"
 
 
+@pytest.mark.slow
 async def test_what_a_paused_machine_finds_when_it_wakes_is_not_run(world: World) -> None:
     lease, host = await running(world)
     host.kill()
@@ -121,6 +125,7 @@ async def test_what_it_does_on_the_gpus_is_no_sign_of_the_job_s_life(world: Worl
     assert record.reason == "stalled"
 
 
+@pytest.mark.slow
 async def test_one_whose_command_has_failed_can_be_entered(world: World) -> None:
     lease = await world.lease("a", Work(run="touch told; exit 3"))
     world.host(lease).start()

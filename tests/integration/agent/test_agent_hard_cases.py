@@ -33,6 +33,7 @@ PRECIOUS = Work(run="cat state; echo more >> state; sleep 1000", checkpoint_path
 MORTAL = Path(__file__).with_name("mortal_keeper.py")
 
 
+@pytest.mark.slow
 async def test_paused_for_hours_it_goes_on_where_it_was(world: World) -> None:
     """Every URL of its last orders has run out; that of the orders themselves has not."""
     lease = await world.lease("a", PRECIOUS)
@@ -111,6 +112,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.slow
 async def test_a_full_disk_is_said_and_the_job_goes_on_once_there_is_room(small_disk: Path, world: World) -> None:
     work = Work(
         run="head -c 8000000 /dev/urandom > state; head -c 13000000 /dev/zero > ballast;"
@@ -214,6 +216,7 @@ async def dying(world: World, tmp_path: Path, steps: range) -> int:
     return deaths
 
 
+@pytest.mark.slow
 async def test_killed_at_some_steps_nothing_is_lost(world: World, tmp_path: Path) -> None:
     assert await dying(world, tmp_path, range(3, 400, 31)) >= 4
 

@@ -151,6 +151,7 @@ async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_agai
     assert lease.log().count("training from step") == starts
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 async def test_told_to_go_it_saves_in_time(market: Market) -> None:
     lease = await market.world.lease("a", PRECIOUS, checkpoint_interval_s=10_000)
@@ -175,6 +176,7 @@ async def test_without_a_permit_the_pod_saves_and_destroys_itself(market: Market
     assert await verified_manifest(market.world.store, AgentUnpacker(), JOB, "a", 0) is not None
 
 
+@pytest.mark.slow
 async def test_where_rest_refuses_the_pods_key_it_goes_by_graphql(market: Market) -> None:
     await market.control("POST", "fault", on="v2.delete", kind="http_403", times=None)
     lease = await market.world.lease("a", PRECIOUS, role="wait")

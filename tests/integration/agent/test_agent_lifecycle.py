@@ -72,6 +72,7 @@ async def test_killed_with_its_whole_tree_it_goes_on_where_it_was(
     assert "restored checkpoint" in lease.log()
 
 
+@pytest.mark.slow
 async def test_moves_to_another_machine_and_ends_with_the_same_model(
     world: World, uninterrupted: Callable[[int], str]
 ) -> None:
@@ -118,6 +119,7 @@ async def test_a_second_agent_on_one_disk_ends_at_once(world: World) -> None:
     assert (host.root / "workspace/runs").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 async def test_killed_alone_it_ends_the_job_that_it_left_behind(world: World) -> None:
     lease = await world.lease("a", Work(run="(setsid sleep 1000 &) ; echo $$ >> runs; sleep 1000"))
     host = world.host(lease)
@@ -143,6 +145,7 @@ async def test_stopped_it_leaves_no_process_of_the_job(world: World) -> None:
     assert agent.poll() is None
 
 
+@pytest.mark.slow
 async def test_a_failing_job_and_a_failing_setup_are_reported(world: World) -> None:
     failing = await world.lease("a", Work(run="echo no; exit 7"))
     killed = await world.lease("b", Work(run="kill -9 $$"))

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from pathlib import Path
 
+import pytest
+
 from autopilot.agent.shipped.workplace import Workplace
 from autopilot.mailbox.keys import manifest_key
 from autopilot.mailbox.order_shapes import Work
@@ -71,6 +73,7 @@ async def test_the_next_task_finds_setup_and_inputs_and_nothing_of_the_one_befor
     assert all(part["key"].startswith(f"a/ckpt/{number}/") for part in manifest["parts"]), "no part is the first task's"
 
 
+@pytest.mark.slow
 async def test_killed_before_it_has_made_room_it_does_so_once_it_is_back(world: World) -> None:
     work = Work(run=RUN, env={"AUTOPILOT_TASK": "0", "CODE": "0"}, checkpoint_path="state")
     lease = await world.lease("a", work)

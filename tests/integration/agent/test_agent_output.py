@@ -19,6 +19,7 @@ def printing(count: int) -> Work:
     return Work(run=f'"{sys.executable}" -c "import sys; {TELLS.format(count=count)}; {FAILS}"')
 
 
+@pytest.mark.slow
 async def test_all_of_it_arrives_before_the_end(world: World) -> None:
     lease = await world.lease("a", printing(30_000))
     world.host(lease, speed=CALM).start()
@@ -32,6 +33,7 @@ async def test_all_of_it_arrives_before_the_end(world: World) -> None:
     assert beat.next_log >= 12, "what the daemon keeps of it is counted from the heartbeat"
 
 
+@pytest.mark.slow
 async def test_the_end_arrives_where_no_more_addresses_come(world: World) -> None:
     lease = await world.lease("a", printing(60_000))
     lease.renewing = False

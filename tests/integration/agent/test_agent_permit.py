@@ -51,6 +51,7 @@ async def test_renewal_keeps_it_alive_past_many_permits(world: World) -> None:
     assert world.market_calls == []
 
 
+@pytest.mark.slow
 async def test_what_its_user_has_taken_over_ends_the_job_and_outlives_every_permit(world: World) -> None:
     lease = await world.lease("a", WORK, checkpoint_interval_s=10_000)
     host = world.host(lease)
@@ -108,6 +109,7 @@ async def test_a_kept_agent_starts_without_the_store(world: World) -> None:
     await lease.until("second boot", lambda beat: beat.boot == 2 and beat.state == "running")
 
 
+@pytest.mark.slow
 async def test_told_to_terminate_it_saves_within_the_notice(world: World) -> None:
     lease = await world.lease("a", WORK, checkpoint_interval_s=10_000)
     agent = world.host(lease).start()

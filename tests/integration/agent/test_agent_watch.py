@@ -45,6 +45,7 @@ async def test_a_silent_job_has_stalled_once_its_gpus_are_idle(world: World) -> 
     assert record.reason == "stalled"
 
 
+@pytest.mark.slow
 async def test_a_command_that_does_nothing_is_said_to_have_stalled(world: World) -> None:
     """By default: its job file says nothing of stalls. The command goes on."""
     lease = await world.lease("a", Work(run="echo begun; exec sleep 1000"))
@@ -85,6 +86,7 @@ def hear(event_log: EventLog, beat: Heartbeat | None) -> list[str]:
     return [record.name for record in event_log.records if record.name.startswith("run.")]
 
 
+@pytest.mark.slow
 async def test_the_run_of_mlflow_goes_with_the_checkpoint(world: World) -> None:
     script = "from autopilot import checkpoint; checkpoint.mlflow_run('0123abcd')"
     first = Work(run=f'python3 -c "{script}"; echo one > ckpt; sleep 1000', checkpoint_path="ckpt")

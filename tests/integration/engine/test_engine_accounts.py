@@ -97,6 +97,7 @@ async def test_a_user_who_has_looked_confirms_it_and_cancels_the_job(world: TwoA
     assert world.ours() == [], "what the create had made is found and destroyed"
 
 
+@pytest.mark.slow
 async def test_a_machine_of_the_other_account_is_not_gone_and_not_replaced(world: TwoAccounts) -> None:
     await world.submit()
     lease = await world.until_running()

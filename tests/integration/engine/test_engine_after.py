@@ -66,6 +66,7 @@ async def leases_of(world: World, job_id: str) -> int:
         return len(await uow.leases.list_by_job(job_id))
 
 
+@pytest.mark.slow
 async def test_nothing_is_searched_nor_rented_before_the_other_has_ended(world: World) -> None:
     world.agents.total_steps = 300
     await world.tick()

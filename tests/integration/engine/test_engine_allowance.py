@@ -73,6 +73,7 @@ async def billed(world: World) -> Decimal:
     return sum((await world.spend()).values(), D(0))
 
 
+@pytest.mark.slow
 async def test_an_allowance_that_runs_out_saves_stops_and_parks(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.tick()
@@ -102,6 +103,7 @@ async def spend_together(world: World, *job_ids: str) -> Decimal:
     return spent
 
 
+@pytest.mark.slow
 async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.tick()
@@ -114,6 +116,7 @@ async def test_all_jobs_of_a_token_share_it_and_others_do_not(world: World) -> N
     assert spent > D("0.40")
 
 
+@pytest.mark.slow
 async def test_the_jobs_of_what_a_token_made_share_its_allowance(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.tick()
@@ -144,6 +147,7 @@ async def test_what_a_job_that_is_over_has_cost_counts(world: World) -> None:
     assert {veto["numbers"]["because"] for veto in vetoes} == {"over_allowance"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_monthly", [True, False])
 async def test_an_allowance_by_the_month_renews_and_one_for_life_does_not(world: World, is_monthly: bool) -> None:
     world.agents.total_steps = 100_000
@@ -153,6 +157,7 @@ async def test_an_allowance_by_the_month_renews_and_one_for_life_does_not(world:
     assert (await spent_in_next_month(world, job_id) > D("0.50")) is is_monthly
 
 
+@pytest.mark.slow
 async def test_the_allowance_of_a_token_that_has_ended_renews_no_more(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.tick()

@@ -153,6 +153,7 @@ async def test_too_many_failures_end_it_and_retry_restarts_them(world: World) ->
         await world.jobs.tasks.retry(world.job_id, failed=True)
 
 
+@pytest.mark.slow
 async def test_one_budget_over_all_tasks_parks_them_and_more_lets_them_go_on(world: World) -> None:
     """The rest covers each task alone; together they may not exceed it, even if they act at the same moment."""
     world.agents.total_steps = 10_000  # none ends by itself
@@ -223,6 +224,7 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     assert {note["topic"] for decision in why["decisions"] for note in decision["notes"]} == {"width"}
 
 
+@pytest.mark.slow
 async def test_a_task_that_waits_for_money_keeps_its_place(world: World) -> None:
     """Another one in its place would run beside it once there is money again, on more machines than are allowed."""
     world.agents.total_steps = 2_000

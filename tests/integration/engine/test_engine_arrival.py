@@ -112,6 +112,7 @@ async def test_after_kills_for_memory_each_machine_has_more_and_the_job_ends_wit
     assert (job.status is JobStatus.FAILED) is (not later)
 
 
+@pytest.mark.slow
 async def test_a_run_that_lasts_too_long_is_saved_and_ends_the_job(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.running('max_duration = "5m"\n' + JOB)

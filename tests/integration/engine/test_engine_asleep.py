@@ -174,6 +174,7 @@ async def test_one_that_is_outbid_meanwhile_is_held_back_for_by_the_day(world: W
     assert more >= long.burn_upper * TTL_S / HOUR_S + disk_of_a_day
 
 
+@pytest.mark.slow
 async def test_one_that_is_outbid_while_the_daemon_sleeps_is_found_again(world: World) -> None:
     lease = await at_work(world)
     await sleep(world, 1)
@@ -201,6 +202,7 @@ async def test_a_pod_of_runpod_has_a_long_permit(tmp_path: Path) -> None:
         assert (job.checkpoint.step or 0) > 2 * HOUR_S
 
 
+@pytest.mark.slow
 async def test_a_machine_that_only_powers_off_has_short_permits(tmp_path: Path) -> None:
     async with a_world(tmp_path, kind=NebiusWorld, nebius_port=0) as world:
         give_long_permits(world)

@@ -8,6 +8,8 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import Offer
@@ -80,6 +82,7 @@ async def test_without_a_past_bids_follow_the_rule(world: World) -> None:
     assert lease.bid == first_bid((await world.job()).spec, offer, Params())
 
 
+@pytest.mark.slow
 async def test_a_machine_whose_floor_never_rests_is_passed_over(world: World, tmp_path: Path) -> None:
     recording = tmp_path / "session.gz"
     world.recorder = recorder = FileRecorder(recording)

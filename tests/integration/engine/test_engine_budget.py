@@ -44,6 +44,7 @@ async def test_a_budget_that_runs_out_saves_stops_and_parks(world: World) -> Non
     assert "run.stop_ordered" in await world.events()
 
 
+@pytest.mark.slow
 async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world: World) -> None:
     """What was set aside to stop the dear machine starts a cheap one."""
     world.agents.total_steps = 10_800
@@ -67,6 +68,7 @@ async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world:
     assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")
 
 
+@pytest.mark.slow
 async def test_a_parked_job_says_what_is_held_back_for_what_and_which_budget_would_do(world: World) -> None:
     world.agents.total_steps = 10_800
     await world.running(with_budget("$0.50"), accept_any=True)
@@ -101,6 +103,7 @@ async def test_a_small_job_on_a_cheap_machine_spends_most_of_its_budget(world: W
     assert D("0.15") < sum((await world.spend()).values(), D(0)) <= D("0.25")
 
 
+@pytest.mark.slow
 async def test_a_resume_without_money_parks_again_and_rents_nothing(world: World) -> None:
     world.agents.total_steps = 10_800
     await world.running(with_budget("$0.50"), accept_any=True)
@@ -114,6 +117,7 @@ async def test_a_resume_without_money_parks_again_and_rents_nothing(world: World
     await world.until_settled()
 
 
+@pytest.mark.slow
 async def test_on_exhausted_cancel_ends_the_job(world: World) -> None:
     world.agents.total_steps = 10_800
     await world.running(with_budget("$0.50", 'on_exhausted = "cancel"'), accept_any=True)
@@ -123,6 +127,7 @@ async def test_on_exhausted_cancel_ends_the_job(world: World) -> None:
     assert job.reason is Reason.BUDGET_EXHAUSTED
 
 
+@pytest.mark.slow
 async def test_a_parked_job_can_be_cancelled(world: World) -> None:
     world.agents.total_steps = 10_800
     await world.running(with_budget("$0.50"), accept_any=True)
@@ -142,6 +147,7 @@ async def test_an_agent_that_never_saves_does_not_outlive_the_budget(world: Worl
     assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")
 
 
+@pytest.mark.slow
 async def test_a_machine_that_was_told_to_save_and_stop_gets_no_new_permit(world: World) -> None:
     """If the daemon dies before it has saved, it stops itself soon."""
     world.agents.total_steps = 10_800

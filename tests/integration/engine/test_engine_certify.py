@@ -38,6 +38,7 @@ async def world(tmp_path: Path) -> AsyncIterator[CertifyWorld]:
         yield made
 
 
+@pytest.mark.slow
 async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: CertifyWorld) -> None:
     found = await world.certified()
     assert verdicts(found) == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
@@ -45,6 +46,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Certif
     assert world.ours() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: CertifyWorld, claim: str) -> None:
     world.break_claims([claim])
@@ -79,6 +81,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
 STEPS = ("refusal", "rent", "work", "run", "raise", "nudge", "lower", "floor", "pause", "resume", "end", "pull")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", first_of(STEPS))
 async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: CertifyWorld, step: str) -> None:
     """Machines end themselves. One that is paused, or does not get its image, cannot: it bills its disk until the
@@ -142,6 +145,7 @@ async def given_a_certificate(world: CertifyWorld, days: int = 30) -> Certificat
     return certificate
 
 
+@pytest.mark.slow
 async def test_a_job_waits_for_a_certificate_and_begins_with_it(world: CertifyWorld) -> None:
     await world.tick()
     await world.submit(JOB, accept_any=True)
@@ -260,6 +264,7 @@ async def test_a_field_of_money_that_has_changed_ends_it(world: CertifyWorld) ->
     assert "certificate.ended" in await world.events()
 
 
+@pytest.mark.slow
 async def test_a_broken_claim_that_matters_stops_the_market_until_it_is_accepted(world: CertifyWorld) -> None:
     world.break_claims(["lower-taken"])
     await world.certified()
@@ -292,6 +297,7 @@ async def test_to_do_without_one_leaves_broken_claims_in_force(world: CertifyWor
     await ticks_without_a_machine(world)
 
 
+@pytest.mark.slow
 async def test_a_daemon_for_certifications_alone_rents_for_nothing_else(world: CertifyWorld) -> None:
     world.rules = replace(world.rules, only=True)
     await world.restart()

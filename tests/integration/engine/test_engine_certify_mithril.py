@@ -24,6 +24,7 @@ async def world(tmp_path: Path) -> AsyncIterator[MithrilCertifyWorld]:
         yield made
 
 
+@pytest.mark.slow
 async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: MithrilCertifyWorld) -> None:
     found = verdicts(await world.certified(BUDGET))
     assert found == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
@@ -31,6 +32,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Mithri
     assert world.rented() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: MithrilCertifyWorld, claim: str) -> None:
     world.break_claims([claim])

@@ -32,6 +32,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Nebius
     assert world.rented() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: NebiusCertifyWorld, claim: str) -> None:
     world.break_claims([claim])

@@ -26,6 +26,7 @@ async def world(tmp_path: Path) -> AsyncIterator[RunpodCertifyWorld]:
         yield made
 
 
+@pytest.mark.slow
 async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: RunpodCertifyWorld) -> None:
     found = verdicts(await world.certified())
     assert found == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
@@ -45,6 +46,7 @@ async def test_a_market_without_spot(world: RunpodCertifyWorld, mode: Mode) -> N
     assert world.rented() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", first_of(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: RunpodCertifyWorld, claim: str) -> None:
     world.break_claims([claim])
@@ -75,6 +77,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
 STEPS = ("stop", "refusal", "rent", "work", "run", "start", "end", "pull")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", first_of(STEPS))
 async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: RunpodCertifyWorld, step: str) -> None:
     await world.tick()

@@ -96,6 +96,7 @@ async def test_a_deadline_that_cannot_be_met_is_refused(world: World) -> None:
     assert "job.changed" in await world.events()
 
 
+@pytest.mark.slow
 async def test_a_lowered_budget_holds(world: World) -> None:
     """Parked within the new budget, not the old one."""
     world.agents.total_steps = 10_800
@@ -125,6 +126,7 @@ async def parked(world: World, budget: str) -> None:
     await until_parked(world)
 
 
+@pytest.mark.slow
 async def test_a_raised_budget_lets_a_parked_job_go_on_by_itself_and_each_raise_once(world: World) -> None:
     await parked(world, "0.45")
     await world.tick(4, apart_s=600)
@@ -145,6 +147,7 @@ async def test_a_raised_budget_lets_a_parked_job_go_on_by_itself_and_each_raise_
     assert sum((await world.spend()).values(), D(0)) <= D("0.80")
 
 
+@pytest.mark.slow
 async def test_a_raise_counts_for_the_next_daemon_too(world: World) -> None:
     """It is read from the job's events: the daemon that was told of it need not be the one that acts on it."""
     await parked(world, "0.45")

@@ -95,6 +95,7 @@ async def costs_when_outbid(world: World) -> tuple[Decimal, Decimal]:
     return D(numbers["cost_of_rebid"]), D(numbers["cost_of_leaving"])
 
 
+@pytest.mark.slow
 async def test_the_raise_of_the_demo_costs_less_than_leaving_with_room_to_spare(tmp_path: Path) -> None:
     """It must hold on slow machines, too: the acts that follow need the machine that was won back."""
     story = replace(TWO_MARKETS, acts=TWO_MARKETS.acts[:1])

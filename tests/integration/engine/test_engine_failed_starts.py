@@ -28,6 +28,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
+@pytest.mark.slow
 async def test_an_image_that_cannot_be_pulled_ends_the_job(world: World) -> None:
     for create in ("podRentInterruptable", "v2.create"):
         await world.emu("POST", "runpod/fault", on=create, kind="boot_failed", times=None)

@@ -99,6 +99,7 @@ async def test_the_job_goes_on_from_the_newest_checkpoint_of_the_store_and_not_f
     assert world.creates() == 3
 
 
+@pytest.mark.slow
 async def test_the_money_spent_since_the_copy_is_booked_before_anything_is_rented(world: World) -> None:
     copy, second, _ = await begin(world)
     await world.tick(40, apart_s=60)

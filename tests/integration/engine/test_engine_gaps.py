@@ -157,6 +157,7 @@ async def a_job_without_money_by_our_clock(world: World) -> Lease:
     return lease
 
 
+@pytest.mark.slow
 async def test_a_stopped_machine_is_kept_until_the_bill_tells_what_the_gap_cost(world: World) -> None:
     lease = await a_job_without_money_by_our_clock(world)
     await world.tick(3, apart_s=60)
@@ -174,6 +175,7 @@ async def test_a_stopped_machine_is_kept_until_the_bill_tells_what_the_gap_cost(
     await world.until_over()
 
 
+@pytest.mark.slow
 async def test_a_stopped_machine_is_not_kept_for_a_bill_that_does_not_come(world: World) -> None:
     lease = await a_job_without_money_by_our_clock(world)
     await world.fault("charges", "http_503", times=None)

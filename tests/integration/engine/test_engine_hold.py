@@ -42,6 +42,7 @@ async def ended(world: World) -> Lease:
     return lease
 
 
+@pytest.mark.slow
 async def test_the_outcome_is_final_and_the_machine_stays_until_its_time_is_over(world: World) -> None:
     lease = await on_hold(world)
     failed = await world.job()

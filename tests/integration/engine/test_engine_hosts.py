@@ -144,6 +144,7 @@ async def test_a_job_that_slows_by_itself_moves_once(world: World) -> None:
     assert dict(job.paces)["RTX 4090:1"] == pytest.approx(Decimal("0.1333"), abs=Decimal("0.03"))
 
 
+@pytest.mark.slow
 async def test_without_progress_nothing_is_known_and_nothing_done(world: World) -> None:
     await prepare_long(world)
     world.agents.tell_progress = False

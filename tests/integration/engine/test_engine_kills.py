@@ -129,11 +129,13 @@ async def test_a_kill_while_it_rents(tmp_path: Path, number: int, moment: Moment
     await killed_at(tmp_path, BUMPY, number, moment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", first_of(MOVING, 2))
 async def test_a_kill_while_it_moves(tmp_path: Path, number: int) -> None:
     await killed_at(tmp_path, MOVE, number, "before" if number % 2 else "after")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_kill_between_an_exit_and_the_next_attempt(tmp_path: Path, moment: Moment) -> None:
     """At the commit of the tick that sees the exit: with it, and the new run epoch, in the ledger or not."""
@@ -168,6 +170,7 @@ async def until_exit(world: World) -> None:
         await world.tick()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", first_of(RENTING, 2))
 async def test_a_disk_that_fails_once(tmp_path: Path, number: int) -> None:
     async with underway(tmp_path, BUMPY) as (world, store):

@@ -57,6 +57,7 @@ async def test_above_the_ceiling_the_machine_is_left_alone_for_longer_and_longer
     assert world.ours() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [0, 7])
 async def test_a_restart_forgets_no_bid_that_lost_on_a_machine(world: World, hours: int) -> None:
     """Nor one that has held its machine for longer than a loss is remembered."""
@@ -112,6 +113,7 @@ async def test_why_shows_the_lost_bid(world: World) -> None:
     assert min(D(str(note["bid"])) for note in notes) == D("0.126")
 
 
+@pytest.mark.slow
 async def test_a_host_that_is_full_and_stays_listed_is_asked_less_and_less_often(world: World) -> None:
     machine = only_host(world, "0.120")
     await world.emu("POST", "full", machine_id=machine.spec.machine_id)
@@ -136,6 +138,7 @@ async def test_what_runs_on_the_next_gpu_of_a_host_says_nothing_of_a_bid_that_lo
     assert tried == sorted(set(tried)), "each create bids more than the one that lost"
 
 
+@pytest.mark.slow
 async def test_where_a_bid_was_outbid_a_deadline_takes_the_machine_on_demand(world: World) -> None:
     world.agents.total_steps = 900
     job = JOB.replace("RTX 4090:1", "A100 SXM4:1").replace('"10m"', '"15m"') + '[deadline]\nwithin = "50m"\n'

@@ -47,6 +47,7 @@ async def test_no_create_is_sent_if_the_commit_of_the_intent_is_unknown(
         assert len({lease.label for lease in await world.leases()}) == len(await world.leases())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", ["before", "after"])
 async def test_a_create_whose_outcome_may_not_be_recorded_is_made_only_once(
     postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: Cut
@@ -70,6 +71,7 @@ async def test_a_create_whose_outcome_may_not_be_recorded_is_made_only_once(
         assert world.creates() == 1
 
 
+@pytest.mark.slow
 async def test_machines_are_let_go_and_none_is_rented_while_the_server_is_down(
     private_postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ async def test_machines_are_let_go_and_none_is_rented_while_the_server_is_down(
         assert (world.creates(), world.ours()) == (2, [])
 
 
+@pytest.mark.slow
 async def test_a_market_behind_a_lost_ledger_takes_destroys_and_no_creates(
     private_postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def read_only_ledger() -> Iterator[None]:
         event.remove(Pool, "checkin", lift)
 
 
+@pytest.mark.slow
 async def test_nothing_is_rented_and_machines_are_let_go_while_a_file_is_read_only(tmp_path: Path) -> None:
     async with a_world(tmp_path, ledger_url=str(tmp_path / "ledger.db")) as world:
         await world.tick()

@@ -105,6 +105,7 @@ async def test_a_machine_that_no_list_has_shown_gets_no_second_permit(world: Wor
     assert (await world.lease(lease.id)).permit.seq > 1
 
 
+@pytest.mark.slow
 async def test_a_machine_that_is_heard_outlives_a_long_outage(world: World) -> None:
     world.agents.total_steps = 10_000
     await world.running()

@@ -131,6 +131,7 @@ async def test_a_create_of_the_new_home_with_an_unknown_outcome_delays_the_move_
     assert len(world.sent("instance.created")) == 2
 
 
+@pytest.mark.slow
 async def test_a_deadline_that_comes_close_moves_to_on_demand(world: World) -> None:
     world.agents.total_steps = 1200
     deadline = LONG_JOB.replace('estimate = "3h"', 'estimate = "1h"') + '[deadline]\nwithin = "100m"\n'

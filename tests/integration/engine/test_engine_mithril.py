@@ -51,6 +51,7 @@ async def test_a_job_that_nothing_would_ever_be_bid_for_is_refused_with_the_line
     await world.until_running()
 
 
+@pytest.mark.slow
 async def test_an_outbid_machine_comes_back_by_itself_and_the_job_goes_on(world: MithrilWorld) -> None:
     world.agents.total_steps = 1500
     lease = await world.running(JOB)
@@ -65,6 +66,7 @@ async def test_an_outbid_machine_comes_back_by_itself_and_the_job_goes_on(world:
     assert world.bid(only).boots == 2
 
 
+@pytest.mark.slow
 async def test_an_outbid_machine_is_kept_by_a_raise_within_its_notice(world: MithrilWorld) -> None:
     world.agents.total_steps = 1500
     lease = await world.running(JOB.replace('"$3.00"', '"$20.00"').replace('"$9"', '"$90"'))
@@ -79,6 +81,7 @@ async def test_an_outbid_machine_is_kept_by_a_raise_within_its_notice(world: Mit
     assert "lease.paused" not in await world.events()
 
 
+@pytest.mark.slow
 async def test_a_rival_below_the_limit_makes_the_machine_dearer_and_does_not_take_it(world: MithrilWorld) -> None:
     """The most that the job would pay was bid."""
     world.agents.total_steps = 1500
@@ -104,6 +107,7 @@ async def test_a_bid_that_wins_nothing_is_withdrawn(world: MithrilWorld) -> None
     await world.until_over()
 
 
+@pytest.mark.slow
 async def test_a_machine_that_is_moved_goes_on_under_its_lease(world: MithrilWorld) -> None:
     world.agents.total_steps = 1500
     lease = await world.running(JOB)
@@ -136,6 +140,7 @@ async def test_an_unrecorded_bid_is_ended_when_it_is_listed(world: MithrilWorld)
     await world.until_over()
 
 
+@pytest.mark.slow
 async def test_a_restarted_daemon_goes_on_with_the_bid_that_it_has(world: MithrilWorld) -> None:
     world.agents.total_steps = 900
     lease = await world.running(JOB)
@@ -146,6 +151,7 @@ async def test_a_restarted_daemon_goes_on_with_the_bid_that_it_has(world: Mithri
     assert world.bid(lease).boots == 1
 
 
+@pytest.mark.slow
 async def test_the_free_start_of_a_machine_is_no_part_of_the_time_that_it_may_load(world: MithrilWorld) -> None:
     """Its market takes up to twenty minutes to start one; what is paid for begins after that."""
     world.sandbox.mithril.lifecycle.timings = Timings(start_s=1190)
@@ -162,6 +168,7 @@ async def test_the_free_start_of_a_machine_is_no_part_of_the_time_that_it_may_lo
     assert len([each for each in await world.leases() if each.instance_id]) == 1
 
 
+@pytest.mark.slow
 async def test_a_machine_that_was_stopped_before_its_first_heartbeat_is_deleted_and_replaced(
     world: MithrilWorld,
 ) -> None:
@@ -191,6 +198,7 @@ async def test_where_going_saves_nothing_the_permit_lasts_as_long_as_the_machine
     await world.until_over()
 
 
+@pytest.mark.slow
 async def test_after_an_outage_the_ledger_says_what_the_market_billed(world: MithrilWorld) -> None:
     """Unobserved time is booked at the limit; the machine's bill corrects it."""
     world.agents.total_steps = 4000

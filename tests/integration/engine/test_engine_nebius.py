@@ -67,6 +67,7 @@ async def test_a_stopped_machine_gets_a_higher_cap_and_is_started_where_that_win
     await world.check_books()
 
 
+@pytest.mark.slow
 async def test_a_create_that_finds_no_hardware_is_cleaned_up_and_another_kind_is_tried(world: NebiusWorld) -> None:
     await world.tick()
     await world.emu("POST", "nebius/fault", on="create", kind="no_hardware", times=1)
@@ -86,6 +87,7 @@ async def test_a_create_whose_answer_is_lost_is_found_and_used_or_ended(world: N
     await world.check_books()
 
 
+@pytest.mark.slow
 async def test_a_policy_and_a_disk_that_stay_behind_are_deleted_later(world: NebiusWorld) -> None:
     """The machine is gone; its disk was left, and its policy refused to go."""
     await world.running(JOB)
@@ -95,6 +97,7 @@ async def test_a_policy_and_a_disk_that_stay_behind_are_deleted_later(world: Neb
     await world.check_books()
 
 
+@pytest.mark.slow
 async def test_what_a_daemon_that_died_has_left_is_found_as_an_orphan(world: NebiusWorld) -> None:
     await world.running(JOB)
     await world.emu("POST", "nebius/fault", on="end", kind="left_disk", times=1)
@@ -111,6 +114,7 @@ async def test_what_a_daemon_that_died_has_left_is_found_as_an_orphan(world: Neb
     await world.check_books()
 
 
+@pytest.mark.slow
 async def test_a_restarted_daemon_goes_on_with_the_machine_that_it_has(world: NebiusWorld) -> None:
     world.agents.total_steps = 900
     lease = await world.running(JOB)
@@ -121,6 +125,7 @@ async def test_a_restarted_daemon_goes_on_with_the_machine_that_it_has(world: Ne
     assert world.vm(lease).boots == 1
 
 
+@pytest.mark.slow
 async def test_unwatched_hours_cost_what_the_market_s_record_says(world: NebiusWorld) -> None:
     """They were booked at the cap, which is three times the price."""
     world.agents.total_steps = 6000

@@ -76,6 +76,7 @@ async def test_a_job_that_fails_for_good(announced: World) -> None:
     assert "exit code 3 (command failed); 3 of 3 attempts have failed" in notice.text
 
 
+@pytest.mark.slow
 async def test_a_budget_that_nears_its_end_and_is_used_up(announced: World) -> None:
     announced.agents.total_steps = 10_800
     await announced.running(LONG_JOB.replace('"$9"', '"$0.50"'), accept_any=True)
@@ -88,6 +89,7 @@ async def test_a_budget_that_nears_its_end_and_is_used_up(announced: World) -> N
     assert "is enough to resume" in heard[1].text
 
 
+@pytest.mark.slow
 async def test_a_budget_of_which_four_fifths_are_spent_is_said_once(announced: World) -> None:
     announced.agents.total_steps = 100_000
     await announced.running(LONG_JOB.replace('"$9"', '"$3"'), accept_any=True)
@@ -101,6 +103,7 @@ async def test_a_budget_of_which_four_fifths_are_spent_is_said_once(announced: W
     assert "of $3.00" in notice.text
 
 
+@pytest.mark.slow
 async def test_a_market_that_stays_unread_is_said_once_and_again_after_it_was_read(announced: World) -> None:
     announced.agents.total_steps = 100_000
     await announced.running(LONG_JOB)

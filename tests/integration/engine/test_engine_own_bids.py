@@ -61,6 +61,7 @@ async def play(world: MithrilWorld, pool: AuctionPool, texts: list[str], most: i
     return ids
 
 
+@pytest.mark.slow
 async def test_two_jobs_for_one_machine_have_it_one_after_the_other_at_its_least(world: MithrilWorld) -> None:
     pool = only_pool(world, 1)
     await play(world, pool, [SHORT.replace("train", "one", 1), SHORT.replace("train", "two", 1)])
@@ -73,6 +74,7 @@ async def test_four_jobs_for_two_machines_pay_the_least(world: MithrilWorld) -> 
     assert len(world.sandbox.mithril.bids) == 4
 
 
+@pytest.mark.slow
 async def test_an_array_of_four_tasks_has_two_free_machines_at_their_least(world: MithrilWorld) -> None:
     pool = only_pool(world, 2)
     (array_id,) = await play(world, pool, [SHORT.replace("train", "many", 1) + "[array]\ncount = 4\n"])
@@ -98,6 +100,7 @@ async def test_what_we_hold_is_no_floor_and_is_recorded_as_none(world: MithrilWo
     assert max(floors, default=D(0)) <= MINIMUM * MARKUP, "our own limit is on record as the market's floor"
 
 
+@pytest.mark.slow
 async def test_a_bid_that_a_rival_beat_does_not_set_what_our_other_machine_pays(world: MithrilWorld) -> None:
     """The rival pays more than we ever would: one of ours goes, the other pays the least again."""
     pool = only_pool(world, 2)

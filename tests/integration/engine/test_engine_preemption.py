@@ -183,6 +183,7 @@ async def test_a_machine_that_never_starts_is_given_up(world: World, kind: str, 
     await world.until_over()
 
 
+@pytest.mark.slow
 async def test_a_host_whose_driver_is_too_old_is_not_tried_again_that_day(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from autopilot_lab.memory_store.jobs import MemoryJobs
 from tests.integration.engine.engine_world import World
 
 
+@pytest.mark.slow
 async def test_a_quiet_tick_reads_open_jobs_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.agents.total_steps = 1000
     await world.running()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from autopilot.service.recording import FileRecorder
 from autopilot_lab.backtest.replay import replay
 from tests.integration.engine.engine_world import JOB, World
@@ -11,6 +13,7 @@ from tests.integration.engine.engine_world import JOB, World
 WITH_DEADLINE = JOB.replace('estimate = "10m"', 'estimate = "10m"\n[deadline]\nwithin = "1h"')
 
 
+@pytest.mark.slow
 async def test_a_recorded_session_replays_to_the_same_decisions(world: World, tmp_path: Path) -> None:
     recording = tmp_path / "session.gz"
     world.recorder = recorder = FileRecorder(recording)

@@ -226,6 +226,7 @@ async def test_what_is_changed_while_the_markets_are_read_is_not_lost(
     await world.until_over(JobStatus.CANCELLED)
 
 
+@pytest.mark.slow
 async def test_a_machine_under_the_label_of_another_lease_stays_under_its_permit(world: World) -> None:
     """The market may be wrong about it: the machine still ends itself, and is destroyed."""
     lease = await world.running()

@@ -415,6 +415,7 @@ async def test_each_firing_of_an_array_has_all_its_tasks(world: World) -> None:
     assert (await world.jobs.show(tasks[0].id))["job"]["schedule"] == schedule.id
 
 
+@pytest.mark.slow
 async def test_the_budget_over_all_firings_bounds_their_tasks(world: World) -> None:
     world.agents.total_steps = 10_000
     await world.tick()

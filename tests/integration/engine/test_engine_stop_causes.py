@@ -190,6 +190,7 @@ async def test_a_machine_that_an_on_demand_renter_has_was_displaced(world: World
 # --- RunPod, which says who stopped a pod
 
 
+@pytest.mark.slow
 async def test_a_pod_that_its_user_stopped_is_left_alone_and_the_job_parked_after_a_while(runpod: World) -> None:
     lease = await at_work(runpod)
     await runpod.emu("POST", "runpod/stop", pod_id=lease.instance_id)
@@ -244,6 +245,7 @@ async def test_a_pod_whose_permit_had_run_out_was_stopped_by_itself(runpod: Worl
 # --- Mithril, where a bid is paused by its user alone
 
 
+@pytest.mark.slow
 async def test_a_bid_that_its_user_paused_is_left_alone(mithril: MithrilWorld) -> None:
     lease = await at_work(mithril, MITHRIL_JOB)
     await mithril.emu("POST", "mithril/pause", bid_id=lease.instance_id)
@@ -259,6 +261,7 @@ async def test_a_bid_that_its_user_paused_is_left_alone(mithril: MithrilWorld) -
 # --- Nebius, where no field tells a loss from a stop
 
 
+@pytest.mark.slow
 async def test_a_machine_that_is_stopped_below_its_cap_is_started_under_it(nebius: NebiusWorld) -> None:
     lease = await at_work(nebius, NEBIUS_JOB)
     policy = nebius.vm(lease).policy_id
@@ -269,6 +272,7 @@ async def test_a_machine_that_is_stopped_below_its_cap_is_started_under_it(nebiu
     assert losses(await nebius.leases(), nebius) == 0
 
 
+@pytest.mark.slow
 async def test_a_machine_whose_cap_is_passed_is_outbid(nebius: NebiusWorld) -> None:
     lease = await at_work(nebius, NEBIUS_JOB)
     nebius.set_price(lease, D("5.20"))

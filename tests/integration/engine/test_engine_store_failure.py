@@ -61,6 +61,7 @@ async def fruitless_ticks(world: World, times: int) -> None:
         world.clock.advance(15)
 
 
+@pytest.mark.slow
 async def test_nothing_is_rented_while_the_ledger_is_locked(world: World) -> None:
     await world.submit()
     with locked_ledger(world):
@@ -70,6 +71,7 @@ async def test_nothing_is_rented_while_the_ledger_is_locked(world: World) -> Non
     assert world.creates() == 1
 
 
+@pytest.mark.slow
 async def test_no_job_is_said_to_be_in_time_while_no_tick_ends_well(world: World) -> None:
     async def verdict() -> object:
         return (await world.jobs.show("train"))["job"]["verdict"]
@@ -89,6 +91,7 @@ async def test_no_job_is_said_to_be_in_time_while_no_tick_ends_well(world: World
     assert not world.engine.failure
 
 
+@pytest.mark.slow
 async def test_machines_are_let_go_while_the_ledger_is_locked(world: World) -> None:
     world.agents.total_steps = 60
     lease = await world.running()
@@ -101,6 +104,7 @@ async def test_machines_are_let_go_while_the_ledger_is_locked(world: World) -> N
     await world.until_over()
 
 
+@pytest.mark.slow
 async def test_a_running_job_outlives_a_locked_ledger(world: World) -> None:
     lease = await world.running()
     with locked_ledger(world):
@@ -138,6 +142,7 @@ async def names(world: World) -> set[str]:
         return {job.spec.name for job in await uow.jobs.list_newest(limit=100)}
 
 
+@pytest.mark.slow
 async def test_a_cancel_that_cannot_be_recorded_holds_at_once_and_is_recorded_later(world: World) -> None:
     world.agents.total_steps = 100_000
     lease = await world.running()
@@ -182,6 +187,7 @@ async def submit_until_it_fails(world: World) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_cancel_works_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     """Where a little still fits it is recorded, else remembered: the machine goes in either case."""
     async with a_world(tmp_path, ledger_url=str(small_disk / "ledger.db")) as world:

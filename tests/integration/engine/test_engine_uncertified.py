@@ -164,6 +164,7 @@ async def test_what_a_bill_adds_counts(world: UncertifiedWorld) -> None:
     assert world.creates() == 1
 
 
+@pytest.mark.slow
 async def test_a_certificate_that_is_issued_meanwhile_ends_the_bounds(world: UncertifiedWorld) -> None:
     job_id = await submit(world)
     lease = await world.until_running()
@@ -177,6 +178,7 @@ async def test_a_certificate_that_is_issued_meanwhile_ends_the_bounds(world: Unc
     assert sum([(await find(world, each)).spent for each in (job_id, second)], D(0)) > D(ALLOWANCE)
 
 
+@pytest.mark.slow
 async def test_a_machine_rented_under_a_certificate_goes_on_after_its_end_and_what_is_rented_then_draws(
     world: UncertifiedWorld,
 ) -> None:
@@ -202,6 +204,7 @@ async def test_a_machine_rented_under_a_certificate_goes_on_after_its_end_and_wh
     assert (await world.lease(new.id)).reason is Reason.OVER_UNCERTIFIED
 
 
+@pytest.mark.slow
 async def test_another_version_s_certificate_is_outlived_once_and_not_at_each_start(world: UncertifiedWorld) -> None:
     job_id = await submit(world)
     await certify(world, job_id)
@@ -252,6 +255,7 @@ async def break_claim(world: World, job_id: str) -> None:
         await uow.certificates.save_findings([found])
 
 
+@pytest.mark.slow
 async def test_a_claim_that_breaks_while_a_machine_runs_leaves_it_within_the_allowance(world: UncertifiedWorld) -> None:
     job_id = await submit(world)
     await world.until_running()
@@ -261,6 +265,7 @@ async def test_a_claim_that_breaks_while_a_machine_runs_leaves_it_within_the_all
     assert world.creates() == 1
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_starts_anew_at_every_tick_keeps_it(world: UncertifiedWorld) -> None:
     job_id = await submit(world)
     for _ in range(60):
@@ -272,6 +277,7 @@ async def test_a_daemon_that_starts_anew_at_every_tick_keeps_it(world: Uncertifi
     assert await billed(world) <= D(ALLOWANCE)
 
 
+@pytest.mark.slow
 async def test_a_permit_is_no_longer_than_a_quarter_of_an_hour_and_shorter_at_the_end(world: UncertifiedWorld) -> None:
     world.engine.config = replace(world.engine.config, permit_ttl_s=12 * 3600)
     job_id = await submit(world)
@@ -287,6 +293,7 @@ async def test_a_permit_is_no_longer_than_a_quarter_of_an_hour_and_shorter_at_th
     assert (max(given), min(given) < 600) == (900, True)
 
 
+@pytest.mark.slow
 async def test_a_job_goes_to_a_market_that_needs_none_once_the_allowance_is_used_up(tmp_path: Path) -> None:
     async with a_world(tmp_path, kind=TwoMarkets) as world:
         world.agents.total_steps = 100_000

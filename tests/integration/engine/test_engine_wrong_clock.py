@@ -35,6 +35,7 @@ async def test_nothing_is_rented_until_the_clocks_agree(world: World, ahead: tim
     await world.until_over()
 
 
+@pytest.mark.slow
 async def test_a_machine_that_is_rented_goes_on(world: World) -> None:
     world.agents.total_steps = 400
     lease = await world.running()

@@ -157,6 +157,7 @@ async def keeper(tmp_path: Path) -> AsyncIterator[Place]:
         yield made
 
 
+@pytest.mark.slow
 async def test_the_right_login_pulls_the_image(place: Place) -> None:
     job_id = await place.submit()
     await place.tick(8)
@@ -197,6 +198,7 @@ async def test_the_refusal_is_seen_in_the_first_tick_after_the_market_shows_it(p
     assert (await place.job(job_id)).reason is Reason.IMAGE_LOGIN_REFUSED
 
 
+@pytest.mark.slow
 async def test_a_job_goes_on_once_the_secret_is_mended(place: Place) -> None:
     place.passwords["ghcr"] = "wrong"
     job_id = await place.submit()
@@ -239,6 +241,7 @@ async def test_the_password_is_in_no_row_and_no_file(place: Place) -> None:
             assert PASSWORD.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.slow
 async def test_a_kept_login_is_noted_before_it_is_made_and_deleted_when_no_job_uses_it(
     keeper: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +271,7 @@ async def test_a_kept_login_is_noted_before_it_is_made_and_deleted_when_no_job_u
         assert await uow.notes.get("registry_logins.runpod") == "{}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["effect_then_reset", "effect_then_500"])
 async def test_a_login_whose_making_was_not_answered_is_found_by_its_name(keeper: Place, kind: str) -> None:
     await keeper.tick()
@@ -283,6 +287,7 @@ async def test_a_login_whose_making_was_not_answered_is_found_by_its_name(keeper
     assert job.launches == 1
 
 
+@pytest.mark.slow
 async def test_a_login_that_a_killed_daemon_had_made_is_found_and_not_made_twice(keeper: Place) -> None:
     name = RegistryLogin("ghcr.io", "me", PASSWORD).name(INSTALL_ID, KEY)
     async with keeper.store.transaction() as uow:
@@ -303,6 +308,7 @@ async def test_ours_that_no_ledger_knows_are_deleted_and_others_are_never_touche
     assert keeper.names() == others
 
 
+@pytest.mark.slow
 async def test_a_login_that_somebody_deleted_is_made_again(keeper: Place) -> None:
     first = await keeper.submit()
     await keeper.tick(4)

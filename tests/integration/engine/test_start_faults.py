@@ -98,6 +98,7 @@ async def _nothing(now: datetime) -> None:
     """In the place of the agents."""
 
 
+@pytest.mark.slow
 async def test_a_pull_limit_is_waited_for_and_never_held_against_the_job(world: World) -> None:
     await submit(world, LIMITED)
     job = await world.until(lambda job: bool(job.failed_starts) and job.failed_starts[-1].is_over, "a limit")

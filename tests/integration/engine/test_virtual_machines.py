@@ -100,6 +100,7 @@ async def test_it_gets_user_data_without_a_secret_and_a_plan_in_its_orders(place
     assert plan["boot_s"] < place.engine.config.params.loading.timeout_s
 
 
+@pytest.mark.slow
 async def test_the_login_lies_in_the_store_only_while_the_machine_wants_it(place: Place) -> None:
     machine = await a_machine(place)
     assert await machine.login() is None
@@ -137,6 +138,7 @@ async def test_a_registry_that_refuses_parks_the_job_with_its_words(place: Place
     assert job.launches == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["no_gpu", "container_exit"])
 async def test_a_machine_that_cannot_boot_is_given_up_and_another_rented(place: Place, fault: str) -> None:
     machine = await a_machine(place, "")
@@ -169,6 +171,7 @@ async def test_an_image_that_starts_nowhere_ends_the_job(place: Place, fault: st
     assert place.rented() == 0
 
 
+@pytest.mark.slow
 async def test_a_pull_limit_is_waited_for(place: Place) -> None:
     machine = await a_machine(place, "")
     await machine.report("failed", "pull_failed", "toomanyrequests: You have reached your pull rate limit")
@@ -177,6 +180,7 @@ async def test_a_pull_limit_is_waited_for(place: Place) -> None:
     assert (job.status, job.reason, job.launches) == (JobStatus.PENDING, Reason.PULL_LIMIT, 1)
 
 
+@pytest.mark.slow
 async def test_once_an_agent_spoke_a_failure_is_told_and_decided_like_any_other(place: Place) -> None:
     machine = await a_machine(place, "")
     lease = await machine.lease()
@@ -197,6 +201,7 @@ async def test_once_an_agent_spoke_a_failure_is_told_and_decided_like_any_other(
     assert "lease.release_requested" not in said
 
 
+@pytest.mark.slow
 async def test_what_cannot_end_its_own_bill_is_said_and_held_back(place: Place) -> None:
     watch = place.engine.watches["vastai"]
     provider: Any = watch.provider

@@ -6,6 +6,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from autopilot import __version__
 from tests import wheels
 from tests.locks import ROOT
@@ -30,6 +32,7 @@ FILES = {
     "py.typed",
     "render.py",
     "system.py",
+    "training.py",
     "workers.py",
 }
 
@@ -61,6 +64,7 @@ def test_the_wheel_of_the_laboratory_has_nothing_of_the_product(tmp_path: Path) 
     }
 
 
+@pytest.mark.slow
 def test_the_sdist_leaves_out_the_wheel_of_the_version_before(tmp_path: Path) -> None:
     sdist = wheels.build(ROOT, tmp_path, "sdist")
     with tarfile.open(sdist) as archive:

@@ -106,6 +106,7 @@ def test_the_extra_all_is_what_runs() -> None:
     assert sorted(map(str, EXTRAS["all"])) == sorted(str(line) for extra in RUNS for line in EXTRAS[extra])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["sandbox", "demo"])
 def test_without_graphql_one_line_says_so(command: str, tmp_path: Path) -> None:
     (tmp_path / "graphql.py").write_text(MISSING)  # what an import meets in this process and in those that it starts

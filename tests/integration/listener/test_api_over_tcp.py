@@ -177,6 +177,7 @@ async def test_a_small_body_is_bounded_and_a_replay_is_answered_as_before(remote
     assert (first[0], again[0], first[1]) == (201, 201, again[1])
 
 
+@pytest.mark.slow
 async def test_over_tls_and_with_a_certificate_that_is_replaced_meanwhile() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
@@ -207,6 +208,7 @@ async def serial_of(remote: Remote) -> int:
     return load_der_x509_certificate(shown).serial_number
 
 
+@pytest.mark.slow
 async def test_unfinished_handshakes_do_not_block_other_connections() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)

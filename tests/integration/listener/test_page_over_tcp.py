@@ -237,6 +237,7 @@ async def test_what_is_not_there_is_said_with_the_way_to_what_is(remote: Remote)
         assert answer.status == 401
 
 
+@pytest.mark.slow
 async def test_the_rights_are_those_of_the_user_who_asked_for_the_link(remote: Remote) -> None:
     """A read token changes nothing; another owner's jobs are not seen."""
     name = own_name("theirs")
@@ -371,6 +372,7 @@ async def read_until(answer: aiohttp.ClientResponse, text: str) -> tuple[str, st
     raise AssertionError(f"the stream ended without {text!r}")
 
 
+@pytest.mark.slow
 async def test_what_moves_is_sent_when_it_has_changed_and_once(fresh: Remote) -> None:
     async with a_browser(fresh, await a_link(fresh)) as browser:
         stream = f"{browser.base}/stream/now"

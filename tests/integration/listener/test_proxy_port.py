@@ -135,6 +135,7 @@ def expected(rule: Rule, scope: Scope, *, sees_all: bool, of_job: bool, own: boo
     return None
 
 
+@pytest.mark.slow
 async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) -> None:
     others = await submit(proxy.remote)
     for user, (scope, sees_all) in SCOPES.items():
@@ -266,6 +267,7 @@ async def test_the_header_names_no_user_on_every_other_door(over_tcp: Proxy) -> 
             assert (answer.status, (await answer.json())["name"]) == (200, "proxy:chief")
 
 
+@pytest.mark.slow
 async def test_the_header_names_no_user_on_the_page_s_own_port_nor_without_a_proxy() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with a_proxy(Path(name), listen=None) as proxy:
@@ -285,6 +287,7 @@ async def test_the_header_names_no_user_on_the_page_s_own_port_nor_without_a_pro
             assert remote.place.port(PROXY) is None
 
 
+@pytest.mark.slow
 async def test_the_socket_is_its_owner_s_alone_and_takes_the_place_of_one_that_was_left() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         path = Path(name) / "proxy/http.sock"

@@ -398,6 +398,7 @@ async def test_a_bid_of_ours_that_states_no_region_is_in_its_pool(
         assert before.machine_id not in {each.machine_id for each in shown}, "the lowest that has a machine is ours"
 
 
+@pytest.mark.slow
 async def test_a_machine_of_a_bid_that_ended_is_shown_until_it_is_off(harness: MithrilHarness) -> None:
     instance_id = await running(harness)
     bid = harness.market.bids[instance_id]

@@ -382,6 +382,7 @@ async def test_a_machine_that_switches_itself_off_stays_off(made: NebiusHarness)
 # -- giving back
 
 
+@pytest.mark.slow
 async def test_what_does_not_go_at_once_shows_under_the_machine_s_own_id(made: NebiusHarness) -> None:
     instance_id = await running(made)
     async with made.fault("policy", "conflict"), made.fault("end", "left_disk", times=1):

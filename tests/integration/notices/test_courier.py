@@ -119,6 +119,7 @@ async def test_a_sink_that_is_down_for_an_hour_gets_everything_afterwards_once(t
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_sink_that_answers_500_to_half_gets_all_and_none_more_often_than_it_answered_badly(
     post: Post, sink: SinkServer
 ) -> None:
@@ -189,6 +190,7 @@ async def test_a_digest_that_a_kill_cut_off_is_sent_again_as_it_was(post: Post, 
     assert len(sink.times()) == 20
 
 
+@pytest.mark.slow
 async def test_one_notice_that_is_refused_does_not_hold_up_the_others(post: Post, sink: SinkServer) -> None:
     await post.fail_jobs(1)
     sink.answer = lambda _: 400

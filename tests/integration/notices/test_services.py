@@ -45,6 +45,7 @@ async def ntfy() -> AsyncIterator[Ntfy]:
     await runner.cleanup()
 
 
+@pytest.mark.slow
 async def test_a_notice_reaches_a_service(ntfy: Ntfy) -> None:
     await ServiceSink(ntfy.url, local=True).send(message_of([NOTICE]))
     (body,) = ntfy.bodies
@@ -52,6 +53,7 @@ async def test_a_notice_reaches_a_service(ntfy: Ntfy) -> None:
     assert "It cost $4.20." in str(body["message"])
 
 
+@pytest.mark.slow
 async def test_a_service_that_refuses_is_a_failure_that_shows_no_password(ntfy: Ntfy) -> None:
     ntfy.status = 401
     with pytest.raises(SinkFailed) as refused:

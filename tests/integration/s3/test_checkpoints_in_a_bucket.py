@@ -45,6 +45,7 @@ def another(s3: S3Server, tmp_path: Path) -> Callable[[str], Machine]:
     return lambda lease: Machine(s3.store(), tmp_path / f"disk-{lease}", lease)
 
 
+@pytest.mark.slow
 async def test_what_did_not_change_is_not_sent_again(s3: S3Server, machine: Machine) -> None:
     whole = sum(len(data) for data in content(machine.files).values())
     first = await machine.checkpoint()
@@ -59,6 +60,7 @@ async def test_what_did_not_change_is_not_sent_again(s3: S3Server, machine: Mach
     assert len(part_keys(s3)) == len(manifest.parts) + 2
 
 
+@pytest.mark.slow
 async def test_another_machine_restores_it_and_sends_only_its_own_changes(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:
@@ -86,6 +88,7 @@ async def test_another_machine_restores_it_and_sends_only_its_own_changes(
     assert content(machine.files) == content(other.files)
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_larger_than_one_window_of_urls(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +118,7 @@ async def test_cut_connections_and_passing_refusals_are_overcome(
     assert content(other.files) == content(machine.files)
 
 
+@pytest.mark.slow
 async def test_expired_urls_are_replaced_by_those_of_newer_orders(
     s3: S3Server, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +177,7 @@ async def test_killed_at_any_request_the_next_boot_completes_it(s3: S3Server, ma
         assert content(machine.files) == expected
 
 
+@pytest.mark.slow
 async def test_an_abandoned_upload_is_the_base_of_the_next(s3: S3Server, machine: Machine) -> None:
     s3.trouble.bytes_per_s = 40_000_000
     upload = asyncio.create_task(machine.checkpoint())
@@ -277,6 +282,7 @@ async def test_a_part_harmed_after_it_was_verified_is_refused_at_restore(
     assert not other.files.exists()
 
 
+@pytest.mark.slow
 async def test_a_manifest_written_over_after_its_verification_changes_nothing(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:
@@ -316,6 +322,7 @@ async def test_a_job_that_writes_into_its_saved_files_is_copied_from_then_on(s3:
     assert manifest.number == machine.memory["last_ckpt_n"]
 
 
+@pytest.mark.slow
 async def test_a_disk_that_has_forgotten_writes_over_nothing_that_is_verified(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:

@@ -56,6 +56,7 @@ def another(s3: S3Server, machine: Machine, tmp_path: Path) -> Machine:
     return other
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("library")
 async def test_less_is_sent_and_all_comes_back(s3: S3Server, machine: Machine, tmp_path: Path) -> None:
     machine.keeper.compresses = True
@@ -80,6 +81,7 @@ async def test_less_is_sent_and_all_comes_back(s3: S3Server, machine: Machine, t
     assert content(root) == {name: data for name, data in content(machine.files).items() if name != "state.json"}
 
 
+@pytest.mark.slow
 async def test_parts_are_sent_block_by_block(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A timeout counts for one write: of the whole part at once, only a fast line would get it through in time."""
     send, in_one_piece = Web.send, list[int]()
@@ -95,6 +97,7 @@ async def test_parts_are_sent_block_by_block(machine: Machine, monkeypatch: pyte
     assert max(in_one_piece, default=0) < 10_000
 
 
+@pytest.mark.slow
 async def test_an_upload_that_was_cut_off_goes_on(s3: S3Server, machine: Machine) -> None:
     machine.keeper.compresses = True
     s3.trouble.only, s3.trouble.refuse = "part-3", {507: 1000}
@@ -140,6 +143,7 @@ async def test_what_a_stranger_has_compressed_is_not_trusted(
     assert not other.files.exists()
 
 
+@pytest.mark.slow
 async def test_without_zstd_it_says_so(
     s3: S3Server, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ async def test_a_machine_s_own_signature_is_one(s3: S3Server) -> None:
     assert SECRET_ACCESS_KEY not in url
 
 
+@pytest.mark.slow
 async def test_with_keys_it_waits_for_no_urls(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "PARTS_AT_ONCE", 1)
     monkeypatch.setattr(orders, "PARTS_IN_WINDOW", 1)

@@ -267,6 +267,7 @@ async def process(tmp_path: Path) -> Any:
         await started.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 async def test_no_instance_survives_the_sandbox(process: Any, end: signal.Signals) -> None:
     sandbox, url, state_dir = process
@@ -285,6 +286,7 @@ async def test_no_instance_survives_the_sandbox(process: Any, end: signal.Signal
     await eventually(lambda: not alive(pid), "the end of what it left behind")
 
 
+@pytest.mark.slow
 async def test_the_port_can_be_bound_again_at_once(process: Any, clock: Any, tmp_path: Path) -> None:
     sandbox, url, state_dir = process
     async with aiohttp.ClientSession(url) as http:

@@ -56,6 +56,7 @@ async def end(served: Served, job_id: str, status: JobStatus, reason: Reason) ->
         await uow.events.add([EventRecord(served.daemon.clock.now(), f"job.{status}", job_id, None)])
 
 
+@pytest.mark.slow
 async def test_jobs_are_submitted_changed_and_ended(alone: AsyncClient) -> None:
     assert (await alone.status()).jobs_open == 0
     plan = await alone.plan(GOOD)
@@ -107,6 +108,7 @@ async def test_a_refusal_carries_its_reason(client: AsyncClient) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_lists_are_read_to_their_end(alone: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.client.asynchronous.PAGE", 2)
     made = [(await alone.submit(GOOD, again=True)).id for _ in range(5)]

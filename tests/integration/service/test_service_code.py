@@ -88,6 +88,7 @@ async def test_a_copy_is_sent_once_and_taken_by_jobs(shared: Served, packed: Pac
     assert hashlib.sha256(index.read_bytes()).hexdigest() == packed.sha256
 
 
+@pytest.mark.slow
 async def test_a_hash_alone_does_not_give_access_to_another_user_s_code(
     shared: Served, packed: Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

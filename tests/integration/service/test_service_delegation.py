@@ -287,6 +287,7 @@ async def test_what_a_limited_user_made_is_told_to_prometheus_and_they_are_not(
     assert lines == ['autopilot_token_allowance_remaining_dollars{token="made"} 2.0']
 
 
+@pytest.mark.slow
 async def test_a_user_who_is_limited_later_limits_what_they_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with serving(Path(name)) as served:

@@ -140,6 +140,7 @@ async def test_so_many_follow_and_no_more_and_the_daemon_ends_all_the_same(
         assert (status, body["reason"]) == (422, "bad_input")
 
 
+@pytest.mark.slow
 async def test_who_has_hung_up_makes_room_before_the_next_sign_of_life(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,6 +204,7 @@ TOML_VALUES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @quick(100)
 @given(text=spoilt_files(), dry_run=st.booleans())
 def test_a_spoilt_job_file_is_refused_whole_or_taken_whole(served: Daemon, text: str, dry_run: bool) -> None:

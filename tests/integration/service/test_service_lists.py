@@ -45,6 +45,7 @@ async def all_pages(served: Served, query: str) -> list[list[str]]:
         after = body["next"]
 
 
+@pytest.mark.slow
 async def test_pages_bring_each_job_once_in_the_order_of_the_list(served: Served) -> None:
     jobs = await submit(served, 5, toml=UNRENTED)
     await served.call("POST", f"/v1/jobs/{jobs[1]}/cancel")
@@ -212,6 +213,7 @@ async def test_one_owner_takes_not_the_room_of_all_who_follow(served: Served, mo
             await take(ours, 1)
 
 
+@pytest.mark.slow
 async def test_what_the_daemon_knows_to_be_secret_is_in_no_output(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

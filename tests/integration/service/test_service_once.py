@@ -104,6 +104,7 @@ async def test_a_job_that_is_over_is_no_hindrance(served: Served) -> None:
     assert (await send(served, "POST", "/v1/jobs", a_submit()))[0] == 201
 
 
+@pytest.mark.slow
 async def test_change_and_resume_act_once(served: Served) -> None:
     _, made, _ = await send(served, "POST", "/v1/jobs", a_submit())
     path = f"/v1/jobs/{made['job']['id']}"

@@ -32,6 +32,7 @@ def become(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 CASES = [(Scope.READ, False), (Scope.SUBMIT, True), (Scope.ADMIN, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("served", "scope", "sees_all"),
     [(limits(scope=scope, all=sees_all), scope, sees_all) for scope, sees_all in CASES],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.service.service_world import Served
 from tests.integration.service.test_service_access import GOOD, make
 from tests.integration.service.test_service_once import KEY, send
@@ -10,6 +12,7 @@ NIGHTLY = GOOD + '[schedule]\ncron = "0 2 * * *"\nzone = "Europe/Berlin"\n'
 BOUNDED = NIGHTLY.replace("[budget]\n", '[budget]\nall = "$60/month"\n')
 
 
+@pytest.mark.slow
 async def test_a_schedule_is_made_once_and_belongs_to_its_owner(served: Served) -> None:
     assert "[budget]" in GOOD
     asked = {"toml": BOUNDED, "min_probability": 0.0}

@@ -13,6 +13,7 @@ from tests.integration.service.service_world import BELOW_ALL, Served
 UNRENTED = job_text(300) + BELOW_ALL
 
 
+@pytest.mark.slow
 async def test_only_offers_above_max_price(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,7 @@ async def test_a_damaged_file_is_found(tmp_path: Path) -> None:
     assert found[0].ok is False
 
 
+@pytest.mark.slow
 async def test_a_backup_is_the_ledger_of_one_moment_while_it_is_written(url: str, tmp_path: Path) -> None:
     file = tmp_path / "backup.db"
     store = await open_store(url)
@@ -245,6 +246,7 @@ async def test_an_export_holds_every_row(url: str, tmp_path: Path, name: str) ->
     assert decision["actions"][0][0] == "floor"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", first_of(("postgresql", "sqlite")))
 async def test_a_move_takes_every_row_along_and_back(
     url: str, target: str, places: Places, postgres_server: PostgresServer
@@ -285,6 +287,7 @@ async def test_a_move_is_refused_where_something_is_already_or_a_daemon_works(ur
                     await care.upgrade(url)
 
 
+@pytest.mark.slow
 async def test_a_copy_that_differs_is_not_kept(url: str, places: Places, postgres_server: PostgresServer) -> None:
     there = places("postgresql")
     execute(

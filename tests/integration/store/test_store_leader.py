@@ -209,6 +209,7 @@ async def test_a_server_that_is_not_there_is_told_at_once(private_postgres: Post
             pytest.fail("led nothing")
 
 
+@pytest.mark.slow
 async def test_a_standby_outlives_a_restart_of_the_server(private_postgres: PostgresServer) -> None:
     async with daemons(private_postgres.url()) as (first, second):
         lead = await first.leads()
@@ -229,6 +230,7 @@ async def test_a_standby_outlives_a_restart_of_the_server(private_postgres: Post
         await second.leads()
 
 
+@pytest.mark.slow
 async def test_an_ordinary_role_is_enough(private_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It owns its database and has no other rights; it makes the schema, leads, and unseats one of its own."""
     for statement in ("CREATE ROLE autopilot LOGIN", "CREATE DATABASE ledger OWNER autopilot"):

@@ -88,6 +88,7 @@ async def lead_too(ledger: Path) -> None:
         pytest.fail("two daemons lead one ledger")
 
 
+@pytest.mark.slow
 async def test_a_link_is_no_second_ledger(tmp_path: Path) -> None:
     ledger, elsewhere = tmp_path / "ledger.db", tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -100,6 +101,7 @@ async def test_a_link_is_no_second_ledger(tmp_path: Path) -> None:
         assert not (elsewhere / "linked.db.lock").exists()
 
 
+@pytest.mark.slow
 async def test_a_ledger_of_two_names_is_refused_with_and_without_a_leader(tmp_path: Path) -> None:
     """What was committed last lies beside the name by which it was opened: under another one machines are forgotten."""
     ledger, second = tmp_path / "ledger.db", tmp_path / "second.db"
@@ -115,6 +117,7 @@ async def test_a_ledger_of_two_names_is_refused_with_and_without_a_leader(tmp_pa
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="this system has no locks of a file's opening")
 async def test_a_ledger_that_got_another_name_is_still_held_and_says_by_whom(tmp_path: Path) -> None:
     """As by a mount of the file alone, or by mv."""

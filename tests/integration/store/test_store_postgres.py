@@ -144,6 +144,7 @@ async def test_an_idle_transaction_releases_its_locks(store: SqlStore, postgres_
     assert await note(store, "key") == "after"
 
 
+@pytest.mark.slow
 async def test_a_server_that_stops_and_starts_again(private_postgres: PostgresServer) -> None:
     store = await open_store(private_postgres.url())
     await write(store, "before")
@@ -158,6 +159,7 @@ async def test_a_server_that_stops_and_starts_again(private_postgres: PostgresSe
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_killed_while_it_commits(private_postgres: PostgresServer) -> None:
     """A deferred trigger keeps the commit in the middle of its work until the server is gone."""
     store = await open_store(private_postgres.url())

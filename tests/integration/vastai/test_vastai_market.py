@@ -316,6 +316,7 @@ async def test_charges_are_what_the_market_billed(bench: Bench) -> None:
     assert await bench.provider.charges(since - timedelta(days=9), since - timedelta(days=8)) == ()
 
 
+@pytest.mark.slow
 async def test_charges_of_many_instances_come_in_pages(bench: Bench) -> None:
     await bench.fault("create", "success_false", times=None)
     bids = bench.request(await bench.cheapest())

@@ -75,6 +75,7 @@ async def world() -> AsyncIterator[World]:
             yield made
 
 
+@pytest.mark.slow
 async def test_a_market_that_answers_as_recorded_shows_nothing(world: World) -> None:
     with capture_logs() as logs:
         await world.joined.engine.tick()
@@ -83,6 +84,7 @@ async def test_a_market_that_answers_as_recorded_shows_nothing(world: World) -> 
     assert [line for line in logs if line["event"] == "market.answer_drifted"] == []
 
 
+@pytest.mark.slow
 async def test_what_has_changed_is_kept_shown_and_said_once(world: World) -> None:
     def other(body: Any) -> None:
         body["instances"][0] |= {
@@ -122,6 +124,7 @@ async def test_what_has_changed_is_kept_shown_and_said_once(world: World) -> Non
     assert (money.answer, money.field, money.kind, money.sample) == ("instance", "dph_base", DriftKind.TYPE, "text")
 
 
+@pytest.mark.slow
 async def test_a_market_that_cannot_be_read_any_more_says_why(world: World) -> None:
     def other(body: Any) -> None:
         for row in body["instances"]:
@@ -135,6 +138,7 @@ async def test_a_market_that_cannot_be_read_any_more_says_why(world: World) -> N
     assert (drift["field"], drift["kind"], drift["count"]) == ("is_bid", "missing", 3)
 
 
+@pytest.mark.slow
 async def test_a_defect_in_comparing_stops_no_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("broken")
@@ -145,6 +149,7 @@ async def test_a_defect_in_comparing_stops_no_tick(world: World, monkeypatch: py
     assert world.joined.engine.watches["vastai"].last.known
 
 
+@pytest.mark.slow
 async def test_doctor_says_what_has_changed_and_what_is_merely_new(world: World) -> None:
     async def check() -> doctor.Check:
         found = [each async for each in doctor._each_market(world.settings, [])]
@@ -163,6 +168,7 @@ async def test_doctor_says_what_has_changed_and_what_is_merely_new(world: World)
     assert "autopilot drift" in changed.hint
 
 
+@pytest.mark.slow
 async def test_doctor_knows_what_the_daemon_has_seen(world: World) -> None:
     world.change(LIST, lambda body: body["instances"][0].update(actual_status="hibernating"))
     await world.joined.engine.tick()
@@ -172,6 +178,7 @@ async def test_doctor_knows_what_the_daemon_has_seen(world: World) -> None:
     assert answers.detail == "1 field that is read has changed: instance: actual_status (value)"
 
 
+@pytest.mark.slow
 async def test_it_outlives_a_restart() -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         async with recorded_market(vastai()) as market:

@@ -60,6 +60,7 @@ def check(market: str, examples: int) -> None:
     stays_at_its_least()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("market", first_of(MARKETS, 2))
 def test_we_are_no_competition_for_ourselves(market: str) -> None:
     check(market, 2)

@@ -30,6 +30,7 @@ def asleep(act: str, hours: int, **spec: object) -> Scenario:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("market", ["vastai", "runpod"])
 @pytest.mark.parametrize("hours", [2, 6], ids=["beyond-the-permit", "within-the-permit"])
 def test_three_hours_of_sleep_break_no_rule(market: str, hours: int) -> None:
@@ -37,6 +38,7 @@ def test_three_hours_of_sleep_break_no_rule(market: str, hours: int) -> None:
     assert told.violations == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [None, D("0.80")])
 def test_a_daemon_that_dies_for_good_leaves_nothing_beyond_the_permit(budget: object) -> None:
     assert run(7, asleep("dies for good", 4, budget=budget)).violations == ()

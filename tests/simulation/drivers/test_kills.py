@@ -26,6 +26,7 @@ def test_a_kill_at_some_steps_of_a_create_whose_answer_is_lost() -> None:
         assert not run_killed(story, (step,)).violations, f"killed after step {step}"
 
 
+@pytest.mark.slow
 def test_the_enumeration_finds_a_create_that_is_sent_before_its_intent_is_committed() -> None:
     _, steps = points("create and finish")
     assert any(run_killed("create and finish", (step,), bug="intent_not_committed").violations for step in steps[:10])

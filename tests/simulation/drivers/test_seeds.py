@@ -32,6 +32,7 @@ def test_a_short_seed(seed: int) -> None:
     assert result.faults.total() > 20
 
 
+@pytest.mark.slow
 def test_a_seed_replays_bit_for_bit() -> None:
     is_fixed = os.environ.get("PYTHONHASHSEED") == "0"
     here = a_few_hours(5, hours=0.3).trace_hash if is_fixed else replay(5, "0")

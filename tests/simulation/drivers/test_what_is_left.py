@@ -25,6 +25,7 @@ def test_a_machine_left_running_is_found(bug: str) -> None:
     assert checker in run(SEED, STORIES[story], bug=bug, stop_at_first=True).failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", [story for story, _ in FOUND.values()])
 def test_nothing_is_left_of_them(story: str) -> None:
     assert not run(SEED, STORIES[story]).violations

@@ -35,6 +35,7 @@ def small_start(live: Live = LIVE) -> Start:
     return Start(as_searched(BidSuite("small", config, (cheap, dear), (run,)), live), run, live)
 
 
+@pytest.mark.slow
 def test_a_short_start_costs_what_the_backtest_says() -> None:
     """The job comes while the markets are searched, has no offers in that tick, and waits for its bids nevertheless."""
     start = small_start()

@@ -195,6 +195,7 @@ async def test_its_last_save_is_there_and_it_goes(tmp_path: Path, permit_s: int,
     assert world.longest_gap() <= max(interval_s, permit_s / 10) + MINUTE
 
 
+@pytest.mark.slow
 async def test_a_large_checkpoint_has_its_last_save_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "SMALLEST_PART_BYTES", 16)
     world = Lonely(tmp_path, 2 * HOUR, 1 * MINUTE)
@@ -219,6 +220,7 @@ async def test_one_that_grows_meanwhile_is_cut_into_fewer_parts(
     await world.check_last_save()
 
 
+@pytest.mark.slow
 async def test_tries_that_fail_leave_the_last_save_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store takes most parts of each try and no manifest; it is there again a moment before the permit ends."""
     monkeypatch.setattr(chunks, "SMALLEST_PART_BYTES", 16)
@@ -232,6 +234,7 @@ async def test_tries_that_fail_leave_the_last_save_its_place(tmp_path: Path, mon
     await world.check_last_save()
 
 
+@pytest.mark.slow
 async def test_a_last_manifest_that_is_refused_is_sent_again_to_its_own_slot(tmp_path: Path) -> None:
     world = Lonely(tmp_path, 15 * MINUTE, 1 * MINUTE)
     world.web.is_down = lambda key: (
@@ -249,6 +252,7 @@ async def test_a_first_save_of_unknown_size(tmp_path: Path, monkeypatch: pytest.
     await world.check_last_save()
 
 
+@pytest.mark.slow
 def test_to_a_daemon_that_is_back_it_saves_as_often_as_it_orders(tmp_path: Path) -> None:
     world = Lonely(tmp_path, 8 * HOUR, 1 * MINUTE)
     world.back_at = 4 * HOUR

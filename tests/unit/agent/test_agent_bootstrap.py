@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from autopilot import checkpoint
 from autopilot.agent import artifact, shipped
-from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
+from autopilot.agent.artifact import HELPERS, agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import MAX_ONSTART_CHARS, onstart
 from autopilot.ports.blobs import check_key
 
@@ -50,12 +50,13 @@ def test_the_file_is_the_same_for_the_same_sources() -> None:
     assert {name.partition("/")[2] for name in own} == {path.name for path in SHIPPED.glob("*.py")}
 
 
-def test_the_helper_that_machines_get_is_the_one_that_is_installed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", HELPERS)
+def test_the_helper_that_machines_get_is_the_one_that_is_installed(name: str, tmp_path: Path) -> None:
     (tmp_path / "agent.pyz").write_bytes(agent_source())
-    code = "import inspect, sys, autopilot.checkpoint as c; sys.stdout.write(inspect.getsource(c))"
+    code = f"import inspect, sys, autopilot.{name} as c; sys.stdout.write(inspect.getsource(c))"
     env = {"PYTHONPATH": str(tmp_path / "agent.pyz" / "helper")}
     done = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == Path(checkpoint.__file__).read_text()
+    assert done.stdout == Path(checkpoint.__file__).with_name(f"{name}.py").read_text()
     tree = ast.parse(done.stdout, feature_version=(3, 8))
     imports = [node.names[0].name for node in ast.walk(tree) if isinstance(node, ast.Import)]
     assert set(imports) <= sys.stdlib_module_names

@@ -114,6 +114,7 @@ def test_a_shut_directory_is_shut_last(tmp_path: Path) -> None:
     assert order == sorted(finish_modes, key=lambda name: finish_modes[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "links",
     [

@@ -338,6 +338,7 @@ def test_a_fingerprint_sees_a_file_renamed_into_place(tmp_path: Path) -> None:
     assert fingerprint(str(path)) != before
 
 
+@pytest.mark.slow
 def test_more_files_than_a_checkpoint_can_name_are_refused_before_any_is_copied() -> None:
     entries = [
         Entry(f"checkpoint/{i:06}-of-a-data-set-of-small-files.json", "file", 0o644, 10**18, 9) for i in range(200_000)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import autopilot_lab
 
 TRAINER = Path(autopilot_lab.__file__).parent / "sandbox/images/demo/opt/demo/train.py"
@@ -19,6 +21,7 @@ def train(path: Path, steps: int, **env: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
 
 
+@pytest.mark.slow
 def test_the_model_does_not_depend_on_interruptions(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole.json", 450).rsplit("model sha256 ", 1)[1].strip()
     pieces = tmp_path / "pieces.json"
