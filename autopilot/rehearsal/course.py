@@ -27,7 +27,7 @@ from autopilot.rehearsal.watching import is_overwritten, list_saved, read_output
 
 WHOLE_SHARE = 0.2
 """Of the time, for each of the two runs that nothing interrupts."""
-MOST_SHARE = 0.5
+MOST_SHARE = 0.3
 """The same of the first one, for as long as no checkpoint of it is verified."""
 LOSSES = (
     Loss(LossKind.TERM, keeps_disk=False),
@@ -127,9 +127,10 @@ class RehearsalCourse:
         whole: list[SeenRun] = []
         for name in ("first", "second"):
             whole.append(await self.run_whole(name))
-            if whole[-1].exit_code or not self.notes.verified:
+            is_hopeless = bool(whole[-1].exit_code) or not whole[-1].saves
+            if is_hopeless:
                 break
-        course, lost = ([], 0) if whole[-1].exit_code or not self.notes.verified else await self.lose_machines()
+        course, lost = ([], 0) if is_hopeless else await self.lose_machines()
         notes = self.notes
         return RehearsalSeen(
             whole=tuple(whole),
@@ -200,7 +201,7 @@ class RehearsalCourse:
         lost, job, number = 0, 0, 0
         machine, lease = self.rent(), self.lease("course-0", None)
         while time.monotonic() < self.until:
-            loss = LOSSES[number % len(LOSSES)] if lost < self.bounds.losses else None
+            loss = self.choose(number) if lost < self.bounds.losses else None
             run = await self.run_once(self.start(machine, lease, self.until), loss)
             runs.append(run)
             self.say(f"{describe_loss(run)}: {describe(run)}")
@@ -218,6 +219,11 @@ class RehearsalCourse:
             else:
                 lease = self.lease(f"course-{job}", lease.restore)
         return runs, lost
+
+    def choose(self, number: int) -> Loss:
+        """A fresh disk needs a verified checkpoint: before there is any, the disks are kept."""
+        possible = [loss for loss in LOSSES if self.notes.verified or loss.keeps_disk]
+        return possible[number % len(possible)]
 
     async def drop(self, machine: RehearsalMachine) -> None:
         await machine.kill()

@@ -17,6 +17,9 @@ from autopilot.rehearsal.watching import LOOK_S, SaveWatch
 MEMORY_EVERY = 25
 """Looks between two readings of memory."""
 
+SAVES_OF_A_DISK = 2
+"""Of one run, after which its disk has something to go on from."""
+
 
 class RunStart(NamedTuple):
     machine: RehearsalMachine
@@ -90,8 +93,10 @@ class RunFollower:
             self.told.append(Said(step))
 
     def is_due(self, loss: Loss, has_changed: bool) -> bool:
-        """Once something new of this run is verified; then by chance, or when the next save begins."""
-        if not self.saves.began_at or len(self.start.lease.verified) <= self.verified_before:
+        """Once something new is verified, or saved twice on a disk that is kept; then by chance, or when the
+        next save begins."""
+        is_verified = len(self.start.lease.verified) > self.verified_before and bool(self.saves.began_at)
+        if not is_verified and not (loss.keeps_disk and len(self.saves.began_at) >= SAVES_OF_A_DISK):
             return False
         if loss.kind is LossKind.MID_SAVE:
             return has_changed
