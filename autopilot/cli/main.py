@@ -28,6 +28,7 @@ GROUPS = {
         Command("run", "autopilot.cli.run:run", "Run a command from this directory on a rented machine"),
         Command("new", "autopilot.cli.new:new", "Write a commented job file for this directory"),
         Command("submit", "autopilot.cli.jobs:submit", "Submit a job, or show what it would cost"),
+        Command("rehearse", "autopilot.cli.rehearse:rehearse", "Test here whether a training survives its machines"),
         Command("plan", "autopilot.cli.plan:plan", "Show a job's likely cost, and its chance to meet the deadline"),
         Command("ps", "autopilot.cli.jobs:ps", "List jobs (also: queue, status)"),
         Command("show", "autopilot.cli.jobs:show", "Show one job or one machine"),

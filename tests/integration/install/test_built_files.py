@@ -18,6 +18,7 @@ ROOMS = {
     *("agent", "answers", "api", "blobs", "books", "certify", "cli", "client", "code", "config", "domain", "engine"),
     "images",
     *("host", "listener", "mailbox", "markets", "notices", "planning", "policy", "ports", "pricing", "providers"),
+    "rehearsal",
     *("service", "store", "telemetry", "tunnels", "web", "words"),
 }
 """Of the product, each a directory of modules."""

@@ -1,0 +1,108 @@
+"""What a rehearsal has seen of a program. Values alone; seconds are real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class LossKind(StrEnum):
+    TERM = "term"
+    """SIGTERM, and SIGKILL five seconds later."""
+    KILL = "kill"
+    """SIGKILL at a random moment."""
+    MID_SAVE = "mid_save"
+    """SIGKILL while a file of the checkpoint was being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """How a run was ended, and which disk the next one has."""
+
+    kind: LossKind
+    keeps_disk: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line of the output that tells a step, a loss or both."""
+
+    step: int | None
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TermSave:
+    """What a program did from SIGTERM to its end."""
+
+    has_saved: bool
+    took_s: float
+    was_killed: bool
+    """It had not ended when the market's time was over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRun:
+    """One start of the program, up to its end or its loss."""
+
+    said: tuple[Said, ...]
+    took_s: float
+    exit_code: int | None = None
+    """None: it was taken away, or stopped because its time was over."""
+    lost_by: Loss | None = None
+    restored: bool = False
+    """It began with a checkpoint, of the store or of its own disk."""
+    saves: int = 0
+    """Times that something new lay at the checkpoint path."""
+    term: TermSave | None = None
+    unsent_s: float = 0.0
+    """Of the work before its loss: what no machine had taken in a checkpoint yet, at the most."""
+    output: str = ""
+    """The last of what it printed."""
+
+    @property
+    def first_step(self) -> int | None:
+        return next((said.step for said in self.said if said.step is not None), None)
+
+    @property
+    def last_step(self) -> int | None:
+        return max((said.step for said in self.said if said.step is not None), default=None)
+
+    @property
+    def losses(self) -> dict[int, float]:
+        return {said.step: said.loss for said in self.said if said.step is not None and said.loss is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCheckpoint:
+    """Zero: not seen."""
+
+    bytes: int = 0
+    save_s: float = 0.0
+    """The longest time that a save was seen to write."""
+    interval_s: float = 0.0
+    """Between two saves, as a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalSeen:
+    """``whole``: up to two runs that nothing interrupted. ``course``: those that did lose machines, in their order."""
+
+    whole: tuple[SeenRun, ...]
+    course: tuple[SeenRun, ...]
+    checkpoint: SeenCheckpoint = SeenCheckpoint()
+    verified: int = 0
+    """Checkpoints that were uploaded and verified."""
+    in_place: str = ""
+    """A file that was written over where it lay; empty: none was seen."""
+    reports_saves: bool = False
+    """The program says itself when a save is whole."""
+    counts_on_term: bool = False
+    """Its source speaks of SIGTERM, or of the agent's request to save."""
+    overwritten: tuple[str, ...] = ()
+    doubled: tuple[str, ...] = ()
+    framework: str = ""
+    memory_bytes: int = 0
+    output_bytes: int = 0
+    not_reached: tuple[str, ...] = ()
+    not_isolated: tuple[str, ...] = ()

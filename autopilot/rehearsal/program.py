@@ -1,0 +1,107 @@
+"""What is to be rehearsed: a command in a directory, or a job file with its code."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+from autopilot.code.select import Wanted, select
+from autopilot.config.job_file import parse_job
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import JobSpec
+from autopilot.mailbox.order_shapes import Work
+from autopilot.rehearsal.advice import counts_on_term, recognise
+from autopilot.rehearsal.course import Program
+
+WORKDIR = "/workspace"
+SOURCE_BYTES = 200_000
+SHARED = "home directory, network, GPUs and installed packages are those of this computer: there is no container"
+NO_SETUP = "setup was not run: it would change this computer; its packages must be installed here"
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedCode:
+    """Files of a directory, by the rules of ``[code]``."""
+
+    directory: Path
+    names: tuple[str, ...]
+
+    def put(self, workdir: Path) -> None:
+        for name in self.names:
+            source, target = self.directory / name, workdir / name
+            if source.is_dir() and not source.is_symlink():
+                target.mkdir(parents=True, exist_ok=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target, follow_symlinks=False)
+
+    def read_sources(self, command: str) -> list[str]:
+        """The programs that the command names; all of them where it names none. What it imports counts as well."""
+        programs = [name for name in self.names if name.endswith((".py", ".sh"))]
+        named = [name for name in programs if name in words_of(command)]
+        return [(self.directory / name).read_text(errors="replace")[:SOURCE_BYTES] for name in named or programs]
+
+
+def read_command(command: tuple[str, ...], directory: Path, checkpoint: str) -> Program:
+    """Raises ``UserError``."""
+    work = Work(run=shlex.join(command), workdir=WORKDIR, checkpoint_path=checkpoint, as_root=True, in_bash=True)
+    return make_program(work, choose(directory, Wanted(apart=(checkpoint,))))
+
+
+def read_job(path: Path, checkpoint: str, now: datetime) -> Program:
+    """Raises ``UserError``."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    spec = parse_job(text, source=str(path), now=now)
+    place = checkpoint or spec.checkpoint_path or ""
+    if not place:
+        raise UserError(f"{path} names no checkpoint", hint='path = "ckpt" in [checkpoint], or --checkpoint PATH')
+    work = Work(
+        run=spec.run,
+        workdir=spec.workdir,
+        env=dict(spec.env),
+        checkpoint_path=place,
+        progress=spec.progress or "",
+        as_root=True,
+        in_bash=spec.in_bash,
+    )
+    said = (NO_SETUP,) if spec.setup else ()
+    return make_program(work, choose_code(spec, path.parent, place), *said)
+
+
+def choose_code(spec: JobSpec, beside: Path, checkpoint: str) -> CopiedCode:
+    if spec.code is None:
+        return CopiedCode(beside, ())
+    inputs = [path for path, _ in spec.inputs]
+    if not PurePosixPath(checkpoint).is_absolute():
+        inputs.append(checkpoint)
+    wanted = Wanted(spec.code.include, spec.code.exclude, spec.code.most_bytes, tuple(inputs))
+    return choose(beside / Path(spec.code.path).expanduser(), wanted)
+
+
+def choose(directory: Path, wanted: Wanted) -> CopiedCode:
+    root = directory.resolve()
+    files = select(root, wanted).files
+    return CopiedCode(root, tuple(os.path.relpath(each.path, root) for each in files if each.path != str(root)))
+
+
+def make_program(work: Work, code: CopiedCode, *not_isolated: str) -> Program:
+    sources = code.read_sources(work.run)
+    put: Callable[[Path], None] = code.put
+    outside = [word for word in words_of(work.run)[1:] if word.startswith("/")]
+    said = (SHARED, *not_isolated, *(f"{word} lies outside of the directory that is copied" for word in outside))
+    return Program(work, put, recognise(sources), counts_on_term(sources), said)
+
+
+def words_of(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # the shell reports what is wrong with it
+        return command.split()

@@ -1,0 +1,73 @@
+"""Programs of tenth-of-a-second steps, each rehearsed by the real command, in real seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autopilot.rehearsal.machine import list_marked
+
+PROGRAMS = Path(__file__).parent / "programs"
+MINUTES = "1.5"
+
+pytestmark = pytest.mark.slow
+
+
+def rehearse(directory: Path, *words: str) -> tuple[int, dict[str, object]]:
+    for program in PROGRAMS.glob("*.py"):
+        shutil.copy(program, directory)
+    temporary = directory.parent / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "autopilot.cli.main", "rehearse", "--json", "--minutes", MINUTES]
+    done = subprocess.run(
+        [*command, "--checkpoint", "ckpt.json", "--", sys.executable, *words],
+        cwd=directory, env={**os.environ, "TMPDIR": str(temporary)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    assert list(temporary.iterdir()) == []
+    assert list_marked(temporary) == []
+    body: dict[str, object] = json.loads(done.stdout)
+    return done.returncode, body
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    made = tmp_path / "code"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("words", [("train.py", "sound"), ("on_sigterm.py", "sound")])
+def test_a_sound_program_passes(directory: Path, words: tuple[str, str]) -> None:
+    code, body = rehearse(directory, *words)
+    assert (code, body["findings"]) == (0, [])
+    assert sorted(path.name for path in directory.iterdir()) == ["on_sigterm.py", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("train.py", "from_zero"), "does_not_resume"),
+        (("train.py", "never"), "does_not_resume"),
+        (("train.py", "epoch_start"), "work_done_twice"),
+        (("train.py", "fails_on_resume"), "torn"),
+        (("train.py", "in_place"), "torn"),
+        (("on_sigterm.py", "silent"), "sigterm_save"),
+        (("on_sigterm.py", "slow"), "sigterm_save"),
+        (("train.py", "doubled"), "outputs_overwritten"),
+        (("train.py", "overwritten"), "outputs_overwritten"),
+        (("train.py", "jump"), "jump_at_the_seam"),
+    ],
+)
+def test_a_planted_fault_is_named(directory: Path, words: tuple[str, ...], kind: str) -> None:
+    code, body = rehearse(directory, *words)
+    findings = body["findings"]
+    assert isinstance(findings, list)
+    assert kind in [each["kind"] for each in findings]
+    assert code == 1
