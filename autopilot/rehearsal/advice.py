@@ -31,8 +31,9 @@ _ALL = {
     "fails": "correct the program first: it ends with an error without any loss",
 }
 _OF_FRAMEWORK = {
-    ("does_not_resume", "trainer"): "trainer.train(resume_from_checkpoint=True) where output_dir holds a checkpoint-*",
-    ("does_not_resume", "lightning"): "trainer.fit(..., ckpt_path=PATH) where that file is there",
+    ("does_not_resume", "trainer"): "autopilot.training.train(trainer) in the place of trainer.train()",
+    ("does_not_resume", "lightning"): "autopilot.training.fit(trainer, module, data) in the place of trainer.fit(...)",
+    ("does_not_resume", "pytorch"): "for step in autopilot.training.steps(total, model=model, optimizer=optimizer)",
     ("work_done_twice", "trainer"): 'save_strategy="steps" with smaller save_steps, and no ignore_data_skip',
     ("work_done_twice", "lightning"): "ModelCheckpoint(every_n_train_steps=..., save_last=True)",
     ("torn", "trainer"): "leave saving to the Trainer: its directories are whole once they have their name",
