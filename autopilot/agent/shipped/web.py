@@ -21,8 +21,8 @@ WHOLE_TIMEOUT_S = 60
 """For all of a small exchange: a server that sends a byte now and then satisfies any timeout between two."""
 BUFFERED_BYTES = 4 << 20
 """Of what was sent so much may still be on its way: in buffers of the system, and of an SSH tunnel."""
-LEAST_BYTES_S = 32 << 10
-"""What a connection carries at the least, beside all others on a slow line."""
+LEAST_BYTES_S = 128 << 10
+"""What a connection carries at the least: half of a tenth of 20 Mbit/s. A last save has no time to wait for less."""
 MAX_OBJECT_BYTES = 1000000
 BLOCK_BYTES = 256 << 10
 REDIRECTS = (301, 302, 303, 307, 308)

@@ -108,7 +108,7 @@ def test_an_answer_is_awaited_until_what_was_sent_can_have_arrived(monkeypatch: 
             web.send(url, lambda size=size: bytes(size), size)  # type: ignore[misc]
         web.get(url)
     thread.join()
-    assert waits == [20 + 128, 20 + 32, 20], "the connection was kept"
+    assert waits == [20 + 32, 20 + 8, 20], "the connection was kept"
 
 
 def test_small_exchanges_are_cut_off_when_their_time_is_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
