@@ -63,7 +63,13 @@ def prepares_too_long(lease: Lease, now: datetime, params: Params) -> bool:
 
 
 def _loading_since(lease: Lease) -> datetime:
-    """Since when it loads: since it was rented, or since its last pause or loss of its host was over."""
+    """Since when it loads: since it was rented, or since its last pause or loss of its host was over.
+
+    While its agent has never spoken a pause only stops the clock: what loaded in vain before goes on in vain.
+    """
     idle = (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
-    woken = [span.ended_at for span in lease.spans if span.status in idle and span.ended_at]
-    return woken[-1] if woken else lease.acquired_at or lease.intended_at
+    pauses = [(span.started_at, span.ended_at) for span in lease.spans if span.status in idle and span.ended_at]
+    rented_at = lease.acquired_at or lease.intended_at
+    if lease.agent.boot == 0:
+        return rented_at + sum((ends - max(begins, rented_at) for begins, ends in pauses), timedelta(0))
+    return pauses[-1][1] if pauses else rented_at

@@ -219,6 +219,16 @@ def test_a_machine_that_loads_again_after_a_pause_gets_its_time_again() -> None:
     assert acts(job, now=7230 + P.loading.timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
 
 
+def test_a_machine_that_was_never_heard_does_not_get_its_time_again_after_a_pause() -> None:
+    """Outbid just before it is given up, and woken, it billed for up to twice the time."""
+    job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
+    job = play(job, seen(job.leases[0], InstanceStatus.RUNNING, at(120)))
+    job = play(job, seen(job.leases[0], InstanceStatus.STOPPED, at(1000)))
+    job = play(job, seen(job.leases[0], InstanceStatus.PROVISIONING, at(1060)))
+    assert acts(job, now=60 + P.loading.timeout_s - 1) == ()
+    assert acts(job, now=60 + P.loading.timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
 def test_a_run_told_to_stop_whose_new_home_was_lost_is_not_kept_idle() -> None:
     told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START)
     assert acts(a_job(told), a_market(), 30) == ()
