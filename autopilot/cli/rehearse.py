@@ -110,8 +110,9 @@ def _rehearse(program: Program, bounds: RehearsalBounds, *, is_silent: bool) -> 
 
 def _save(path: Path, program: Program, seen: RehearsalSeen) -> None:
     """The file's comments stay, and so does what it says already."""
-    interval_s = max(int(seen.checkpoint.interval_s), 60)
-    values = {("checkpoint", "path"): program.work.checkpoint_path, ("checkpoint", "interval"): f"{interval_s}s"}
+    values: dict[tuple[str, str], str | bool] = {("checkpoint", "path"): program.work.checkpoint_path}
+    if seen.checkpoint.interval_s:
+        values["checkpoint", "interval"] = f"{max(int(seen.checkpoint.interval_s), 60)}s"
     text, kept = set_values(path.read_text(encoding="utf-8"), values)
     _write(path, text)
     for key in kept:

@@ -26,9 +26,7 @@ from autopilot.rehearsal.verdict import MARKET_S
 from autopilot.rehearsal.watching import is_overwritten, list_saved, read_outputs
 
 WHOLE_SHARE = 0.2
-"""Of the time, for each of the two runs that nothing interrupts."""
-MOST_SHARE = 0.3
-"""The same of the first one, for as long as no checkpoint of it is verified."""
+"""Of the time, for each of the two runs that nothing interrupts; longer while nothing is saved."""
 LOSSES = (
     Loss(LossKind.TERM, keeps_disk=False),
     Loss(LossKind.MID_SAVE, keeps_disk=True),
@@ -187,10 +185,8 @@ class RehearsalCourse:
 
     async def run_whole(self, name: str) -> SeenRun:
         machine = self.rent()
-        share = WHOLE_SHARE if self.notes.verified else MOST_SHARE
         least_until = time.monotonic() + WHOLE_SHARE * self.bounds.seconds
-        until = time.monotonic() + share * self.bounds.seconds
-        run = await self.run_once(self.start(machine, self.lease(f"whole-{name}", None), until, least_until), None)
+        run = await self.run_once(self.start(machine, self.lease(f"whole-{name}", None), self.until, least_until), None)
         self.say(f"{name} run without a loss: {describe(run)}")
         await self.drop(machine)
         return run

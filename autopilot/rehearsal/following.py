@@ -27,7 +27,7 @@ class RunStart(NamedTuple):
     until: float
     """By the monotonic clock: it is stopped then, lost or not."""
     least_until: float
-    """Once something is verified it is stopped as early as this."""
+    """Once something is saved it is stopped as early as this."""
     checkpoint_path: str
 
 
@@ -63,7 +63,7 @@ class RunFollower:
         if count != self.verified_count:
             self.verified_count = count
             self.verified_at = [*self.verified_at[-1:], now]
-        return now >= self.start.until or (now >= self.start.least_until and count > self.verified_before)
+        return now >= self.start.until or (now >= self.start.least_until and bool(self.saves.began_at))
 
     def count_unsent(self) -> float:
         """Seconds of work that the newest verified checkpoint may lack: it was copied after the one before it came."""

@@ -106,8 +106,12 @@ def count_steps(run: SeenRun) -> int:
 
 
 def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
-    if seen.whole and not seen.verified and not any(run.saves for run in seen.whole):
-        yield FaultKind.DOES_NOT_RESUME, "nothing was saved at the checkpoint path"
+    has_begun = any(run.said or run.exit_code == 0 for run in seen.whole)
+    if has_begun and not seen.verified and not any(run.saves for run in seen.whole):
+        yield (
+            FaultKind.DOES_NOT_RESUME,
+            f"nothing was saved at the checkpoint path in {max(run.took_s for run in seen.whole):.0f} s",
+        )
         return
     starts = [run.first_step for run in seen.whole if run.first_step is not None]
     for before, after in seams(seen.course):
