@@ -13,14 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from autopilot.agent.artifact import agent_source
+from autopilot.agent.shipped.markets import OF_MACHINES
 from autopilot.agent.shipped.offspring import GONE, list_beneath, list_processes
+from autopilot.system import list_processes_with, read_resident_bytes
 
 SPEED = 60
 """Market seconds in a real one, by the agent's clock: it looks and asks so much more often."""
 ROOT_VARIABLE = "AUTOPILOT_ROOT"
-NOT_PASSED = ("AUTOPILOT_", "RUNPOD_", "CONTAINER_", "VAST_", "NEBIUS_", "MITHRIL_")
+NOT_PASSED = ("AUTOPILOT_", *OF_MACHINES)
 """Beginnings of variables that belong to a market or to autopilot: no rehearsal may speak for a machine."""
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KILL_ROUNDS = 200
 ROUND_S = 0.02
 
@@ -74,7 +75,7 @@ class RehearsalMachine:
 
     def processes(self) -> list[int]:
         """Those that came of the agent, and those that bear this machine's mark wherever they went."""
-        found = set(list_marked(self.root))
+        found = set(list_processes_with(f"{ROOT_VARIABLE}={self.root}"))
         if self.agent is not None and self.agent.poll() is None:
             found |= {self.agent.pid, *list_beneath(self.agent.pid, list_processes())}
         return sorted(found - {os.getpid()})
@@ -93,23 +94,7 @@ class RehearsalMachine:
             await asyncio.sleep(ROUND_S)
 
     def memory_bytes(self) -> int:
-        return sum(read_resident(pid) for pid in self.job_processes())
+        return sum(read_resident_bytes(pid) for pid in self.job_processes())
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
-
-
-def list_marked(root: Path) -> list[int]:
-    mark, found = f"{ROOT_VARIABLE}={root}".encode(), []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError):
-            is_gone = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
-            if not is_gone and mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                found.append(int(pid))
-    return found
-
-
-def read_resident(pid: int) -> int:
-    with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    return 0

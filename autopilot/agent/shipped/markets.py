@@ -13,6 +13,8 @@ from .web import MAX_OBJECT_BYTES, WHOLE_TIMEOUT_S, BadStatus, Web
 MARKET_KEYS = ("CONTAINER_API_KEY", "RUNPOD_API_KEY")
 WITHHELD = (*MARKET_KEYS, ENV_FILE, WISH)
 """Variables that are not the job's."""
+OF_MACHINES = ("CONTAINER_", "RUNPOD_", "VAST_", "NEBIUS_", "MITHRIL_")
+"""How variables begin by which a market's machine is known, and by which it may be ended."""
 PUBLIC_PORT = 70022
 """Above the last port that there is: both markets then give one that is the same inside and outside, and name it."""
 
