@@ -36,10 +36,11 @@ def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params
 
 def _patience(job: Job, lease: Lease, market: Market, params: Params) -> timedelta:
     """A host whose disk has the image's layers says little of one that has to fetch them: hence the least, and the
-    growth, without which an image that takes longer than it did would come up nowhere."""
+    growth, without which an image that takes longer than it did would come up nowhere. Beside a machine that works
+    starts in vain are not counted, so nothing would grow: there the whole time is waited for."""
     limits = params.loading
     longest_s = market.hosts.longest_load_s(lease.provider, job.spec.image)
-    if longest_s is None:
+    if longest_s is None or (job.main is not None and job.main.id != lease.id):
         return timedelta(seconds=limits.timeout_s)
     usual_s = max(limits.known_least_s, limits.known_factor * longest_s)
     silent = sum(each.is_over and each.cause is StartCause.UNKNOWN for each in job.failed_starts)
