@@ -64,7 +64,6 @@ def test_a_sound_program_passes(directory: Path, words: tuple[str, str]) -> None
     [
         (("train.py", "from_zero"), "does_not_resume"),
         (("train.py", "never"), "does_not_resume"),
-        (("train.py", "epoch_start"), "work_done_twice"),
         (("train.py", "fails_on_resume"), "torn"),
         (("train.py", "in_place"), "torn"),
         (("on_sigterm.py", "silent"), "sigterm_save"),
