@@ -8,7 +8,7 @@ import time
 
 FAULT = sys.argv[1]
 STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 400
-EVERY = 40 if FAULT == "rarely" else 10
+EVERY = 10
 PATH = "ckpt.json"
 step, weight, momentum = 0, 4.0, 0.0
 noise = random.Random(7)
