@@ -1,4 +1,4 @@
-"""``autopilot rehearse``: whether a training goes on from its checkpoint, found out on this computer."""
+"""``autopilot rehearse``: whether a training resumes from its checkpoint, tested on this computer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rehearse(
     json: Annotated[bool, Flag] = False,
     badge: Path | None = None,
 ) -> int:
-    """Rehearse a training on this computer: start it, take its machine away as markets do, see whether it goes on.
+    """Rehearse a training on this computer: start it, take its machine away as markets do, see whether it resumes.
 
     autopilot rehearse -- python train.py, or a job file: autopilot rehearse JOB.toml. It needs no daemon, no key and no
     account. The command runs under the agent in a copy of this directory. It is ended by SIGTERM and by SIGKILL, in the

@@ -49,6 +49,7 @@ class CopiedCode:
 
 def read_command(command: tuple[str, ...], directory: Path, checkpoint: str) -> Program:
     """Raises ``UserError``."""
+    require_inside(checkpoint)
     work = Work(run=shlex.join(command), workdir=WORKDIR, checkpoint_path=checkpoint, as_root=True, in_bash=True)
     return make_program(work, choose(directory, Wanted(apart=(checkpoint,))))
 
@@ -63,6 +64,7 @@ def read_job(path: Path, checkpoint: str, now: datetime) -> Program:
     place = checkpoint or spec.checkpoint_path or ""
     if not place:
         raise UserError(f"{path} names no checkpoint", hint='path = "ckpt" in [checkpoint], or --checkpoint PATH')
+    require_inside(place)
     work = Work(
         run=spec.run,
         workdir=spec.workdir,
@@ -76,12 +78,21 @@ def read_job(path: Path, checkpoint: str, now: datetime) -> Program:
     return make_program(work, choose_code(spec, path.parent, place), *said)
 
 
+def require_inside(checkpoint: str) -> None:
+    """Raises ``UserError`` for a checkpoint outside of the copy: the program would write over the user's own."""
+    place = PurePosixPath(checkpoint)
+    if place.is_absolute() or ".." in place.parts:
+        raise UserError(
+            f"the checkpoint path {place} lies outside of the copied directory, so a rehearsal would write over it",
+            hint="save to a path below the directory of the program, and name that by --checkpoint",
+        )
+
+
 def choose_code(spec: JobSpec, beside: Path, checkpoint: str) -> CopiedCode:
     if spec.code is None:
         return CopiedCode(beside, ())
     inputs = [path for path, _ in spec.inputs]
-    if not PurePosixPath(checkpoint).is_absolute():
-        inputs.append(checkpoint)
+    inputs.append(checkpoint)
     wanted = Wanted(spec.code.include, spec.code.exclude, spec.code.most_bytes, tuple(inputs))
     return choose(beside / Path(spec.code.path).expanduser(), wanted)
 

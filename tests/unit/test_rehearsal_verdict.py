@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from autopilot.domain.errors import UserError
 from autopilot.rehearsal.lines import has_steps_twice, read_output
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
+from autopilot.rehearsal.program import read_command
 from autopilot.rehearsal.report import as_json, in_words
 from autopilot.rehearsal.verdict import FaultKind, judge
 from autopilot.rehearsal.watching import is_overwritten
@@ -99,3 +102,9 @@ def test_a_table_that_was_begun_afresh_is_told_from_one_that_was_cut_off() -> No
     assert not is_overwritten('{"best": 1,\n "at": 7,\n "of": 3}', '{"best": 2,\n "at": 9,\n "of": 3}')
     assert has_steps_twice(before + "19,1\n20,1\n")
     assert not has_steps_twice(before)
+
+
+@pytest.mark.parametrize("place", ["/data/ckpt", "../ckpt", "runs/../../ckpt"])
+def test_a_checkpoint_outside_of_the_copy_is_refused_before_anything_runs(place: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="would write over it"):
+        read_command(("python", "train.py"), tmp_path, place)
