@@ -131,8 +131,17 @@ def test_a_daemon_killed_between_event_and_delivery_delivers_at_least_once_under
     assert kinds == {"job_succeeded": 1, "daemon_restarted": KILLS}
     assert max(times.values()) <= 1 + KILLS
     assert times.most_common(1)[0][1] > 1, "no kill fell between the two: the test has shown nothing"
-    by_message = {message_id: body for message_id, body in receiver.messages}
-    assert all(body == by_message[message_id] for message_id, body in receiver.messages)
+    by_message = {message_id: without_receipt(body) for message_id, body in receiver.messages}
+    assert all(without_receipt(body) == by_message[message_id] for message_id, body in receiver.messages)
+
+
+def without_receipt(body: Any) -> Any:
+    """What a job cost is told as it is known when a notice is sent: the market's bill may come between two sendings."""
+    if isinstance(body, dict):
+        return {name: without_receipt(value) for name, value in body.items()}
+    if isinstance(body, list):
+        return [without_receipt(value) for value in body]
+    return body.partition("\nReceipt: ")[0] if isinstance(body, str) else body
 
 
 def outbox_is_empty(theatre: Theatre) -> bool:
