@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PATH = "/v1/hosts"
 NOTHING = "nothing is remembered yet: the first machines teach it"
 _DONE = {
-    "block": "blocked: nothing new is rented there; a machine that runs there goes on",
+    "block": "blocked: nothing new is rented there; a machine that runs there keeps running",
     "forgive": "forgiven: it counts like a machine that was never rented",
 }
 

@@ -136,7 +136,7 @@ class AsyncClient:
         return (await self._http.ask("POST /v1/schedules/{schedule}/resume", ScheduleAnswer, ref)).schedule
 
     async def end_schedule(self, ref: str) -> Schedule:
-        """For good. Jobs that it has made go on."""
+        """For good. Jobs that it has made continue."""
         return (await self._http.ask("POST /v1/schedules/{schedule}/end", ScheduleAnswer, ref)).schedule
 
     async def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> Plan:
@@ -309,7 +309,7 @@ class AsyncClient:
         return (await self._http.ask("GET /v1/hosts", Hosts, query=query)).hosts
 
     async def block_host(self, market: str, machine_id: str) -> Host:
-        """Nothing new is rented there; a machine that runs there goes on."""
+        """Nothing new is rented there; a machine that runs there keeps running."""
         answer = await self._http.ask("POST /v1/hosts/{market}/{machine}/block", HostAnswer, market, machine_id)
         return answer.host
 
