@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from autopilot.answers.jobs import Event, Job, JobLife
+from autopilot.answers.jobs import Event, Job
 from autopilot.answers.status import Status
 from autopilot.cli import trouble, views
 from autopilot.cli.answers import read
@@ -65,7 +65,7 @@ class News:
             self._read_on()
         else:
             for job_id in self._names:
-                self._keep(read(JobLife, self._client.get(job_path(job_id))).events)
+                self._keep(self._client.get(job_path(job_id))["events"])
         told = [
             (line.at, f"{text.minute(line.at)[-5:]} {text.plain(name)}: {line}")
             for job_id, name in self._names.items()
@@ -75,10 +75,10 @@ class News:
 
     def _read_on(self) -> None:
         """Events of every job: one that comes onto the list later has its whole story, too."""
-        while page := read(list[Event], self._client.get("/v1/events", after=self._seen)["events"]):
+        while page := self._client.get("/v1/events", after=self._seen)["events"]:
             self._keep(page)
 
-    def _keep(self, events: Sequence[Event]) -> None:
-        for event in events:
+    def _keep(self, events: Any) -> None:
+        for event in read(list[Event], events):
             self._events.setdefault(event.job_id, []).append(event)
             self._seen = max(self._seen, event.seq)
