@@ -76,7 +76,7 @@ def fit(trainer: Any, module: Any, data: Any = None, **arguments: Any) -> Any:
     """``trainer.fit(module, data, ...)`` of Lightning, from ``last.ckpt`` at the job's checkpoint path.
 
     Lightning writes that file aside and renames it. A plain ``DataLoader`` starts its epoch over after a resume; one
-    with ``state_dict()`` (torchdata's ``StatefulDataLoader``) goes on exactly where it was.
+    with ``state_dict()`` (torchdata's ``StatefulDataLoader``) resumes exactly where it was.
     """
     place = find_file("last.ckpt")
     trainer.callbacks.append(_make_lightning_callback(trainer, place))

@@ -12,6 +12,7 @@ from autopilot.answers.scalars import Described, Instant, Money
 from autopilot.answers.schedules import Schedule
 from autopilot.answers.status import Market
 from autopilot.domain.job import JobStatus
+from autopilot.domain.token import Scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,3 +91,33 @@ class Decisions(Described):
     """Newest first."""
     before: str | None
     """Where the next page begins; null: it is the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageCaller(Described):
+    """Whose rights a page has."""
+
+    owner: int
+    name: str
+    """The token's, or the proxy's user's; empty: a user of the socket."""
+    scope: Scope
+    sees_all: bool
+    expires_at: Instant | None
+    """When the session ends; null: there is none."""
+    now: Instant
+    speed: float
+    last_tick_at: Instant | None
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageLink(Described):
+    path: str
+    url: str | None
+    """Null for a caller from the network, who knows the address."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedSession(Described):
+    secret: str
+    expires_at: Instant

@@ -343,7 +343,7 @@ class JobService:
     async def _set_status(self, uow: UnitOfWork, job: Job, status: JobStatus, reason: Reason) -> render.Json:
         _refuse_if_over(job)
         if status is JobStatus.STOPPING and not job.status.wants_capacity:
-            hint = "autopilot resume lets it go on" if job.status is JobStatus.PARKED else ""
+            hint = "autopilot resume resumes it" if job.status is JobStatus.PARKED else ""
             raise UserError(f"job {job.spec.name} is {job.status} already", hint=hint)
         if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
             hint = "only a parked job can be resumed"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autopilot.answers import certifications, files, shells, tokens
 from autopilot.answers import jobs as answers
 from autopilot.answers.hosts import HostAnswer, Hosts
 from autopilot.answers.instances import Instances
@@ -71,8 +72,8 @@ OPERATIONS: dict[str, Operation] = {
     "GET /v1/jobs": Operation("List jobs", _one(jobs.Jobs), query=jobs.ListQuery),
     "GET /v1/jobs/{ref}": Operation("A job with its machines, bids and events", _one(answers.JobLife)),
     "GET /v1/jobs/{ref}/logs": Operation("A job's output", _one(answers.Logs), query=jobs.LogsQuery, streams=True),
-    "GET /v1/jobs/{ref}/outputs": Operation("The outputs of a job", _one(jobs.Outputs)),
-    "GET /v1/jobs/{ref}/code": Operation("The code of a job", _one(jobs.CodeOfJob)),
+    "GET /v1/jobs/{ref}/outputs": Operation("The outputs of a job", _one(files.Outputs)),
+    "GET /v1/jobs/{ref}/code": Operation("The code of a job", _one(files.CodeOfJob)),
     "GET /v1/jobs/{ref}/why": Operation("Why a job is in its current state", _one(answers.Why), query=jobs.WhyQuery),
     "PATCH /v1/jobs/{ref}": Operation(
         "Change the limits of a job", _one(answers.Changed), body=jobs.ChangeBody, acts_once=True
@@ -90,11 +91,11 @@ OPERATIONS: dict[str, Operation] = {
         acts_once=True,
     ),
     "POST /v1/jobs/{ref}/release": Operation("Release the held machine", _one(answers.JobAnswer)),
-    "POST /v1/jobs/{ref}/exec": Operation("Run a command next to the job", _one(jobs.ExecAnswer), body=jobs.ExecBody),
-    "GET /v1/jobs/{ref}/ssh": Operation("The SSH login of a job's machine", _one(jobs.SshAnswer)),
-    "GET /v1/code/{sha256}": Operation("Whether a copy of code exists", _one(jobs.CodeThere)),
-    "PUT /v1/code/{sha256}": Operation("Upload the index of a copy of code", _one(jobs.CodeBegun), is_upload=True),
-    "PUT /v1/code/{sha256}/parts/{number}": Operation("Upload a part of it", _one(jobs.Nothing), is_upload=True),
+    "POST /v1/jobs/{ref}/exec": Operation("Run a command next to the job", _one(shells.ExecAnswer), body=jobs.ExecBody),
+    "GET /v1/jobs/{ref}/ssh": Operation("The SSH login of a job's machine", _one(shells.SshAnswer)),
+    "GET /v1/code/{sha256}": Operation("Whether a copy of code exists", _one(files.CodeThere)),
+    "PUT /v1/code/{sha256}": Operation("Upload the index of a copy of code", _one(files.CodeBegun), is_upload=True),
+    "PUT /v1/code/{sha256}/parts/{number}": Operation("Upload a part of it", _one(files.Nothing), is_upload=True),
     "GET /v1/events": Operation("Events, as they come", _one(jobs.Events), query=jobs.EventsQuery, streams=True),
     "POST /v1/offers": Operation("List offers", _one(Offers), body=plans.OffersBody),
     "GET /v1/jobs/{ref}/receipt": Operation("The cost of a job, line by line", _one(ItemizedReceipt)),
@@ -105,25 +106,29 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "GET /v1/instances/{ref}": Operation("The history of one machine", _one(Instances)),
     "GET /v1/prices": Operation("Prices of a GPU", _one(Prices), query=money.PricesQuery),
-    "GET /v1/drift": Operation("Changes in the answers of markets", _one(account.Drifts), query=account.DriftQuery),
+    "GET /v1/drift": Operation(
+        "Changes in the answers of markets", _one(certifications.Drifts), query=account.DriftQuery
+    ),
     "GET /v1/hosts": Operation("What is remembered of machines", _one(Hosts), query=hosts.HostsQuery),
     "POST /v1/hosts/{market}/{machine}/block": Operation("Rent nothing new on a machine", _one(HostAnswer)),
     "POST /v1/hosts/{market}/{machine}/forgive": Operation(
         "Forget a machine's faults, and its block", _one(HostAnswer)
     ),
-    "GET /v1/markets/{market}/certification": Operation("The progress of a certification", _one(account.Certification)),
+    "GET /v1/markets/{market}/certification": Operation(
+        "The progress of a certification", _one(certifications.Certification)
+    ),
     "POST /v1/markets/{market}/certification": Operation(
         "Certify a market", _one(answers.JobAnswer, 201), body=account.CertifyBody
     ),
     "POST /v1/markets/{market}/accept": Operation(
-        "Accept a claim that does not hold", _one(account.Accepted), body=account.AcceptBody
+        "Accept a claim that does not hold", _one(certifications.Accepted), body=account.AcceptBody
     ),
-    "GET /v1/plans": Operation("List plans that wait for confirmation", _one(account.WaitingPlans)),
-    "POST /v1/plans/{plan}/confirm": Operation("Confirm a plan", _one(account.ConfirmedPlan)),
-    "GET /v1/tokens": Operation("List tokens", _one(account.Tokens)),
-    "POST /v1/tokens": Operation("Create a token", _one(account.MadeToken, 201), body=account.TokenBody),
+    "GET /v1/plans": Operation("List plans that wait for confirmation", _one(tokens.WaitingPlans)),
+    "POST /v1/plans/{plan}/confirm": Operation("Confirm a plan", _one(tokens.ConfirmedPlan)),
+    "GET /v1/tokens": Operation("List tokens", _one(tokens.Tokens)),
+    "POST /v1/tokens": Operation("Create a token", _one(tokens.MadeToken, 201), body=account.TokenBody),
     "POST /v1/tokens/{name}/revoke": Operation(
-        "Revoke a token", _one(account.RevokedToken), body=account.RevokeBody, may_be_bare=True
+        "Revoke a token", _one(tokens.RevokedToken), body=account.RevokeBody, may_be_bare=True
     ),
 }
 """Every call of the API but those of the page."""

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from autopilot import __version__, render
+from autopilot import __version__
+from autopilot.answers.codec import to_json
+from autopilot.answers.pages import OpenedSession, PageCaller, PageLink
 from autopilot.api.callers import caller_of, is_from_elsewhere
 from autopilot.api.page_sessions import PageSessions
 from autopilot.domain.errors import UserError
@@ -38,15 +40,15 @@ class PageRoutes:
         path = f"/enter/{await self._sessions.invite(caller.owner, token, is_limited=is_limited)}"
         # A caller from the network has reached a port already.
         url = None if is_from_elsewhere(request) else await self._find_address() + path
-        return web.json_response({"path": path, "url": url}, status=201, headers=_NO_STORE)
+        return web.json_response(to_json(PageLink(path=path, url=url)), status=201, headers=_NO_STORE)
 
     async def enter(self, request: web.Request) -> web.Response:
         link = caller_of(request).session
         if link is None or not link.is_link:
             raise UserError("this call needs a link", hint="autopilot web gives one")
         secret, session = await self._sessions.enter(link)
-        body = {"secret": secret, "expires_at": render.plain(session.expires_at)}
-        return web.json_response(body, status=201, headers=_NO_STORE)
+        opened = OpenedSession(secret=secret, expires_at=session.expires_at)
+        return web.json_response(to_json(opened), status=201, headers=_NO_STORE)
 
     async def end(self, request: web.Request) -> web.Response:
         session = caller_of(request).session
@@ -56,16 +58,15 @@ class PageRoutes:
 
     async def whoami(self, request: web.Request) -> web.Response:
         caller = caller_of(request)
-        return web.json_response(
-            {
-                "owner": caller.owner,
-                "name": "" if caller.token is None else caller.token.name,
-                "scope": caller.scope,
-                "sees_all": caller.sees_all,
-                "expires_at": render.plain(caller.session and caller.session.expires_at),
-                "now": render.plain(self._clock.now()),
-                "speed": self._clock.speed,
-                "last_tick_at": render.plain(self._engine.last_tick_at),
-                "version": __version__,
-            }
+        told = PageCaller(
+            owner=caller.owner,
+            name="" if caller.token is None else caller.token.name,
+            scope=caller.scope,
+            sees_all=caller.sees_all,
+            expires_at=None if caller.session is None else caller.session.expires_at,
+            now=self._clock.now(),
+            speed=self._clock.speed,
+            last_tick_at=self._engine.last_tick_at,
+            version=__version__,
         )
+        return web.json_response(to_json(told))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.answers.jobs import Cancelled, Job, JobAnswer, Retried
+from autopilot.answers.jobs import Cancelled, Changed, Job, JobAnswer, Retried
 from autopilot.cli import outcomes, plan, store_return
 from autopilot.cli.answers import read
 from autopilot.cli.exit_codes import exit_code_of
@@ -174,10 +174,10 @@ def change(
     wish = dict(map(_read_change, changes))
     client = JsonClient()
     asked = {"min_probability": min_probability} | ({"plan": plan_id} if plan_id else {})
-    body = client.act_once("PATCH", job_path(job), wish | asked)
-    if body["plan"] is not None:
-        plan.show(client, body)
-    changed = read(Job, body["job"])
+    answer = read(Changed, client.act_once("PATCH", job_path(job), wish | asked))
+    if answer.plan is not None:
+        plan.show_plan(client, answer.plan)
+    changed = answer.job
     cost = f"budget {text.money(changed.budget)}" if changed.budget is not None else "no budget"
     print(f"{text.plain(changed.name)} ({text.plain(changed.id)}) is changed: {cost}, {_due(client, changed)}")
     if changed.status == "parked" and changed.reason == "budget_exhausted":

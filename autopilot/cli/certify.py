@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
+from autopilot.answers.certifications import Certification
 from autopilot.cli import certify_views
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console
-from autopilot.client.answer import Json
 from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 from autopilot.words import certificates
@@ -63,15 +64,15 @@ def certify(
         if budget is None:
             raise UserError("what is the maximum cost?", hint=f'autopilot certify {words[0]} --budget "$1.00"')
         client.post(path, {"budget": budget, "gpus": list(gpu)} | ({"plan": plan_id} if plan_id else {}))
-    body = _follow(client, path, is_shown=output.is_for_people)
+    found = _follow(client, path, is_shown=output.is_for_people)
     if report is not None:
-        _write(report, certify_views.write_markdown(body))
+        _write(report, certify_views.write_markdown(found))
     if not output.is_for_people:
-        output.print(body, "claims")
+        output.print(found, "claims")
     else:
-        for part in certify_views.report(body):
+        for part in certify_views.report(found):
             console().print(part)
-    return Exit.FAILED if body["certificate"]["broken"] else Exit.OK
+    return Exit.FAILED if found.certificate.broken else Exit.OK
 
 
 def _accept(client: JsonClient, words: tuple[str, ...]) -> int:
@@ -83,19 +84,19 @@ def _accept(client: JsonClient, words: tuple[str, ...]) -> int:
     return Exit.OK
 
 
-def _follow(client: JsonClient, path: str, *, is_shown: bool) -> Json:
+def _follow(client: JsonClient, path: str, *, is_shown: bool) -> Certification:
     """Return the report once the machine's part is done; print each claim as soon as it is settled."""
     told: set[str] = set()
     while True:
-        body = client.get(path)
-        if body["certification"] is None:
-            raise UserError(f"{body['market']} was never certified", hint="omit --resume to start")
-        for claim in body["claims"] if is_shown else ():
-            if claim["at"] is not None and claim["id"] not in told:
-                told.add(claim["id"])
+        found = read(Certification, client.get(path))
+        if found.certification is None:
+            raise UserError(f"{found.market} was never certified", hint="omit --resume to start")
+        for claim in found.claims if is_shown else ():
+            if claim.at is not None and claim.id not in told:
+                told.add(claim.id)
                 print(certificates.line(claim), flush=True)
-        if body["certification"]["status"] in FINAL:
-            return body
+        if found.certification.status in FINAL:
+            return found
         time.sleep(POLL_S)
 
 

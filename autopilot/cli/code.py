@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from autopilot.cli.answers import read
 from autopilot.client.answer import Json
-from autopilot.client.errors import DaemonError
 from autopilot.client.json_client import JsonClient
-from autopilot.client.paths import code_path
+from autopilot.client.paths import fill_path
 from autopilot.code.bundle import bundle, has_code
 
 if TYPE_CHECKING:
     from autopilot.agent.pack import Packed
+    from autopilot.client.sent_part import SentPart
+
+T = TypeVar("T")
 
 SAID_FROM_BYTES = 20_000_000
 
@@ -40,17 +44,17 @@ def send(client: JsonClient, beside: Path, toml: str, source: str, *, dry_run: b
 
 
 def _upload(client: JsonClient, packed: Packed) -> None:
-    if client.get(code_path(packed.sha256))["there"]:
-        return
-    if packed.contents.size > SAID_FROM_BYTES:
-        print(f"sending {packed.contents.size / 10**6:,.0f} MB of code", file=sys.stderr, flush=True)
-    from autopilot.client.sent_part import SentPart
+    from autopilot.client.code import send_code
 
-    missing = client.put(code_path(packed.sha256), packed.data, len(packed.data))["missing"]
-    for number in missing:
-        part = SentPart(packed, number)
-        try:
-            client.put(code_path(packed.sha256, "parts", str(number)), part, part.size)
-        except DaemonError:
-            part.refuse_change()
-            raise
+    async def ask(call: str, answer: type[T], *names: str, upload: bytes | SentPart | None = None) -> T:
+        path = fill_path(call.partition(" ")[2], names)
+        if upload is None:
+            return read(answer, client.get(path))
+        return read(answer, client.put(path, upload, len(upload) if isinstance(upload, bytes) else upload.size))
+
+    def show_size() -> None:
+        if packed.contents.size > SAID_FROM_BYTES:
+            print(f"sending {packed.contents.size / 10**6:,.0f} MB of code", file=sys.stderr, flush=True)
+
+    with contextlib.suppress(StopIteration):  # its end: ``ask`` waits for nothing, so no loop is needed
+        send_code(packed, ask, show_size).send(None)

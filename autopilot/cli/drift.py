@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
+from autopilot.answers.certifications import Drift, Drifts
+from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
 from autopilot.client.json_client import JsonClient
@@ -28,33 +31,33 @@ def drift(*, provider: str | None = None, output: Output = FOR_PEOPLE) -> int:
     """
     body = JsonClient().get("/v1/drift", provider=provider)
     if output.is_for_people:
-        console().print(render(body["drifts"]))
+        console().print(render(read(Drifts, body).drifts))
     else:
         output.print(body, "drifts")
     return Exit.OK
 
 
-def render(drifts: list[dict[str, Any]]) -> RenderableType:
+def render(drifts: list[Drift]) -> RenderableType:
     if not drifts:
         return NOTHING
     columns = ("MARKET", "ANSWER", "FIELD", "DIFFERENCE", "READ", "ROWS", "SINCE (UTC)", "LAST SEEN (UTC)")
     return table(columns, [_row(each) for each in drifts], right=("ROWS",), whole=("MARKET",))
 
 
-def _row(drift: dict[str, Any]) -> tuple[str, ...]:
-    change = _CHANGES.get(drift["kind"], drift["kind"])
-    shown = f"{change}: {text.plain(drift['sample'])}" if drift["sample"] else change
+def _row(drift: Drift) -> tuple[str, ...]:
+    change = _CHANGES.get(drift.kind, drift.kind)
+    shown = f"{change}: {text.plain(drift.sample)}" if drift.sample else change
     return (
-        text.plain(drift["provider"]),
-        text.plain(drift["answer"]),
-        text.plain(drift["field"]),
+        text.plain(drift.provider),
+        text.plain(drift.answer),
+        text.plain(drift.field),
         shown,
-        "for money" if drift["is_money"] else "yes" if drift["is_read"] else "no",
-        str(drift["count"]),
-        _minute(drift["first_seen_at"]),
-        _minute(drift["last_seen_at"]),
+        "for money" if drift.is_money else "yes" if drift.is_read else "no",
+        str(drift.count),
+        _minute(drift.first_seen_at),
+        _minute(drift.last_seen_at),
     )
 
 
-def _minute(instant: str) -> str:
-    return instant[:16].replace("T", " ")
+def _minute(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M}"

@@ -8,6 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.answers.shells import ExecAnswer
+from autopilot.cli.answers import read
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
@@ -43,13 +45,14 @@ def exec(
     timeout_s = parse_duration(timeout).total_seconds()
     line = command[0] if len(command) == 1 else shlex.join(command)
     client = JsonClient(timeout_s=timeout_s + WAIT_BEYOND_S)
-    answer = client.post(job_path(job, "exec"), {"command": line, "timeout_s": round(timeout_s)})
-    sys.stdout.write(text.harmless(answer["output"]) if sys.stdout.isatty() else answer["output"])
+    body = client.post(job_path(job, "exec"), {"command": line, "timeout_s": round(timeout_s)})
+    answer = read(ExecAnswer, body)
+    sys.stdout.write(text.harmless(answer.output) if sys.stdout.isatty() else answer.output)
     sys.stdout.flush()
-    if answer["is_cut"]:
+    if answer.is_cut:
         print("──── there was more output: 1 MB is kept ────", file=sys.stderr)
-    if answer["ended"] == "timed_out":
+    if answer.ended == "timed_out":
         print(f"──── ended after {text.span(timeout_s)}; --timeout gives it more ────", file=sys.stderr)
-    elif answer["ended"] == "stopped":
+    elif answer.ended == "stopped":
         print("──── ended: the machine was no longer to run the job ────", file=sys.stderr)
-    return int(answer["exit_code"])
+    return answer.exit_code

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PATH = "/v1/hosts"
 NOTHING = "nothing is remembered yet: the first machines teach it"
 _DONE = {
-    "block": "blocked: nothing new is rented there; a machine that runs there goes on",
+    "block": "blocked: nothing new is rented there; a machine that runs there keeps running",
     "forgive": "forgiven: it counts like a machine that was never rented",
 }
 
@@ -58,11 +58,11 @@ def hosts(
     if len(words) != 2:
         raise UserError(f"which machine? (autopilot hosts {action} MARKET ID)")
     market, machine_id = words
-    body = client.post(f"{PATH}/{quote(market, safe='')}/{quote(machine_id, safe='')}/{action}", {})
+    posted = client.post(f"{PATH}/{quote(market, safe='')}/{quote(machine_id, safe='')}/{action}", {})
+    host = read(HostAnswer, posted).host
     if not output.is_for_people:
-        output.print({"hosts": [body["host"]]}, "hosts")
+        output.print(Hosts(hosts=[host]), "hosts")
         return Exit.OK
-    host = read(HostAnswer, body).host
     print(f"{text.plain(host.provider)} {text.plain(host.machine_id)} is {_DONE[action]}")
     return Exit.OK
 

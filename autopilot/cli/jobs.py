@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from autopilot.answers.jobs import Job, JobLife, Logs, Why
+from autopilot.answers.schedules import Scheduled
 from autopilot.answers.status import Status
 from autopilot.cli import trouble, views
 from autopilot.cli import watch as watching
@@ -73,9 +74,9 @@ def submit(
     jobs = plan.jobs_of(body)
     if output.is_for_people:
         plan.show(client, body)
-        lines = schedules.tell(body) if "schedule" in body else _tell_submitted(jobs)
+        lines = schedules.tell(body) if isinstance(body, Scheduled) else _tell_submitted(jobs)
         print("", *lines, sep="\n")
-        if wait and "schedule" in body:
+        if wait and isinstance(body, Scheduled):
             print("there is no job to wait for yet: the first is made when it is due")
     return outcomes.wait_for(client, [job.id for job in jobs]) if wait and jobs else plan.exit_of(body)
 

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.answers.status import Status
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.client.json_client import JsonClient
 from autopilot.config.daemon_address import SOCKET_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, DaemonAddress, read_token
@@ -49,9 +51,9 @@ def login(
         return _say()
     checked, own = check_daemon_url(url), "" if ca_file is None else str(ca_file.absolute())
     address = DaemonAddress(None, checked, own, _read_token(token_file))
-    status = JsonClient(address).get("/v1/status")
+    status = read(Status, JsonClient(address).status())
     path = store_login(DaemonLogin(address.url, address.token, address.ca_file))
-    print(f"logged in at {address.url}: autopilot {status['version']}, {status['jobs_open']} open jobs visible")
+    print(f"logged in at {address.url}: autopilot {status.version}, {status.jobs_open} open jobs visible")
     print(f"the token is in {path}; autopilot login --end removes it", file=sys.stderr)
     for name in (URL_VARIABLE, SOCKET_VARIABLE):
         if os.environ.get(name):

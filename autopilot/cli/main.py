@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autopilot.cli import laboratory
 from autopilot.cli.exits import Exit
-from autopilot.cli.help_text import HelpFormatter
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
@@ -141,6 +140,8 @@ def overview() -> str:
 def app() -> App:
     """Every command that is installed, registered by name; none is imported yet."""
     from cyclopts import App
+
+    from autopilot.cli.help_text import HelpFormatter
 
     made = App(
         name="autopilot",

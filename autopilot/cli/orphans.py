@@ -45,7 +45,7 @@ def orphans(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
                 "wanted": census.wanted,
                 "orphans": rows,
                 "logins": [_login(each.login) | {"kind": each.kind.value, "why": each.why} for each in census.logins],
-                "dollars_per_hour": {kind.value: str(census.bills(kind)) for kind in Kind},
+                "dollars_per_hour": {kind.value: census.bills(kind) for kind in Kind},
                 "unreadable": census.unreadable,
             },
             "orphans",
@@ -60,7 +60,7 @@ def orphans(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
         for kind, title in titles.items():
             found = [each for each in census.findings if each.kind is kind]
             if found:
-                out.print(f"{title}, {text.per_hour(str(census.bills(kind)))}")
+                out.print(f"{title}, {text.per_hour(census.bills(kind))}")
                 out.print(_machines([(each.instance, each.why) for each in found]))
         if census.logins:
             out.print("Our registry logins that no job uses: the daemon deletes them")
@@ -164,12 +164,12 @@ def _row(instance: Instance) -> dict[str, Any]:
         "provider": instance.provider,
         "instance_id": instance.instance_id,
         "label": instance.label,
-        "status": instance.status.value,
+        "status": instance.status,
         "gpu": instance.gpu,
         "num_gpus": instance.num_gpus,
-        "dollars_per_hour": str(instance.bills),
-        "bid": str(instance.bid),
-        "storage_rate": str(instance.storage_rate),
+        "dollars_per_hour": instance.bills,
+        "bid": instance.bid,
+        "storage_rate": instance.storage_rate,
     }
 
 
@@ -180,7 +180,7 @@ def _machines(census: list[tuple[Instance, str]]) -> FittedTable:
             text.plain(instance.label),
             text.gpu(instance.num_gpus, instance.gpu),
             instance.status.value,
-            text.per_hour(str(instance.bills)),
+            text.per_hour(instance.bills),
             text.plain(why),
         )
         for instance, why in census

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from autopilot.answers.codec import to_json
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,9 +45,13 @@ class Output:
         return not self.json and self.output == "table"
 
     def print(self, body: Any, rows: str = "") -> None:
-        """``rows``: the key of the list whose items are the lines of jsonl; else the answer is one line."""
+        """``body``: an answer, as a value or as it came.
+
+        ``rows``: the key of the list whose items are the lines of jsonl; else the answer is one line.
+        """
         if self.output == "jsonl":
-            for row in body[rows] if rows else [body]:
+            made = to_json(body)
+            for row in made[rows] if rows else [made]:
                 print(json.dumps(row))
         else:
             print_json(body)
@@ -56,7 +61,7 @@ FOR_PEOPLE = Output()
 
 
 def print_json(body: Any) -> None:
-    print(json.dumps(body, indent=2))
+    print(json.dumps(to_json(body), indent=2))
 
 
 def console() -> Console:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from cyclopts import Parameter
 
-from autopilot.answers.jobs import Job
+from autopilot.answers.jobs import Job, Submitted, SubmittedSet
 from autopilot.answers.plans import Plan
+from autopilot.answers.schedules import Scheduled
 from autopilot.cli import code, plan_views, schedules
 from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
@@ -28,6 +30,21 @@ from autopilot.domain.errors import UserError
 from autopilot.words import text
 
 Flag = Parameter(negative="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmittedFile(Submitted):
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmittedFiles:
+    """Of several job files, in their order."""
+
+    jobs: list[SubmittedFile]
+
+
+Answer = Submitted | Scheduled | SubmittedFiles
 
 
 def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output: Output = FOR_PEOPLE) -> int:
@@ -50,7 +67,7 @@ def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output
         output.print(body)
     else:
         show(client, body)
-        if "schedule" in body:
+        if isinstance(body, Scheduled):
             print("", *schedules.tell(body), sep="\n")
     return exit_of(body)
 
@@ -63,9 +80,8 @@ def ask(
     dry_run: bool,
     again: bool = False,
     plan_id: str = "",
-) -> Json:
-    """The daemon's answer to job files: of one its plan, and the job unless ``dry_run``; of several ``jobs``, a list of
-    such answers, each with its ``file``."""
+) -> Answer:
+    """The daemon's answer to job files. There is no job with ``dry_run``."""
     if len({str(file) for file in files}) < len(files):
         raise UserError("the same file is given twice", hint="to submit the same job again, run submit --again")
     if len(files) == 1:
@@ -76,10 +92,13 @@ def ask(
     asked: Json = {"jobs": [part for part, _ in sent], "dry_run": dry_run, "min_probability": min_probability}
     asked |= {"plan": plan_id} if plan_id else {}
     body = client.post("/v1/sets", asked) if dry_run else _submit(client, "/v1/sets", asked, again)
-    for made, (part, said) in zip(body["jobs"], sent, strict=True):
-        made["file"] = part["source"]
-        made["plan"]["notes"][:0] = said
-    return body
+    answers = zip(read(SubmittedSet, body).jobs, sent, strict=True)
+    return SubmittedFiles(
+        jobs=[
+            SubmittedFile(job=made.job, plan=_with_notes(said, made.plan), file=part["source"])
+            for made, (part, said) in answers
+        ]
+    )
 
 
 def _read(file: Path) -> tuple[str, str, Path]:
@@ -97,12 +116,11 @@ def ask_of(
     dry_run: bool,
     again: bool = False,
     plan_id: str = "",
-) -> Json:
+) -> Submitted | Scheduled:
     """``beside``: the directory that paths of ``[code]`` are relative to; ``again``: a second job of the same is meant;
     ``plan_id``: what a person has confirmed.
 
-    On a terminal it asks whether that is so. Of a file with ``[schedule]`` the answer has ``schedule`` in place of
-    ``job``. Raises ``UserError``, ``CommandError``.
+    On a terminal it asks whether that is so. Raises ``UserError``, ``CommandError``.
     """
     _check_probability(min_probability)
     part, said = _send(client, toml, source, beside, dry_run=dry_run)
@@ -110,11 +128,15 @@ def ask_of(
     asked |= {"plan": plan_id} if plan_id else {}
     if _is_schedule(toml, source):
         act = client.post if dry_run else partial(client.act_once, "POST")
-        body = act("/v1/schedules", asked)
-    else:
-        body = client.post("/v1/jobs", asked) if dry_run else _submit(client, "/v1/jobs", asked, again)
-    body["plan"]["notes"][:0] = said
-    return body
+        scheduled = read(Scheduled, act("/v1/schedules", asked))
+        return replace(scheduled, plan=_with_notes(said, scheduled.plan))
+    body = client.post("/v1/jobs", asked) if dry_run else _submit(client, "/v1/jobs", asked, again)
+    submitted = read(Submitted, body)
+    return replace(submitted, plan=_with_notes(said, submitted.plan))
+
+
+def _with_notes(said: list[str], planned: Plan) -> Plan:
+    return replace(planned, notes=[*said, *planned.notes])
 
 
 def _is_schedule(toml: str, source: str) -> bool:
@@ -150,25 +172,27 @@ def _submit(client: JsonClient, where: str, asked: Json, again: bool) -> Json:
     return client.act_once("POST", where, {**asked, "again": True})
 
 
-def show(client: JsonClient, body: Json) -> None:
-    """``body``: as ``ask`` answers."""
-    out = console()
-    for made in answers_of(body):
-        if "file" in made:
-            out.print(f"\n{text.plain(made['file'])}", markup=False, soft_wrap=True)
-        for part in plan_views.plan(read(Plan, made["plan"]), client.market_now()):
-            out.print(part)
+def show(client: JsonClient, body: Answer) -> None:
+    for made in _answers_of(body):
+        if isinstance(made, SubmittedFile):
+            console().print(f"\n{text.plain(made.file)}", markup=False, soft_wrap=True)
+        show_plan(client, made.plan)
 
 
-def answers_of(body: Json) -> list[Json]:
-    """One for each job file: ``plan``, and ``job`` or ``schedule``."""
-    return list(body["jobs"]) if "jobs" in body else [body]
+def show_plan(client: JsonClient, planned: Plan) -> None:
+    for part in plan_views.plan(planned, client.market_now()):
+        console().print(part)
 
 
-def jobs_of(body: Json) -> list[Job]:
+def _answers_of(body: Answer) -> Sequence[Submitted | Scheduled]:
+    """One for each job file."""
+    return body.jobs if isinstance(body, SubmittedFiles) else [body]
+
+
+def jobs_of(body: Answer) -> list[Job]:
     """Those that were made."""
-    return [read(Job, made["job"]) for made in answers_of(body) if made.get("job")]
+    return [made.job for made in _answers_of(body) if isinstance(made, Submitted) and made.job is not None]
 
 
-def exit_of(body: Json) -> int:
-    return Exit.REFUSED if any(read(Plan, made["plan"]).refusal for made in answers_of(body)) else Exit.OK
+def exit_of(body: Answer) -> int:
+    return Exit.REFUSED if any(made.plan.refusal for made in _answers_of(body)) else Exit.OK

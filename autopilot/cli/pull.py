@@ -6,16 +6,21 @@ import shutil
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Generic, TypeVar
 from urllib.error import HTTPError
 
 from cyclopts import Parameter
 
+from autopilot.answers.files import CodeOfJob, Outputs
+from autopilot.answers.jobs import JobAnswer
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.domain.errors import UserError
 from autopilot.words import text
+
+T = TypeVar("T")
 
 TIMEOUT_S = 60
 SCRATCH = ".pulling"
@@ -63,7 +68,7 @@ def _pull_all(array: str, directory: Path | None) -> int:
 
 def _list_succeeded(array: str) -> tuple[str, list[int]]:
     client = JsonClient()
-    name = text.plain(client.get(job_path(array))["job"]["name"])
+    name = text.plain(read(JobAnswer, client.get(job_path(array))).job.name)
     numbers: list[int] = []
     after: str | None = None
     while True:
@@ -78,15 +83,17 @@ def _pull_one(job: str, directory: Path | None, *, code: bool) -> int:
     from autopilot.agent.unpack import unpack, unpack_code
     from autopilot.mailbox.report_shapes import Part
 
-    source = _Stored(job, "code" if code else "outputs")
-    name = text.plain(source.body["name"])
-    own = name.replace("/", "-")  # of a task
-    target = (directory or Path(f"{own}-code" if code else own)).absolute()
     if code:
-        sha256 = source.body["code"]["sha256"]
-        return _fill(target, "code", lambda scratch: unpack_code(sha256, source.open, scratch))
-    parts = [Part(part["key"], part["size"], part["sha256"]) for part in source.body["parts"]]
-    return _fill(target, "outputs", lambda scratch: unpack(parts, source.open, scratch))
+        copy = _Stored(job, "code", CodeOfJob, lambda found: found.urls)
+        sha256, target = copy.found.code.sha256, _target(directory, copy.found.name, "-code")
+        return _fill(target, "code", lambda scratch: unpack_code(sha256, copy.open, scratch))
+    left = _Stored(job, "outputs", Outputs, lambda found: [part.url for part in found.parts])
+    parts = [Part(part.key, part.size, part.sha256) for part in left.found.parts]
+    return _fill(_target(directory, left.found.name), "outputs", lambda scratch: unpack(parts, left.open, scratch))
+
+
+def _target(directory: Path | None, name: str, end: str = "") -> Path:
+    return (directory or Path(text.plain(name).replace("/", "-") + end)).absolute()  # a task's name has a slash
 
 
 def _fill(target: Path, what: str, unpack_into: Callable[[Path], Path]) -> int:
@@ -111,17 +118,17 @@ def _fill(target: Path, what: str, unpack_into: Callable[[Path], Path]) -> int:
     return Exit.OK
 
 
-class _Stored:
+class _Stored(Generic[T]):
     """The daemon's list of parts. Their URLs are valid for an hour and requested again once refused."""
 
-    def __init__(self, job: str, what: str) -> None:
-        self._path = job_path(job, what)
+    def __init__(self, job: str, what: str, kind: type[T], list_urls: Callable[[T], list[str]]) -> None:
+        self._path, self._kind, self._list_urls = job_path(job, what), kind, list_urls
         self._ask()
 
     def _ask(self) -> None:
         self._client = JsonClient()
-        self.body: dict[str, Any] = self._client.get(self._path)
-        self._urls = self.body.get("urls") or [part["url"] for part in self.body["parts"]]
+        self.found = read(self._kind, self._client.get(self._path))
+        self._urls = self._list_urls(self.found)
 
     def open(self, number: int) -> IO[bytes]:
         try:

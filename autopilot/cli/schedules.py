@@ -14,7 +14,6 @@ from autopilot.answers.schedules import Schedule, ScheduleAnswer, Scheduled, Sch
 from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output
-from autopilot.client.answer import Json
 from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 from autopilot.words import text
@@ -51,19 +50,18 @@ def schedules(
         return _list(client, all, output)
     if not names:
         raise UserError(f"which schedule? (autopilot schedules {action} NAME)")
-    moved = [client.post(f"{PATH}/{quote(name, safe='')}/{action}", {}) for name in names]
+    bodies = (client.post(f"{PATH}/{quote(name, safe='')}/{action}", {}) for name in names)
+    moved = [read(ScheduleAnswer, body).schedule for body in bodies]
     if not output.is_for_people:
-        output.print({"schedules": [body["schedule"] for body in moved]}, "schedules")
+        output.print(Schedules(schedules=moved), "schedules")
         return Exit.OK
-    for body in moved:
-        each = read(ScheduleAnswer, body).schedule
+    for each in moved:
         print(f"{_DONE[action]} {text.plain(each.name)}{_tell_next(each.next, each.zone)}{_tell_open(each)}")
     return Exit.OK
 
 
-def tell(body: Json) -> list[str]:
+def tell(told: Scheduled) -> list[str]:
     """What a submit of such a file has made, or would."""
-    told = read(Scheduled, body)
     coming, made = _tell_next(told.next, told.zone), told.schedule
     if made is None:
         return [f"nothing was submitted (dry run){coming}"]

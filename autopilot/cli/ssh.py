@@ -10,7 +10,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.client.answer import Json
+from autopilot.answers.shells import SshAnswer
+from autopilot.cli.answers import read
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.config import paths
@@ -49,25 +50,25 @@ def ssh(
     wrong = next((port for port in forward or () if not 0 < port < 65_536), None)
     if wrong is not None:
         raise UserError(f"--forward must be a port from 1 to 65535, not {wrong}")
-    where = JsonClient().get(job_path(job, "ssh"))
+    where = read(SshAnswer, JsonClient().get(job_path(job, "ssh")))
     words = arguments(where, identity or find_private_key(), forward or [], known_hosts())
     line = command if len(command) < 2 else (shlex.join(command),)
     return subprocess.run([program, *words, *line], check=False).returncode
 
 
-def arguments(where: Json, identity: Path | None, forward: list[int], hosts: Path) -> list[str]:
+def arguments(where: SshAnswer, identity: Path | None, forward: list[int], hosts: Path) -> list[str]:
     """What ``ssh`` is called with."""
     options = list_options(where, hosts)
     words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     words += [word for port in forward for word in ("-L", f"127.0.0.1:{port}:127.0.0.1:{port}")]
     words += ["-i", str(identity), "-o", "IdentitiesOnly=yes"] if identity else []
-    return [*words, "-p", str(where["port"]), "--", f"{where['user']}@{where['host']}"]
+    return [*words, "-p", str(where.port), "--", f"{where.user}@{where.host}"]
 
 
-def list_options(where: Json, hosts: Path) -> dict[str, str]:
+def list_options(where: SshAnswer, hosts: Path) -> dict[str, str]:
     """Of OpenSSH. The host key is kept at first sight, under the lease, and held to from then on."""
     return {
-        "HostKeyAlias": f"autopilot-{where['lease']}",
+        "HostKeyAlias": f"autopilot-{where.lease}",
         "UserKnownHostsFile": f'"{hosts}"',
         "GlobalKnownHostsFile": "/dev/null",
         "StrictHostKeyChecking": "accept-new",

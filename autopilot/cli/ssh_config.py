@@ -9,9 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.answers.jobs import Job, JobAnswer
+from autopilot.answers.shells import SshAnswer
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.ssh import find_private_key, known_hosts, list_options
-from autopilot.client.answer import Json
 from autopilot.client.json_client import JsonClient
 from autopilot.client.paths import job_path
 from autopilot.config import paths
@@ -44,8 +46,8 @@ def ssh_config(
         Private key; default: the one next to [ssh] key of client.toml, then ssh's own defaults.
     """
     client = JsonClient()
-    where = client.get(job_path(job, "ssh"))
-    name = f"autopilot-{_name_of(client.get(job_path(job))['job'])}"
+    where = read(SshAnswer, client.get(job_path(job, "ssh")))
+    name = f"autopilot-{_name_of(read(JobAnswer, client.get(job_path(job))).job)}"
     entry = make_entry(name, where, identity or find_private_key(), known_hosts())
     if not write:
         print(entry, end="")
@@ -60,10 +62,10 @@ def ssh_config(
     return Exit.OK
 
 
-def make_entry(name: str, where: Json, identity: Path | None, hosts: Path) -> str:
+def make_entry(name: str, where: SshAnswer, identity: Path | None, hosts: Path) -> str:
     """Raises ``UserError`` for an address that is none."""
-    place = {"HostName": str(where["host"]), "Port": str(where["port"]), "User": str(where["user"])}
-    if not all(_WORD.fullmatch(value) for value in (*place.values(), str(where["lease"]))):
+    place = {"HostName": where.host, "Port": str(where.port), "User": where.user}
+    if not all(_WORD.fullmatch(value) for value in (*place.values(), where.lease)):
         raise UserError("the market says an address of the machine that ssh cannot use")
     lines = {**place, **list_options(where, hosts)}
     if identity is not None:
@@ -71,10 +73,10 @@ def make_entry(name: str, where: Json, identity: Path | None, hosts: Path) -> st
     return "\n".join([f"Host {name}", *(f"    {key} {value}" for key, value in lines.items())]) + "\n"
 
 
-def _name_of(job: Json) -> str:
+def _name_of(job: Job) -> str:
     """A task's is written ``JOB/17``; a job may have a name that ssh would take for a pattern."""
-    name = str(job["name"]).replace("/", "-")
-    return name if _WORD.fullmatch(name) else str(job["id"])
+    name = job.name.replace("/", "-")
+    return name if _WORD.fullmatch(name) else job.id
 
 
 def _write_entry(name: str, entry: str) -> Path:

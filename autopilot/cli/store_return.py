@@ -29,7 +29,7 @@ def resume(client: JsonClient, job: str, *, dry_run: bool, yes: bool) -> int:
     found = read(JobAnswer, client.act_once("POST", where, {"from_store": True})).job
     name = text.plain(found.name)
     print(
-        f"{name} ({text.plain(found.id)}) goes on from the store in the next ticks."
+        f"{name} ({text.plain(found.id)}) resumes from the store in the next ticks."
         f" A machine of it that is still there is watched for half an hour first. autopilot show {name} says how far"
         " it is."
     )
@@ -65,5 +65,5 @@ def _ask() -> None:
     """Raises ``CommandError`` unless the user confirms."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError(Exit.USAGE, "cannot ask for confirmation without a terminal", hint="--yes skips the prompt")
-    if input("Take this into the ledger and go on from it? [y/N] ").strip().lower() not in ("y", "yes"):
+    if input("Take this into the ledger and resume from it? [y/N] ").strip().lower() not in ("y", "yes"):
         raise CommandError(Exit.USAGE, "nothing was changed")

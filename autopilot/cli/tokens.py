@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
+from autopilot.answers.tokens import MadeToken, RevokedToken, Token, Tokens
+from autopilot.cli.answers import read
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
 from autopilot.client.json_client import JsonClient
@@ -17,7 +19,6 @@ from autopilot.domain.errors import UserError
 from autopilot.words import text
 
 Flag = Parameter(negative="")
-Row = dict[str, Any]
 
 
 def token(
@@ -64,15 +65,16 @@ def token(
         raise UserError(f"which token? (autopilot token {action} NAME)")
     if action == "revoke":
         return _revoke(client, name, park, output)
-    wish: Row = {"name": name, "scope": scope, "sees_all": see_all, "allow": allow or ""}
+    wish: dict[str, Any] = {"name": name, "scope": scope, "sees_all": see_all, "allow": allow or ""}
     wish |= {"expires": expires or "", "secrets": secret or [], "ask_above": ask_above or ""}
     body = client.post("/v1/tokens", wish)
     if not output.is_for_people:
         output.print(body)
         return Exit.OK
-    made = body["token"]
-    print(body["secret"])
-    print(f"{made['name']}: scope {made['scope']}, expires {_day(made['expires_at'])}", file=sys.stderr)
+    made = read(MadeToken, body)
+    token = made.token
+    print(made.secret)
+    print(f"{token.name}: scope {token.scope}, expires {_day(token.expires_at)}", file=sys.stderr)
     print(f"it is shown once; give it to the program as {TOKEN_VARIABLE}", file=sys.stderr)
     return Exit.OK
 
@@ -82,11 +84,12 @@ def _list(client: JsonClient, output: Output) -> int:
     if not output.is_for_people:
         output.print(body, "tokens")
         return Exit.OK
-    if not body["tokens"]:
+    listed = read(Tokens, body).tokens
+    if not listed:
         print("no tokens (autopilot token create NAME makes one)")
         return Exit.OK
     columns = ("NUMBER", "NAME", "MADE BY", "SCOPE", "ALLOWANCE", "SECRETS", "EXPIRES", "STATUS")
-    console().print(table(columns, [_row(each) for each in body["tokens"]], right=("NUMBER",)))
+    console().print(table(columns, map(_row, listed), right=("NUMBER",)))
     return Exit.OK
 
 
@@ -95,7 +98,8 @@ def _revoke(client: JsonClient, name: str, park: bool, output: Output) -> int:
     if not output.is_for_people:
         output.print(body)
         return Exit.OK
-    count, ended = len(body["parked"]), body.get("ended") or ()
+    revoked = read(RevokedToken, body)
+    count, ended = len(revoked.parked), revoked.ended
     made = f", and what it made: {', '.join(map(text.plain, ended))}" if ended else ""
     whose = "their" if ended else "its"
     jobs = f"; {count} of {whose} jobs {'is' if count == 1 else 'are'} being parked" if count else ""
@@ -103,20 +107,20 @@ def _revoke(client: JsonClient, name: str, park: bool, output: Output) -> int:
     return Exit.OK
 
 
-def _row(each: Row) -> tuple[str, ...]:
-    scope = f"{each['scope']}, all" if each["sees_all"] and each["scope"] != "admin" else each["scope"]
-    status = "in force" if each["in_force"] else "revoked" if each["revoked_at"] else "expired"
-    secrets = ", ".join(map(text.plain, each["secrets"])) or "none"
-    made_by = text.plain(each.get("made_by") or "a user")
-    named = str(each["number"]), text.plain(each["name"]), made_by, scope, _allowance(each)
-    return *named, secrets, _day(each["expires_at"]), status
+def _row(each: Token) -> tuple[str, ...]:
+    scope = f"{each.scope}, all" if each.sees_all and each.scope != "admin" else each.scope
+    status = "in force" if each.in_force else "revoked" if each.revoked_at else "expired"
+    secrets = ", ".join(map(text.plain, each.secrets)) or "none"
+    made_by = text.plain(each.made_by or "a user")
+    named = str(each.number), text.plain(each.name), made_by, scope, _allowance(each)
+    return *named, secrets, _day(each.expires_at), status
 
 
-def _allowance(each: Row) -> str:
-    if each["allowance"] is None:
+def _allowance(each: Token) -> str:
+    if each.allowance is None:
         return "none"
-    return f"{text.money(each['allowance'])}{'/month' if each['is_monthly'] else ' in all'}"
+    return f"{text.money(each.allowance)}{'/month' if each.is_monthly else ' in all'}"
 
 
-def _day(instant: str | None) -> str:
-    return "never" if instant is None else f"{datetime.fromisoformat(instant):%Y-%m-%d %H:%M} UTC"
+def _day(instant: datetime | None) -> str:
+    return "never" if instant is None else f"{instant:%Y-%m-%d %H:%M} UTC"

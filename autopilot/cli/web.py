@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from autopilot.answers.pages import PageLink
+from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.client.errors import NotRunning
 from autopilot.client.json_client import JsonClient
@@ -59,11 +61,11 @@ def web(
 def _show_link(opens_browser: bool) -> int:
     client = JsonClient()
     try:
-        made = client.post("/v1/page/link")
+        made = read(PageLink, client.post("/v1/page/link"))
     except NotRunning as problem:
         hint = f"{problem.hint}; autopilot web --ledger own shows what the ledger has"
         raise CommandError(Exit.UNREACHABLE, problem.message, hint=hint) from None
-    link = made["url"] or client.base_url + made["path"]
+    link = made.url or client.base_url + made.path
     print(link, flush=True)
     print("single use, expires in five minutes", file=sys.stderr)
     if opens_browser and sys.stdout.isatty() and _has_screen():

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from autopilot.answers.files import Outputs
 from autopilot.answers.hosts import Host, HostAnswer, Hosts
 from autopilot.answers.jobs import (
     Cancelled,
@@ -33,18 +34,16 @@ from autopilot.answers.models.hosts import HostsQuery
 from autopilot.answers.money import Budget, Spend
 from autopilot.answers.plans import Plan
 from autopilot.answers.schedules import Schedule, ScheduleAnswer, Scheduled, Schedules
+from autopilot.answers.shells import ExecAnswer
 from autopilot.answers.status import Status
-from autopilot.client.errors import ApiError, JobEnded, Unreachable
+from autopilot.client.code import send_code
+from autopilot.client.errors import JobEnded, Unreachable
 from autopilot.client.http import Http
-from autopilot.client.sent_part import SentPart
 from autopilot.code.bundle import bundle, has_code
 from autopilot.code.table import read_table_of
 from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import check_daemon_url
 from autopilot.domain.job import JobStatus
-
-if TYPE_CHECKING:
-    from autopilot.agent.pack import Packed
 
 _STAYS = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.PARKED)
 """Nothing happens to a job by itself any more."""
@@ -137,7 +136,7 @@ class AsyncClient:
         return (await self._http.ask("POST /v1/schedules/{schedule}/resume", ScheduleAnswer, ref)).schedule
 
     async def end_schedule(self, ref: str) -> Schedule:
-        """For good. Jobs that it has made go on."""
+        """For good. Jobs that it has made continue."""
         return (await self._http.ask("POST /v1/schedules/{schedule}/end", ScheduleAnswer, ref)).schedule
 
     async def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> Plan:
@@ -162,21 +161,9 @@ class AsyncClient:
         if has_code(toml, source):
             found = await asyncio.to_thread(bundle, toml, source, beside, (await self.status()).now)
             if not dry_run:
-                await self._send_code(found.packed)
+                await send_code(found.packed, self._http.ask)
             part["code"] = m.SentCode.model_validate(found.claim())
         return part
-
-    async def _send_code(self, packed: Packed) -> None:
-        if (await self._http.ask("GET /v1/code/{sha256}", m.CodeThere, packed.sha256)).there:
-            return
-        begun = await self._http.ask("PUT /v1/code/{sha256}", m.CodeBegun, packed.sha256, upload=packed.data)
-        for number in begun.missing:
-            part, names = SentPart(packed, number), (packed.sha256, str(number))
-            try:
-                await self._http.ask("PUT /v1/code/{sha256}/parts/{number}", m.Nothing, *names, upload=part)
-            except (ApiError, Unreachable):
-                part.refuse_change()
-                raise
 
     async def job(self, ref: str) -> AsyncJob:
         """By its id, the beginning of one, or its name."""
@@ -307,14 +294,14 @@ class AsyncClient:
     async def cancel(self, ref: str) -> Job:
         return (await self._http.ask("POST /v1/jobs/{ref}/cancel", Cancelled, ref)).job
 
-    async def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> m.ExecAnswer:
+    async def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> ExecAnswer:
         """Run a command beside the job, on its machine."""
         body = m.ExecBody(command=command, timeout_s=timeout_s)
-        return await self._http.ask("POST /v1/jobs/{ref}/exec", m.ExecAnswer, ref, body=body)
+        return await self._http.ask("POST /v1/jobs/{ref}/exec", ExecAnswer, ref, body=body)
 
-    async def outputs(self, ref: str) -> m.Outputs:
+    async def outputs(self, ref: str) -> Outputs:
         """What a job has left, part by part; ``autopilot pull`` fetches it."""
-        return await self._http.ask("GET /v1/jobs/{ref}/outputs", m.Outputs, ref)
+        return await self._http.ask("GET /v1/jobs/{ref}/outputs", Outputs, ref)
 
     async def hosts(self, *, provider: str | None = None) -> list[Host]:
         """What is remembered of machines, over all jobs."""
@@ -322,7 +309,7 @@ class AsyncClient:
         return (await self._http.ask("GET /v1/hosts", Hosts, query=query)).hosts
 
     async def block_host(self, market: str, machine_id: str) -> Host:
-        """Nothing new is rented there; a machine that runs there goes on."""
+        """Nothing new is rented there; a machine that runs there keeps running."""
         answer = await self._http.ask("POST /v1/hosts/{market}/{machine}/block", HostAnswer, market, machine_id)
         return answer.host
 

@@ -18,11 +18,6 @@ def job_path(ref: str, *rest: str) -> str:
     return "/".join(["/v1/jobs", quote(ref, safe=""), *rest])
 
 
-def code_path(sha256: str, *rest: str) -> str:
-    """``/v1/code/<sha256>/…`` for a copy of code."""
-    return "/".join(["/v1/code", sha256, *rest])
-
-
 def instance_path(ref: str) -> str:
     """``/v1/instances/<ref>`` for a lease's id, the market's id of an instance, or a label."""
     return f"/v1/instances/{quote(ref, safe='')}"

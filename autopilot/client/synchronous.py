@@ -10,12 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from autopilot.answers.files import Outputs
 from autopilot.answers.hosts import Host
 from autopilot.answers.jobs import Event, Job, JobLife, LogChunk, Retried, Why
-from autopilot.answers.models import jobs as m
 from autopilot.answers.money import Budget, Spend
 from autopilot.answers.plans import Plan
 from autopilot.answers.schedules import Schedule
+from autopilot.answers.shells import ExecAnswer
 from autopilot.answers.status import Status
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
 
@@ -122,10 +123,10 @@ class Client:
     def cancel(self, ref: str) -> Job:
         return self._run(self._inner.cancel(ref))
 
-    def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> m.ExecAnswer:
+    def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> ExecAnswer:
         return self._run(self._inner.exec(ref, command, timeout_s=timeout_s))
 
-    def outputs(self, ref: str) -> m.Outputs:
+    def outputs(self, ref: str) -> Outputs:
         return self._run(self._inner.outputs(ref))
 
     def hosts(self, *, provider: str | None = None) -> list[Host]:

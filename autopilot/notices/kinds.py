@@ -274,7 +274,7 @@ def _say_account_changed(facts: Facts) -> Words:
     machines = "machine that it has in the ledger" if count == 1 else f"{count} machines that it has in the ledger"
     return (
         f"The key of {market} is another account's",
-        f"It shows nothing of the {machines}, which may go on billing in the former account. Nothing is rented on "
+        f"It shows nothing of the {machines}, which may keep billing in the former account. Nothing is rented on "
         f"{market} until this is settled.\n"
         f"Next: bring the former key back; or destroy what the log names in the former account's console, stop the "
         f"daemon, and run autopilot db take-account --market {market}.",

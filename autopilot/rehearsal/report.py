@@ -60,7 +60,7 @@ def badge(verdict: RehearsalVerdict, losses: int) -> str:
 def in_words(seen: RehearsalSeen, verdict: RehearsalVerdict, price: float | None) -> Iterator[str]:
     losses = sum(run.lost_by is not None for run in seen.course)
     if verdict.is_sound:
-        yield f"sound: it went on after each of {losses} losses"
+        yield f"sound: it resumed after each of {losses} losses"
     elif not verdict.findings:
         yield "not proven: no loss was followed by a run that told its steps; give it more --minutes"
     for each in verdict.findings:

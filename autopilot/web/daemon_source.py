@@ -13,7 +13,7 @@ from autopilot.answers.codec import from_json
 from autopilot.answers.instances import Instances
 from autopilot.answers.jobs import Logs
 from autopilot.answers.money import MonthOfMoney
-from autopilot.answers.pages import Decisions, DrawnLife, MachinesOfJob, Now
+from autopilot.answers.pages import Decisions, DrawnLife, MachinesOfJob, Now, PageCaller
 from autopilot.answers.plans import RankedOffer
 from autopilot.answers.prices import Prices
 from autopilot.api.of_listener import PEER
@@ -99,26 +99,26 @@ def _tell(problem: Unreachable | UnreadableAnswer) -> str:
 class DaemonSource:
     """A ``PageSource``. ``me``: what ``GET /v1/page`` answered."""
 
-    def __init__(self, link: DaemonLink, login: KnownLogin, me: Json) -> None:
+    def __init__(self, link: DaemonLink, login: KnownLogin, me: PageCaller) -> None:
         self._link = link
         self._login = login
         self.me = me
 
     @property
     def now(self) -> datetime:
-        return datetime.fromisoformat(self.me["now"])
+        return self.me.now
 
     @property
     def newest_at(self) -> datetime | None:
-        return datetime.fromisoformat(self.me["last_tick_at"]) if self.me["last_tick_at"] else None
+        return self.me.last_tick_at
 
     @property
     def sees_all(self) -> bool:
-        return bool(self.me["sees_all"])
+        return self.me.sees_all
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.me["scope"])
+        return self.me.scope
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         return await self._link.ask(self._login, "GET", path, query)

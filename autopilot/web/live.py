@@ -145,7 +145,7 @@ class LiveFragments:
         reader = next(iter(shared.readers))
         try:
             source = await reader.ask()
-            mark = source.me["last_tick_at"]
+            mark = source.newest_at
             if mark != shared.mark or shared.page is None or shared.silence is not None:
                 shared.page = await shared.build(source)
                 shared.mark, shared.silence = mark, None

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.pages import OpenedSession, PageCaller
 from autopilot.api.bearer import LONGEST_TOKEN, hash_token
 from autopilot.blobs.place import MailboxPlace
 from autopilot.client.errors import ApiError
@@ -131,9 +133,9 @@ class DaemonPages:
 
     async def _open(self, request: web.Request, *, is_pulse: bool = False) -> Opened:
         login, is_proxied = self._identify(request), LOGIN in request
-        me = await self._link.ask(login, "GET", "/v1/page", is_pulse=is_pulse)
+        me = from_json(PageCaller, await self._link.ask(login, "GET", "/v1/page", is_pulse=is_pulse))
         source = DaemonSource(self._link, login, me)
-        key, name = "all" if source.sees_all else str(me["owner"]), me["name"].removeprefix(PROXIED)
+        key, name = "all" if source.sees_all else str(me.owner), me.name.removeprefix(PROXIED)
         form_token = self._form_token(login, is_proxied)
         request[VISITOR] = visitor = Visitor(
             name, source.scope, source.sees_all, True, f"{key} {source.scope}", form_token, is_proxied=is_proxied
@@ -151,9 +153,10 @@ class DaemonPages:
         key = request.match_info["key"]
         if len(key) > LONGEST_TOKEN or not self._known.has(hash_token(key)):
             raise NoSession
-        made = await self._link.ask(_log_in(key), "POST", "/v1/page/enter", body={}, peer=request.remote or "")
-        answer = web.Response(status=303, headers={"Location": make_path(made["secret"])})
-        keep_secret(answer, request, made["secret"], COOKIE_S)
+        body = await self._link.ask(_log_in(key), "POST", "/v1/page/enter", body={}, peer=request.remote or "")
+        secret = from_json(OpenedSession, body).secret
+        answer = web.Response(status=303, headers={"Location": make_path(secret)})
+        keep_secret(answer, request, secret, COOKIE_S)
         return answer
 
     async def _leave(self, request: web.Request) -> web.StreamResponse:
@@ -223,7 +226,7 @@ class DaemonPages:
             return (await self._open(request, is_pulse=True)).source
 
         return await self._send(
-            request, (name, visitor.key, zone.name(), *shown), Reader(opened.source.me["owner"], ask), build, render
+            request, (name, visitor.key, zone.name(), *shown), Reader(opened.source.me.owner, ask), build, render
         )
 
     async def _send(

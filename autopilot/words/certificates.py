@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from autopilot.answers.certifications import Claim
+from autopilot.answers.scalars import Scalar
+from autopilot.answers.status import Certificate
 from autopilot.domain.certificate import Lack
 from autopilot.markets.facts import MarketFacts
 from autopilot.markets.installed import facts_of
 from autopilot.words import text
-
-Row = Mapping[str, Any]
 
 VERDICTS = {
     "held": "held",
@@ -41,21 +39,24 @@ def tell_command(market: str, lack: Lack | None = None) -> str:
     return f'autopilot certify {market} --budget "{certify.budget}"'
 
 
-def line(claim: Row) -> str:
+def line(claim: Claim) -> str:
     """One claim on one line."""
-    seen = ", ".join(f"{text.words(name)} {show_seen(name, value)}" for name, value in claim["seen"].items())
-    told = f"{VERDICTS[claim['verdict']]}: {claim['sentence'].rstrip('.')}" + (f" ({seen})" if seen else "")
-    return f"{told}. Consequence: {claim['changes']}" if claim["verdict"] == "broken" else told
+    seen = ", ".join(f"{text.words(name)} {show_seen(name, value)}" for name, value in claim.seen.items())
+    told = f"{VERDICTS[claim.verdict]}: {claim.sentence.rstrip('.')}" + (f" ({seen})" if seen else "")
+    return f"{told}. Consequence: {claim.changes}" if claim.verdict == "broken" else told
 
 
-def show_seen(name: str, value: Any) -> str:
-    if name in ("floor", "bid", "asked", "shown", "needed") and value is not None:
+def show_seen(name: str, value: Scalar) -> str:
+    """Amounts are decimal strings."""
+    if isinstance(value, str) and name in ("floor", "bid", "asked", "shown", "needed"):
         return text.per_hour(value)
-    return text.money(value) if name in ("billed", "ledger", "expected") else text.plain(value)
+    if isinstance(value, str) and name in ("billed", "ledger", "expected"):
+        return text.money(value)
+    return text.plain(value)
 
 
-def state(held: Row) -> str:
+def state(held: Certificate) -> str:
     """A market's certificate in a few words."""
-    if held["status"] is None:
-        return f"valid until {str(held['ends_at'])[:10]}"
-    return LACKS[held["status"]] + (f" ({held['ended_because']})" if held["ended_because"] else "")
+    if held.status is None:
+        return f"valid until {held.ends_at:%Y-%m-%d}"
+    return LACKS[held.status] + (f" ({held.ended_because})" if held.ended_because else "")

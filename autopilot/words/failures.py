@@ -14,13 +14,13 @@ def tell(job: Job) -> list[tuple[str, str]]:
     if job.status != "failed":
         return []
     if job.tasks:
-        return [("failed", text.words(job.reason)), ("to go on", _tell_way_on(job))]
+        return [("failed", text.words(job.reason)), ("next step", _tell_way_on(job))]
     return [
         ("failed", text.words(job.reason)),
         *([("start", starts.tell(job.failed_start))] if job.failed_start else []),
         ("exit code", "none: no run of its command has ended" if job.exit_code is None else str(job.exit_code)),
         ("checkpoint", _tell_checkpoint(job.checkpoint)),
-        ("to go on", _tell_way_on(job)),
+        ("next step", _tell_way_on(job)),
     ]
 
 

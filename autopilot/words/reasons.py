@@ -342,7 +342,7 @@ def _tell_console(numbers: Numbers) -> str:
     since, left = text.span(numbers.get("paused_s")), text.span(numbers.get("kept_for_s"))
     disk = text.per_hour(numbers.get("cost_of_waiting_per_h"))
     return (
-        f"stopped in the market's console {since} ago, and left alone: start it there and the job goes on; else it is "
+        f"stopped in the market's console {since} ago, and left alone: start it there and the job resumes; else it is "
         f"given back in {left} and the job is parked, for autopilot resume; until then its disk costs {disk}"
     )
 

@@ -29,7 +29,7 @@ def tune(client: Client, trials: int, at_once: int = 4) -> optuna.Study:
         for trial, job in zip(asked, jobs, strict=True):
             try:
                 job.wait()
-            except JobEnded:  # it failed, or its money is used up: Optuna goes on without it
+            except JobEnded:  # it failed, or its money is used up: Optuna continues without it
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             else:
                 study.tell(trial, read_loss(job))

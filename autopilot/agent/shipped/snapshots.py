@@ -130,7 +130,7 @@ class Snapshots:
                 errno.ENOSPC,
                 f"No space left on device: the checkpoint has {needed / 1e6:.1f} MB and {free / 1e6:.1f} MB of the"
                 " disk are free. Nothing new is saved until the job removes files, or has a larger disk"
-                " ([resources] disk). The agent goes on trying",
+                " ([resources] disk). The agent keeps trying",
             )
         return error
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, RootModel
 
-from autopilot.answers.jobs import Event, Job, TakenCode
+from autopilot.answers.jobs import Event, Job
 from autopilot.answers.models.base import Answer, Asked, Query, Share
 from autopilot.domain.array import MOST_TABLE_BYTES
 from autopilot.domain.code import MOST_BYTES
@@ -146,50 +146,6 @@ class Jobs(Answer):
     """Where the next page begins; null: this is the last one."""
 
 
-class OutputPart(Answer):
-    key: str
-    size: int
-    sha256: str
-    url: str
-
-
-class Outputs(Answer):
-    name: str
-    parts: list[OutputPart]
-
-
-class CodeOfJob(Answer):
-    name: str
-    code: TakenCode
-    urls: list[str]
-    """URLs of the index and of each part."""
-
-
-class ExecAnswer(Answer):
-    exit_code: int
-    output: str
-    is_cut: bool
-    ended: str
-    """``exited``, ``timed_out`` (124) or ``stopped`` (137)."""
-
-
-class SshAnswer(Answer):
-    host: str
-    port: int
-    user: str
-    lease: str
-
-
-class CodeThere(Answer):
-    there: bool
-    missing: list[int] | None
-    """Numbers of the parts still to be sent; null: the index is still to be sent."""
-
-
-class CodeBegun(Answer):
-    missing: list[int]
-
-
 class EventsQuery(Query):
     after: int = Field(default=0, ge=0, le=MOST_EVENTS)
     """The last sequence number received."""
@@ -205,7 +161,3 @@ class Events(Answer):
     events: list[Event] | list[Chosen] = Field(union_mode="left_to_right")
     after: int
     """Pass it to the next call."""
-
-
-class Nothing(Answer):
-    """An empty object."""

@@ -77,7 +77,7 @@ CLAIMS = (
         Confidence.HIGH,
         SANDBOX,
         Step.END,
-        "a machine that was given back goes on billing",
+        "a machine that was given back keeps billing",
         matters=True,
     ),
     MarketClaim(

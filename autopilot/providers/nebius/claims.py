@@ -79,7 +79,7 @@ CLAIMS = (
         "2026-10",
         Confidence.HIGH,
         Step.END,
-        "a machine that was given back goes on billing",
+        "a machine that was given back keeps billing",
         matters=True,
     ),
     _claim(
@@ -116,7 +116,7 @@ CLAIMS = (
         "2026-10",
         Confidence.HIGH,
         None,
-        "a job goes on from its newest checkpoint, elsewhere",
+        "a job resumes from its newest checkpoint, elsewhere",
     ),
     _claim(
         "notice-comes-first",
@@ -134,7 +134,7 @@ CLAIMS = (
         "2026-10",
         Confidence.MEDIUM,
         None,
-        "a machine whose daemon is dead goes on billing until it is preempted",
+        "a machine whose daemon is dead keeps billing until it is preempted",
     ),
     _claim(
         "starting-is-free",

@@ -251,13 +251,14 @@ async def test_code_that_changes_on_its_way_is_not_sent(
     client: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     job_file = a_project(tmp_path)
-    send = AsyncClient._send_code
+    ask = client._http.ask
 
-    async def change(self: AsyncClient, packed: Any) -> None:
-        (tmp_path / "train.py").write_text(text)
-        await send(self, packed)
+    async def change(call: str, *rest: Any, **more: Any) -> Any:
+        if call == "GET /v1/code/{sha256}":
+            (tmp_path / "train.py").write_text(text)
+        return await ask(call, *rest, **more)
 
-    monkeypatch.setattr(AsyncClient, "_send_code", change)
+    monkeypatch.setattr(client._http, "ask", change)
     with pytest.raises(UserError, match="changed while it was sent"):
         await client.submit(job_file)
 

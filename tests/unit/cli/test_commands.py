@@ -200,7 +200,7 @@ def test_show_of_a_failed_job_begins_with_what_failed_and_its_last_output(daemon
     assert (f"GET /v1/jobs/{job_id}/logs", "tail=1") in [asked[:2] for asked in daemon.requests]
     first, shown = out.split("\nLast output (more: autopilot logs)\n")
     assert " ".join(first.split()) == (
-        "failed command failed exit code 1 checkpoint number 7 at step 410, in the store to go on fix the cause, then"
+        "failed command failed exit code 1 checkpoint number 7 at step 410, in the store next step fix the cause, then"
         " autopilot submit its file again: it starts from the beginning; a new job does not read this one's checkpoint"
     )
     shown, details = shown.split("\n\n", 1)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.answers.codec import from_json
+from autopilot.answers.shells import SshAnswer
 from autopilot.cli.main import run
 from autopilot.cli.ssh import arguments
 from tests.unit.cli.sample_daemon import Daemon
@@ -55,7 +57,7 @@ def test_the_private_key_beside_the_public_one_of_client_toml_is_used(daemon: Da
 
 
 def test_ports_are_forwarded_on_loopback_alone(tmp_path: Path) -> None:
-    made = arguments(WHERE, None, [6006, 8888], tmp_path)
+    made = arguments(from_json(SshAnswer, WHERE), None, [6006, 8888], tmp_path)
     assert [made[i + 1] for i, word in enumerate(made) if word == "-L"] == [
         "127.0.0.1:6006:127.0.0.1:6006",
         "127.0.0.1:8888:127.0.0.1:8888",

@@ -75,7 +75,7 @@ def test_without_a_terminal_it_does_not_prompt(asked: Daemon) -> None:
 
 def test_with_yes_it_goes_on(asked: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert actions.resume("bert-qa", from_store=True, yes=True) == 0
-    assert "goes on from the store in the next ticks" in capsys.readouterr().out
+    assert "resumes from the store in the next ticks" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

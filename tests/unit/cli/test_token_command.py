@@ -24,6 +24,7 @@ MADE = {
     "in_force": True,
     "allowance": "20",
     "is_monthly": True,
+    "ask_above": None,
     "made_by": "token:boss",
 }
 

@@ -278,7 +278,7 @@ async def test_the_page_of_a_failed_job_begins_with_what_failed(reader: LedgerRe
     assert (works.failure, works.log) == ([], [])
     read = PageReader(PageSite().render("job_live.html", "/jobs/job-failed", page=page))
     first, _, after = read.text.partition("CUDA")
-    assert "Why it failed failed command failed exit code 1 checkpoint none: its work is lost to go on fix the" in first
+    assert "Why it failed failed command failed exit code 1 checkpoint none: its work is lost next step fix" in first
     assert "line 11 line 12" in first
     assert "line 10 " not in first, "the last twenty lines"
     assert after.startswith("</b> out of memory Done"), "the figures follow"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from autopilot.answers.pages import PageCaller
+from autopilot.domain.token import Scope
 from autopilot.web.daemon_source import DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import STREAMS_OF_AN_OWNER, Fragment, LiveFragments, Reader, TooManyStreams
 from tests.patience import PATIENCE_S
@@ -23,7 +25,7 @@ class Daemon:
     """What a daemon would answer: when it ticked last, or silence."""
 
     def __init__(self) -> None:
-        self.tick = "1"
+        self.tick = 1
         self.error: Exception | None = None
         self.made = 0
         self.shown = "first"
@@ -33,7 +35,18 @@ class Daemon:
             raise self.error
         link: Any = None
         login: Any = "secret"
-        return DaemonSource(link, login, {"last_tick_at": self.tick})
+        me = PageCaller(
+            owner=1,
+            name="",
+            scope=Scope.READ,
+            sees_all=False,
+            expires_at=None,
+            now=NOW,
+            speed=1,
+            last_tick_at=NOW + timedelta(seconds=self.tick),
+            version="",
+        )
+        return DaemonSource(link, login, me)
 
     async def build(self, _: DaemonSource) -> Any:
         self.made += 1
@@ -70,7 +83,7 @@ async def test_two_readers_share_what_is_made_once_a_tick(live: LiveFragments) -
         assert (first.html, first.silence) == ("<p>first</p>", None)
         assert await anext(two) == first
         assert daemon.made == 1
-        daemon.shown, daemon.tick = "second", "2"
+        daemon.shown, daemon.tick = "second", 2
         seen = await asyncio.gather(anext(one), anext(two))
         assert {each.html for each in seen if each} == {"<p>second</p>"}
         assert daemon.made == 2
@@ -81,7 +94,7 @@ async def test_what_is_the_same_is_not_sent_again(live: LiveFragments) -> None:
     async with aclosing(follow(live, daemon, within_s=0.2)) as reader:
         first = await anext(reader)
         assert first is not None
-        daemon.tick = "2"
+        daemon.tick = 2
         while daemon.made < 2:
             assert await anext(reader) is None
         assert await anext(reader) is None, "made again, and the same"
@@ -135,7 +148,7 @@ async def test_a_defect_in_a_page_does_not_end_its_stream(live: LiveFragments) -
         assert await anext(reader) is not None
         daemon.error = RuntimeError("a defect")
         await asyncio.sleep(5 * LOOK_S)
-        daemon.error, daemon.shown, daemon.tick = None, "second", "2"
+        daemon.error, daemon.shown, daemon.tick = None, "second", 2
         second = await anext(reader)
         assert second is not None
         assert second.html == "<p>second</p>"

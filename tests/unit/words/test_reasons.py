@@ -139,7 +139,7 @@ SEARCH: dict[str, Any] = {"gpus": "1×H100", "disk_gb": "20", "offers": 4, "fitt
         (a_wait(("paused", {"cause": "out_of_credit", "paused_s": 120, "cost_of_waiting_per_h": "0.0041"})),
          "out of credit for 2 min: its disk costs $0.004/h"),
         (a_wait(("paused", {"cause": "console", "paused_s": 120, "kept_for_s": 780, "cost_of_waiting_per_h": 0.0041})),
-         "stopped in the market's console 2 min ago, and left alone: start it there and the job goes on; else it is "
+         "stopped in the market's console 2 min ago, and left alone: start it there and the job resumes; else it is "
          "given back in 13 min and the job is parked, for autopilot resume; until then its disk costs $0.004/h"),
         (a_wait(("paused", {"cause": "unknown", "paused_s": 120, "cost_of_waiting_per_h": "0.0041"})),
          "stopped, and nothing shows why, for 2 min: its disk costs $0.004/h"),

@@ -1,6 +1,6 @@
 """The story of ``autopilot demo --all-markets``: three kinds of auction, two of them of virtual machines.
 
-A job begins in a container on vast.ai, is outbid there, goes on at Mithril, is preempted with five minutes' notice, and
+A job begins in a container on vast.ai, is outbid there, resumes at Mithril, is preempted with five minutes' notice, and
 ends on Nebius.
 """
 

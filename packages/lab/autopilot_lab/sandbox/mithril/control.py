@@ -9,7 +9,7 @@
 | POST minimum | bid_id (or region, instance_type), price ($/h of one machine) | |
 | POST highest | bid_id (or region, instance_type), price ($/h of one machine; null: none): no limit above is taken | |
 | POST pause | bid_id: its user pauses it in the console | |
-| POST power_off | bid_id: its machine, from inside; it goes on being billed | |
+| POST power_off | bid_id: its machine, from inside; it keeps being billed | |
 | POST strangers | ended (bids of colleagues that have ended; null: the project has no other users) | |
 | POST ssh_key | id: of the one that takes the place of the project's | |
 | POST relocate | bid_id: its machine is moved to another host | |

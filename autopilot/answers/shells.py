@@ -1,0 +1,24 @@
+"""What runs beside a job on its machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autopilot.answers.scalars import Described
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecAnswer(Described):
+    exit_code: int
+    output: str
+    is_cut: bool
+    ended: str
+    """``exited``, ``timed_out`` (124) or ``stopped`` (137)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SshAnswer(Described):
+    host: str
+    port: int
+    user: str
+    lease: str
