@@ -111,25 +111,30 @@ class KnownHosts:
     records: Mapping[MachineKey, HostRecord] = field(default_factory=dict)
     by_market: Mapping[str, LaunchOdds] = field(default_factory=dict)
     by_host: Mapping[tuple[str, str], LaunchOdds] = field(default_factory=dict)
+    longest_loads: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Seconds, by market and image."""
 
     @classmethod
     def of(cls, records: Mapping[MachineKey, HostRecord]) -> KnownHosts:
         by_market: dict[str, LaunchOdds] = {}
         by_host: dict[tuple[str, str], LaunchOdds] = {}
+        longest: dict[tuple[str, str], float] = {}
         for each in records.values():
             odds = LaunchOdds(each.launches, each.failed)
             by_market[each.provider] = by_market.get(each.provider, LaunchOdds()) + odds
             host = each.provider, each.host_id
             by_host[host] = by_host.get(host, LaunchOdds()) + odds
-        return cls(records, by_market, by_host)
+            for image, seconds in each.loads:
+                of_image = each.provider, image
+                longest[of_image] = max(longest.get(of_image, 0.0), float(seconds or 0))
+        return cls(records, by_market, by_host, longest)
 
     def find(self, provider: str, machine_id: str) -> HostRecord | None:
         return self.records.get((provider, machine_id))
 
     def longest_load_s(self, provider: str, image: str) -> float | None:
         """Of the market's machines on which the image has come up, each as it was last; None: on none."""
-        loads = (each.load_s(image) for each in self.records.values() if each.provider == provider)
-        return max((seconds for seconds in loads if seconds is not None), default=None)
+        return self.longest_loads.get((provider, image))
 
     def is_blocked(self, provider: str, machine_id: str) -> bool:
         record = self.find(provider, machine_id)

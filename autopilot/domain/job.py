@@ -18,7 +18,7 @@ from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import OfferQuery
 from autopilot.domain.reasons import Reason
 from autopilot.domain.registry import Registry
-from autopilot.domain.start_faults import FailedStart
+from autopilot.domain.start_faults import FailedStart, StartCause
 
 
 class JobStatus(StrEnum):
@@ -274,6 +274,11 @@ class Job:
     def waits_for_jobs(self) -> bool:
         """Nothing is rented for it before others have ended."""
         return bool(waited_for(self.spec.after)) and self.predecessors_ended_at is None and not self.status.is_final
+
+    @property
+    def silent_starts(self) -> int:
+        """Machines in a row that were given up, never ran the command and did not say why."""
+        return sum(each.is_over and each.cause is StartCause.UNKNOWN for each in self.failed_starts)
 
     def lease_in(self, slot: Slot) -> Lease | None:
         """The lease that holds the slot, or None. Leases on their way out hold none."""

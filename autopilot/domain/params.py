@@ -76,6 +76,10 @@ class Deadline:
             raise ValueError("held_share must be in 0..1, pace_error in 0..2 and pace_known_at above 0, up to 1")
 
 
+GROWTH, MOST_GROWN = 1.5, 10
+"""By which a machine is waited for longer after each silent one, so often at the most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loading:
     """When a machine is given up."""
@@ -109,6 +113,19 @@ class Loading:
     def __post_init__(self) -> None:
         if self.preparing_least_s < 0 or self.preparing_mbps <= 0:
             raise ValueError("preparing_least_s must not be negative and preparing_mbps above 0")
+
+    def patience_s(self, longest_s: float | None, silent: int) -> float:
+        """Seconds for which a machine may be silent before it is given up.
+
+        ``longest_s``: the longest that the image took on the market's machines; None: it has come up on none, or
+        nothing counts. ``silent``: machines in a row before it that did not say why they failed.
+        A host whose disk has the image's layers says little of one that has to fetch them: hence the least, and the
+        growth, without which an image that takes longer than it did would come up nowhere.
+        """
+        if longest_s is None:
+            return self.timeout_s
+        usual_s = max(self.known_least_s, self.known_factor * longest_s)
+        return min(usual_s * GROWTH ** min(silent, MOST_GROWN), self.timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

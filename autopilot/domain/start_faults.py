@@ -84,6 +84,11 @@ FAULTS: Mapping[str, StartFault] = {
     "no_docker": StartFault(
         StartCause.HOST, "the host has no container runtime that works: another host is tried", is_lasting=True
     ),
+    "no_network": StartFault(
+        StartCause.HOST,
+        "for a minute the container reaches nothing outside its host: another host is tried",
+        is_lasting=True,
+    ),
     "pull_failed": StartFault(
         StartCause.HOST, "the host's network did not bring what is needed: another host is tried", is_final=False
     ),
@@ -119,6 +124,11 @@ _WORDS: tuple[tuple[str, str], ...] = (
         r"|net/http: request canceled",
     ),
 )
+_NO_ROUTE = re.compile(START_WORDS + r".*\[Errno (?:-3|101|113)\]")
+"""No names (``EAI_AGAIN``) or no route (``ENETUNREACH``, ``EHOSTUNREACH``): a store that is down, or that has no such
+name, fails in other ways."""
+LINES_WITHOUT_NETWORK = 6
+"""So many of the start text's lines in a row: it tries again after 2, 4, 8, 16 and 32 s, so a minute has gone by."""
 _TABLE = tuple((name, re.compile(words, re.IGNORECASE)) for name, words in _WORDS)
 """The first that fits: what is more exact comes first."""
 _DENIED = re.compile(
@@ -143,7 +153,11 @@ def find_fault(words: str) -> str:
 
 def find_telling_line(words: str) -> tuple[str, str]:
     """(the fault, the line that tells of it): of several lines the newest counts. Both are empty without a fault."""
-    told = ((find_fault(line), line) for line in reversed(words.splitlines()))
+    lines = words.splitlines()
+    ours = [line for line in lines if line.startswith(START_WORDS)][-LINES_WITHOUT_NETWORK:]
+    if len(ours) == LINES_WITHOUT_NETWORK and all(map(_NO_ROUTE.match, ours)):
+        return "no_network", ours[-1]
+    told = ((find_fault(line), line) for line in reversed(lines))
     return next(((fault, line) for fault, line in told if fault), ("", ""))
 
 

@@ -16,9 +16,6 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
-from autopilot.domain.start_faults import StartCause
-
-GROWTH = 1.5
 
 
 def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params: Params) -> bool:
@@ -35,16 +32,11 @@ def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params
 
 
 def _patience(job: Job, lease: Lease, market: Market, params: Params) -> timedelta:
-    """A host whose disk has the image's layers says little of one that has to fetch them: hence the least, and the
-    growth, without which an image that takes longer than it did would come up nowhere. Beside a machine that works
-    starts in vain are not counted, so nothing would grow: there the whole time is waited for."""
-    limits = params.loading
-    longest_s = market.hosts.longest_load_s(lease.provider, job.spec.image)
-    if longest_s is None or (job.main is not None and job.main.id != lease.id):
-        return timedelta(seconds=limits.timeout_s)
-    usual_s = max(limits.known_least_s, limits.known_factor * longest_s)
-    silent = sum(each.is_over and each.cause is StartCause.UNKNOWN for each in job.failed_starts)
-    return timedelta(seconds=min(usual_s * GROWTH ** min(silent, 10), limits.timeout_s))
+    """Beside a machine that works starts in vain are not counted, so nothing would grow: there the whole time is
+    waited for."""
+    is_beside = job.main is not None and job.main.id != lease.id
+    longest_s = None if is_beside else market.hosts.longest_load_s(lease.provider, job.spec.image)
+    return timedelta(seconds=params.loading.patience_s(longest_s, job.silent_starts))
 
 
 def cannot_boot_again(lease: Lease, able: Capabilities | None) -> bool:

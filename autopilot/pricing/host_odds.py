@@ -1,8 +1,14 @@
 """What a machine's record adds to the cost of finishing there: launches that come to nothing, a slower pace.
 
-The chance that a launch comes to nothing is shrunk from the market to the host to the machine (empirical Bayes, as in
-``hazard``). A machine that stays the best choice is tried until it comes up, so the launches to be lost there are
-p / (1 − p); each costs what a machine may load for. A record only adds: what has none costs what it did.
+The chance p that a launch comes to nothing is shrunk from the market to the host to the machine (empirical Bayes, as in
+``hazard``). What a silent machine costs is the time for which it is waited for: s_k, when k were silent before it in
+this job (``Loading.patience_s``). A machine that stays the best choice is tried until it comes up, so that
+
+    dollars = $/h × Σ p^(k+1) × s_k        launches until the first that comes up (geometric distribution)
+    minutes = p × s_0                      of the next launch; the one after it may be on another machine
+
+A machine that says why it fails is left sooner, so both are the most that a dud costs. A record only adds: what has
+none costs what it did.
 """
 
 from __future__ import annotations
@@ -12,9 +18,10 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from autopilot.domain.hosts import KnownHosts, LaunchOdds
+from autopilot.domain.job import Job
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
-from autopilot.domain.params import Params
+from autopilot.domain.params import MOST_GROWN, Params
 
 MARKET_WEIGHT = 20.0
 """Before a market's own launches count, so many are assumed to have come up."""
@@ -31,17 +38,19 @@ class Burden(NamedTuple):
 
     lost: Decimal
     """Dollars for launches that come to nothing."""
+    waited: timedelta
+    """For the next launch, in case that it does."""
     pace: float
     """0..1, of what such GPUs do elsewhere."""
     load: timedelta
     """It was seen to take so long until its agent spoke."""
 
 
-UNBURDENED = Burden(ZERO, 1.0, timedelta(0))
+UNBURDENED = Burden(ZERO, timedelta(0), 1.0, timedelta(0))
 
 
 def weigh_host(
-    hosts: KnownHosts, offer: Offer, image: str, hourly: Decimal, params: Params, *, is_pooled: bool
+    hosts: KnownHosts, offer: Offer, job: Job, hourly: Decimal, params: Params, *, is_pooled: bool
 ) -> Burden:
     """``hourly``: $/h of the machine, disk included."""
     market = hosts.by_market.get(offer.provider)
@@ -54,9 +63,25 @@ def weigh_host(
     )
     share = others.shrunk(market.shrunk(0.0, MARKET_WEIGHT), HOST_WEIGHT)
     share = own.shrunk(share, POOL_WEIGHT if is_pooled else MACHINE_WEIGHT)
-    launches = share / max(1 - share, 1e-6)
-    lost = accrue(hourly, timedelta(seconds=params.loading.timeout_s)) * Decimal(launches)
+    waits_s = _waits_s(hosts, offer.provider, job, params)
+    lost = accrue(hourly, timedelta(seconds=_lost_s(share, waits_s)))
+    waited = timedelta(seconds=share * waits_s[0])
     if record is None:
-        return Burden(lost, 1.0, timedelta(0))
-    load = timedelta(seconds=record.load_s(image) or 0.0)
-    return Burden(lost, record.pace if record.pace is not None else 1.0, load)
+        return Burden(lost, waited, 1.0, timedelta(0))
+    load = timedelta(seconds=record.load_s(job.spec.image) or 0.0)
+    return Burden(lost, waited, record.pace if record.pace is not None else 1.0, load)
+
+
+def _waits_s(hosts: KnownHosts, provider: str, job: Job, params: Params) -> list[float]:
+    """How long the next silent machine is waited for, the one after it, and so on; after the last it grows no more."""
+    if job.main is not None:
+        return [params.loading.patience_s(None, 0)]
+    longest_s = hosts.longest_load_s(provider, job.spec.image)
+    return [params.loading.patience_s(longest_s, job.silent_starts + number) for number in range(MOST_GROWN + 1)]
+
+
+def _lost_s(share: float, waits_s: list[float]) -> float:
+    share = min(share, 1 - 1e-6)
+    *growing, last = waits_s
+    seconds = sum(wait_s * share ** (number + 1) for number, wait_s in enumerate(growing))
+    return seconds + last * share ** len(waits_s) / (1 - share)

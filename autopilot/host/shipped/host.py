@@ -22,7 +22,7 @@ from autopilot.agent.shipped.orders import parse_taken_over
 from autopilot.agent.shipped.web import Web
 
 from .docker import Docker, DockerError
-from .fault import Fault
+from .fault import RETRY_FIRST_S, RETRY_MOST_S, Fault, Retries
 from .notices import LAST_GRACE_S, STOP_GRACE_S, Signal, notice
 from .orders import parse_login, parse_orders
 from .places import AGENT_INBOX, AGENT_OUTBOX, AGENT_STATE, ENV, NOTICE, WISH, Places
@@ -35,7 +35,6 @@ AGENT_SAVES_S = 240.0
 """The agent counts the same permit, saves, and wishes to go. This program goes so much later, wish or none."""
 REPORT_S = 600.0
 """How long a fault is tried to be reported before the machine goes."""
-RETRY_FIRST_S, RETRY_MOST_S = 10.0, 300.0
 
 
 class Host:
@@ -163,28 +162,23 @@ class Host:
     # -- up
 
     def bring_up(self) -> None:
-        """Raises ``Fault`` once trying again is of no use, or the time is over."""
+        """Raises ``Fault`` where nothing is tried again (``Retries``)."""
         while self.orders is None:
             self.news.wait(1)
-        ends_at, wait_s = self.begun + self.plan["boot_s"], RETRY_FIRST_S
+        ends_at = self.begun + self.plan["boot_s"]
+        retries = Retries(ends_at)
         self.tell("preparing")
         while True:
-            fault = Fault("boot_too_slow", "")
             try:
                 return self.try_to_bring_up(ends_at)
             except Fault as found:
-                if found.is_final:
-                    raise
                 fault = found
-            except TimeoutError as error:
-                fault = Fault("boot_too_slow", str(error))
-            except (OSError, DockerError) as error:
-                fault = Fault("container_refused" if isinstance(error, DockerError) else "boot_too_slow", str(error))
+            except DockerError as error:
+                fault = Fault("container_refused", str(error), is_final=False)
+            except OSError as error:
+                fault = Fault("boot_too_slow", str(error), is_final=False)
             self.say(f"{fault.name}: {fault.detail}")
-            if self.now() + wait_s >= ends_at:
-                raise Fault(fault.name, fault.detail)
-            self.pause(wait_s)
-            wait_s = min(2 * wait_s, RETRY_MOST_S)
+            self.pause(retries.wait_s(fault, self.now()))
 
     @property
     def plan(self) -> dict[str, Any]:

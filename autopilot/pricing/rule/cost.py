@@ -49,6 +49,7 @@ class Candidate:
     highest bid that loses."""
     cost: Decimal
     setup: timedelta
+    """Until the command runs, with what may be waited for in vain before."""
     work: timedelta | None
     """Time at work on these GPUs until the job is done, where it is known."""
     traffic: Decimal
@@ -136,7 +137,7 @@ class Pricing:
         storage = offer.storage_rate(job.spec.disk_gb)
         if not _is_within_limits(job.spec, bid, storage):
             return None
-        burden = weigh_host(market.hosts, offer, job.spec.image, price + storage, params, is_pooled=able.is_pooled)
+        burden = weigh_host(market.hosts, offer, job, price + storage, params, is_pooled=able.is_pooled)
         work, losses = self.work(offer.gpu, offer.num_gpus), 0.0
         if burden.pace < 1:
             work = _work(work, params) / burden.pace
@@ -155,7 +156,7 @@ class Pricing:
         cost = cost_to_finish(job, losses, hourly, work, setup, params) + traffic + burden.lost
         if losses and not able.resumes_where_it_was:
             cost += ceil_nano(offer.download_price * self.received_gb * Decimal(losses))
-        return Candidate(offer, capacity_type, bid, price, cost, setup, work, traffic)
+        return Candidate(offer, capacity_type, bid, price, cost, setup + burden.waited, work, traffic)
 
 
 def _prices(

@@ -104,7 +104,7 @@ async def test_a_registry_that_refuses_is_reported_and_the_machine_goes(
         ({"gpus": "1"}, {}, "no_gpu", "1 GPUs of 2"),
         ({"docker": "absent", "apt": "fail"}, {}, "no_docker", "Unable to locate"),
         ({"docker": "absent", "apt": "hang"}, {}, "no_docker", "took longer"),
-        ({"start": "refuse"}, {"boot_s": 120}, "container_refused", "could not select device driver"),
+        ({"start": "refuse"}, {}, "container_refused", "could not select device driver"),
     ],
     ids=("hung", "missing", "full", "gpus", "apt fails", "apt hangs", "refused"),
 )
@@ -134,7 +134,7 @@ async def test_what_fails_is_reported_and_the_machine_goes(
 async def test_what_its_host_refuses_is_reported_and_the_machine_goes(
     world: World, machines: VirtualMachines, boots: Boot, fault: str, words: str
 ) -> None:
-    vm = await a_vm(world, machines, training(10), speed=SPEED, boot_s=400)
+    vm = await a_vm(world, machines, training(10), speed=SPEED)
     vm.boot(host=HostTraits(truth=Truth(boots)))
     report = await vm.until_reported(lambda told: told.state == "failed", fault)
     assert report.fault == fault

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autopilot.domain.start_faults import find_telling_line
 from autopilot_lab.sandbox.image_traits import AMD64_ONLY, NEEDS_CUDA_12_8
 from autopilot_lab.sandbox.zoo import PRESETS
 from tests.integration.sandbox_runpod.runpod_desk import Desk, Refusal
@@ -77,8 +78,10 @@ async def test_a_host_that_never_gets_a_runtime_and_one_without_a_network(desk: 
     assert (await read_pod(desk, first))["runtime"] is None
     await desk.gql("mutation($id:String!){podTerminate(input:{podId:$id})}", id=first)
     second = await rent_on(desk, boots="no_network")
-    await desk.advance(60)
+    await desk.advance(150)
     assert (await read_pod(desk, second))["runtime"] is not None
+    log = "\n".join(line.text for line in desk.sandbox.runpod.pods[second].log)
+    assert find_telling_line(log)[0] == "no_network"
 
 
 async def test_a_zoo_has_hosts_that_the_market_s_filters_tell_apart(open_desk: OpenDesk) -> None:

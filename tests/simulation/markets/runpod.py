@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.providers.runpod import queries
-from autopilot_lab.sandbox.host_traits import HostTraits, StartStage, is_as_new
+from autopilot_lab.sandbox.host_traits import NO_NETWORK_TRIES_S, NO_NETWORK_WORDS, HostTraits, StartStage, is_as_new
 from autopilot_lab.sandbox.runpod.lifecycle import javascript_date
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
@@ -138,11 +138,12 @@ class Runpod:
         return _data({"pod": row})
 
     def _logs(self, asked: Request) -> Raw:
-        """A stream of events: what the host says of a pod that it cannot start, and nothing of any other."""
+        """A stream of events: what the host says of a pod that it cannot start, and our start text in one that reaches
+        nothing."""
         box = self.market.boxes.get(asked.box_id)
         if box is None:
             return Raw(404, '{"title": "Not Found", "status": 404}')
-        return Raw(200, "".join(f"data: {json.dumps(event)}\n\n" for event in _host_log(box)))
+        return Raw(200, "".join(f"data: {json.dumps(event)}\n\n" for event in _start_log(box, self.ground.now_s)))
 
     def row(self, box: Box) -> Json:
         host, up = box.host, box.state is State.RUNNING and box.shown is None
@@ -322,7 +323,10 @@ def _meets(traits: HostTraits, wish: Json) -> bool:
     )
 
 
-def _host_log(box: Box) -> list[Json]:
+def _start_log(box: Box, now_s: float) -> list[Json]:
+    if box.failure is None and box.is_dud and box.state is State.RUNNING and box.up_at_s is not None:
+        tries = [box.up_at_s + after_s for after_s in NO_NETWORK_TRIES_S if box.up_at_s + after_s <= now_s]
+        return [{"ts": at(each).isoformat(), "source": "container", "line": NO_NETWORK_WORDS} for each in tries]
     if not box.words or box.failure is None:
         return []
     is_pull = box.failure.stage is StartStage.PULL

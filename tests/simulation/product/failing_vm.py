@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from autopilot.host.shipped.docker import pull_fault
-from autopilot.host.shipped.fault import Fault
+from autopilot.host.shipped.fault import Fault, Retries
 from autopilot.host.shipped.host import FIRST_PERMIT_S, POLL_S, WAKE_PERMIT_S
 from autopilot.host.shipped.orders import parse_orders
 from autopilot_lab.sandbox.host_traits import StartStage
@@ -31,6 +31,7 @@ class FailingVm:
         self._orders_url = orders_url
         self._boot_s = box.started_s
         self._begun_s = ground.now_s
+        self._retries: Retries | None = None
         self._boot = box.disk.memory["host_boot"] = box.disk.memory.get("host_boot", 0) + 1
         ground.loop.after(POLL_S, self._look)
 
@@ -42,11 +43,21 @@ class FailingVm:
         plan = self._plan()
         if plan is None and age_s >= (FIRST_PERMIT_S if self._boot == 1 else WAKE_PERMIT_S):
             self._power_off()
-        elif plan is not None and age_s >= PULLED_S and (fault := self._fault(plan, age_s)) is not None:
+        elif plan is None or age_s < PULLED_S:
+            self._ground.loop.after(POLL_S, self._look)
+        else:
+            self._fail(plan, age_s)
+
+    def _fail(self, plan: dict[str, Any], age_s: float) -> None:
+        """When it tries again, and which fault it reports, are the shipped program's to say."""
+        self._retries = self._retries or Retries(plan["boot_s"])
+        try:
+            wait_s = self._retries.wait_s(self._fault(plan["image"]), age_s)
+        except Fault as fault:
             self._report(plan, fault)
             self._power_off()
         else:
-            self._ground.loop.after(POLL_S, self._look)
+            self._ground.loop.after(wait_s, self._look)
 
     def _plan(self) -> dict[str, Any] | None:
         """What its orders say of the host program; None where there are none, or nothing can be reached."""
@@ -58,15 +69,12 @@ class FailingVm:
             return None
         return None if orders is None else dict(orders["host"])
 
-    def _fault(self, plan: dict[str, Any], age_s: float) -> Fault | None:
-        """The one to report: at once where trying again is of no use, else when the time for it is over."""
+    def _fault(self, image: str) -> Fault:
         failure = self._box.failure
         assert failure is not None, "with a plan there is a failure"
         if failure.stage is StartStage.PULL:
-            fault = pull_fault(failure.words, plan["image"])
-        else:
-            fault = Fault("container_refused", failure.words, is_final=False)
-        return fault if fault.is_final or age_s >= plan["boot_s"] else None
+            return pull_fault(failure.words, image)
+        return Fault("container_refused", failure.words, is_final=False)
 
     def _report(self, plan: dict[str, Any], fault: Fault) -> None:
         report = {"v": 1, "boot": self._boot, "seq": 1, "state": "failed", "fault": fault.name}

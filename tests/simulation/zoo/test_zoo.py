@@ -105,13 +105,22 @@ def test_runpods_log_tells_what_its_host_says_of_a_pod_that_it_cannot_start() ->
     box = a_dud(0.0)
     box.failure = find_failure(HostTraits(truth=Truth(Boot.NO_RUNTIME)), "some/image:1")
     assert box.failure is not None
-    market: Any = SimpleNamespace(boxes={box.id: box}, ground=None)
+    market: Any = SimpleNamespace(boxes={box.id: box}, ground=SimpleNamespace(now_s=0.0))
     asked = request("GET", f"/v2/pods/{box.id}/logs", {"tail": "100"}, None)
     events = Runpod(market).answer(asked).text
     assert find_telling_line("\n".join(map(start_line, log_events(events)))) == ("", "")
     box.words = box.failure.words
     events = Runpod(market).answer(asked).text
     assert find_telling_line("\n".join(map(start_line, log_events(events))))[0] == "container_refused"
+
+
+def test_runpods_log_tells_what_our_start_text_says_where_there_is_no_network() -> None:
+    place = Place("101", HostTraits(truth=Truth(Boot.NO_NETWORK)))
+    box = replace(a_dud(0.0), place=place, failure=None, state=State.RUNNING, up_at_s=100.0)
+    for now_s, fault in ((161.0, "pull_failed"), (163.0, "no_network")):
+        market: Any = SimpleNamespace(boxes={box.id: box}, ground=SimpleNamespace(now_s=now_s))
+        events = Runpod(market).answer(request("GET", f"/v2/pods/{box.id}/logs", {"tail": "100"}, None)).text
+        assert find_telling_line("\n".join(map(start_line, log_events(events))))[0] == fault
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from autopilot import checkpoint
 from autopilot.agent import artifact, shipped
 from autopilot.agent.artifact import HELPERS, agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import MAX_ONSTART_CHARS, onstart
+from autopilot.domain.start_faults import find_telling_line
 from autopilot.ports.blobs import check_key
 
 SHIPPED = Path(shipped.__file__).parent
@@ -85,6 +86,32 @@ def test_a_clock_that_runs_faster_is_told_to_the_agent(tmp_path: Path) -> None:
         text = onstart("http://127.0.0.1:1/a", hashlib.sha256(agent).hexdigest(), "http://127.0.0.1:1/o", speed)
         done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, check=True)
         assert done.stdout == f"speed {told}\n"
+
+
+NO_NAMES = """
+import socket, sys, time
+waits = []
+def sleep(seconds):
+    waits.append(seconds)
+    if len(waits) == 6:
+        sys.exit(f"{sum(waits[:5]):g} s")
+def resolve(*_, **__):
+    raise socket.gaierror(-3, "Temporary failure in name resolution")
+time.sleep, socket.getaddrinfo = sleep, resolve
+exec(sys.stdin.read())
+"""
+
+
+def test_after_a_minute_its_log_says_that_there_is_no_network(tmp_path: Path) -> None:
+    url = "https://bucket.example/agent.pyz"
+    text = onstart(url, "0" * 64, url)
+    (loader,) = [word for word in shlex.split(text) if word.startswith("import base64")]
+    arguments = [str(tmp_path / "agent.pyz"), "0" * 64, url, url]
+    run = [sys.executable, "-c", NO_NAMES, *arguments]
+    done = subprocess.run(run, input=loader, capture_output=True, text=True, check=False)
+    assert done.stderr == "62 s\n"
+    assert find_telling_line(done.stdout)[0] == "no_network"
+    assert find_telling_line("\n".join(done.stdout.splitlines()[:-1]))[0] == "pull_failed", "a minute is not over"
 
 
 def test_two_long_signed_urls_fit() -> None:

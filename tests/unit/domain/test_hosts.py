@@ -6,18 +6,22 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
+
 from autopilot.domain.hosts import HALF_LIFE, HostRecord, KnownHosts
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.start_faults import FailedStart
 from autopilot.policy.eligibility import Eligibility, Unfit
 from autopilot.pricing.host_odds import UNBURDENED, weigh_host
 from autopilot.pricing.rule.cost import Candidate, price_candidates
-from tests.builders import HOUR, START, D, a_job, a_spec, an_offer, capabilities
+from tests.builders import HOUR, START, D, a_job, a_lease, a_spec, an_offer, capabilities
 
 P = Params()
-IMAGE = a_spec().image
+JOB = a_job()
+IMAGE = JOB.spec.image
 
 
 def a_host(machine_id: str, host_id: str = "h", **changes: object) -> HostRecord:
@@ -81,19 +85,44 @@ def test_machines_of_one_host_share_its_faults_and_those_of_a_pool_hardly() -> N
     known = hosts(failed("m"))
     sibling, stranger = an_offer("n", host_id="h"), an_offer("o", host_id="g")
     costs = [
-        weigh_host(known, offer, IMAGE, D(1), P, is_pooled=False).lost
+        weigh_host(known, offer, JOB, D(1), P, is_pooled=False).lost
         for offer in (stranger, sibling, an_offer("m", host_id="h"))
     ]
     assert costs == sorted(costs)
     assert costs[0] < D("0.05") < costs[1] < D(1) < costs[2]
-    pooled = weigh_host(known, an_offer("m", host_id="h"), IMAGE, D(1), P, is_pooled=True).lost
+    pooled = weigh_host(known, an_offer("m", host_id="h"), JOB, D(1), P, is_pooled=True).lost
     assert pooled < costs[1]
 
 
+def test_a_dud_is_charged_for_as_long_as_it_is_waited_for() -> None:
+    """Half of the launches fail there, and the image took five minutes elsewhere: ten are waited for at the least, half
+    as long again after each silent machine, and 25 at the most."""
+    half = a_host("m", launches=100.0, failed=50.0)
+    known = hosts(half, a_host("n", "g", launches=200.0, failed=100.0, loads=((IMAGE, 300),)))
+    waits_min = [10, 15, 22.5] + [25] * 60
+    expected = sum(minutes * 0.5 ** (number + 1) for number, minutes in enumerate(waits_min))
+    burden = weigh_host(known, an_offer("m", host_id="h"), JOB, D(60), P, is_pooled=False)
+    assert float(burden.lost) == pytest.approx(expected, rel=0.1)
+    assert burden.waited.total_seconds() == pytest.approx(5 * 60, rel=0.1)
+    whole = weigh_host(hosts(half), an_offer("m", host_id="h"), JOB, D(60), P, is_pooled=False)
+    assert float(whole.lost) == pytest.approx(25, rel=0.1), "an image that never came up is waited for the whole time"
+    silent = replace(JOB, failed_starts=(FailedStart("l", "x", "", "", START, is_over=True),) * 3)
+    later = weigh_host(known, an_offer("m", host_id="h"), silent, D(60), P, is_pooled=False)
+    assert float(later.lost) == pytest.approx(float(whole.lost), rel=0.01), "after three silent ones all are"
+    beside = weigh_host(known, an_offer("m", host_id="h"), a_job(a_lease()), D(60), P, is_pooled=False)
+    assert beside.lost == later.lost, "and beside a machine that works"
+
+
+def test_what_may_be_waited_for_in_vain_is_part_of_the_way_to_the_command() -> None:
+    [cheap] = [each for each in candidates(failed("cheap")) if each.offer.machine_id == "cheap"]
+    [sound] = [each for each in candidates() if each.offer.machine_id == "cheap"]
+    assert timedelta(minutes=20) < cheap.setup - sound.setup < timedelta(minutes=25), "one launch of it, all but sure"
+
+
 def test_nothing_seen_costs_nothing() -> None:
-    assert weigh_host(KnownHosts(), an_offer("m"), IMAGE, D(1), P, is_pooled=False) == UNBURDENED
+    assert weigh_host(KnownHosts(), an_offer("m"), JOB, D(1), P, is_pooled=False) == UNBURDENED
     good = hosts(a_host("m", launches=3.0))
-    assert weigh_host(good, an_offer("m"), IMAGE, D(1), P, is_pooled=False).lost == 0
+    assert weigh_host(good, an_offer("m"), JOB, D(1), P, is_pooled=False).lost == 0
 
 
 def test_a_blocked_machine_is_unfit_until_it_is_forgiven() -> None:

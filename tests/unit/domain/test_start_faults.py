@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.domain.start_faults import FAULTS, LONGEST_WORDS, StartCause, fault_of, find_fault, trim_words
+from autopilot.domain.start_faults import (
+    FAULTS,
+    LONGEST_WORDS,
+    StartCause,
+    fault_of,
+    find_fault,
+    find_telling_line,
+    trim_words,
+)
 from autopilot.mailbox.report_shapes import HOST_FAULTS
 
 WORDS = {
@@ -45,7 +53,11 @@ WORDS = {
     ],
     "no_shell": ['OCI runtime create failed: exec: "sh": executable file not found in $PATH: unknown'],
     "no_python": ["autopilot: no Python 3.8 or newer in this image", "code 1: autopilot: no Python 3.8 or newer"],
-    "pull_failed": ["failed to pull image: unexpected eof", "dial tcp: lookup ghcr.io: i/o timeout"],
+    "pull_failed": [
+        "autopilot: <urlopen error [Errno -3] Temporary failure in name resolution>",
+        "failed to pull image: unexpected eof",
+        "dial tcp: lookup ghcr.io: i/o timeout",
+    ],
     "": ["", "4c7d45f7c63c: Download complete", "success, running ghcr.io/me/denied-or-not/ssh", "Rented by User: now"],
 }
 IMAGE = {"image_missing", "image_arch", "no_python", "no_shell"}
@@ -54,6 +66,27 @@ IMAGE = {"image_missing", "image_arch", "no_python", "no_shell"}
 @pytest.mark.parametrize(("fault", "words"), [(fault, each) for fault, many in WORDS.items() for each in many])
 def test_words_are_told_apart(fault: str, words: str) -> None:
     assert find_fault(words) == fault
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        (["[Errno -3] Temporary failure in name resolution"] * 6, "no_network"),
+        (["[Errno 101] Network is unreachable"] * 3 + ["[Errno 113] No route to host"] * 4, "no_network"),
+        (["[Errno -3] Temporary failure in name resolution"] * 5, "pull_failed"),
+        (
+            ["[Errno -3] Temporary failure in name resolution"] * 9 + ["HTTP Error 503: Service Unavailable"],
+            "pull_failed",
+        ),
+        (["[Errno 111] Connection refused"] * 9, ""),
+        (["[Errno -2] Name or service not known"] * 9, ""),
+    ],
+    ids=("no names", "no route", "not yet", "no longer", "a store that is down", "a store that is none"),
+)
+def test_a_minute_without_names_or_a_route_is_no_network(lines: list[str], fault: str) -> None:
+    """The store's own faults look different: they would be the same on any host."""
+    log = [f"autopilot: <urlopen error {line}>" for line in lines]
+    assert find_telling_line("\n".join(["start container", *log]))[0] == fault
 
 
 def test_the_image_s_owner_is_called_upon_for_the_image_alone() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from autopilot.host.shipped import install as installing
 from autopilot.host.shipped.docker import pull_fault, split_image
-from autopilot.host.shipped.fault import Fault
+from autopilot.host.shipped.fault import Fault, Retries
 from autopilot.host.shipped.notices import Signal
 from autopilot.host.shipped.orders import parse_login, parse_orders
 from autopilot.host.shipped.places import Places
@@ -164,6 +164,30 @@ def test_what_a_registry_says_has_a_name(said: str, fault: str) -> None:
 def test_what_another_try_does_not_mend_is_said_at_once(said: str) -> None:
     found = pull_fault(said, "x:1")
     assert (found.name, found.detail, found.is_final) == ("pull_failed", said, True)
+
+
+def refused(words: str) -> Fault:
+    return Fault("container_refused", words, is_final=False)
+
+
+def test_a_container_that_is_refused_in_the_same_words_is_tried_three_times() -> None:
+    said = "failed to create shim task: OCI runtime create failed: process_linux.go:{} container 4f1c{}"
+    retries = Retries(ends_at=1200.0)
+    assert [retries.wait_s(refused(said.format(*each)), 0.0) for each in ((545, "aa"), (9, "b0"))] == [10.0, 20.0]
+    with pytest.raises(Fault, match="545 container 4f1ccc"):
+        retries.wait_s(refused(said.format(545, "cc")), 30.0)
+
+
+def test_another_refusal_and_a_network_that_fails_are_waited_for_until_the_time_is_over() -> None:
+    retries = Retries(ends_at=1200.0)
+    other = Fault("pull_failed", "received unexpected HTTP status: 503", is_final=False)
+    faults = [refused("no such device"), refused("no such device"), other, refused("no such device"), other, other]
+    assert [retries.wait_s(fault, 0.0) for fault in faults] == [10.0, 20.0, 40.0, 80.0, 160.0, 300.0]
+    assert retries.wait_s(other, 899.0) == 300.0, "and no more slowly"
+    with pytest.raises(Fault, match="503"):
+        retries.wait_s(other, 900.0)
+    with pytest.raises(Fault, match="no such image"):
+        retries.wait_s(Fault("image_missing", "no such image"), 0.0)
 
 
 def test_orders_are_whole_or_none() -> None:

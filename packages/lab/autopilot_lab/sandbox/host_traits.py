@@ -38,6 +38,12 @@ _NOT_CREATED = (
 )
 
 
+NO_NETWORK_WORDS = "autopilot: <urlopen error [Errno -3] Temporary failure in name resolution>"
+"""What the agent's start text prints there at each try."""
+NO_NETWORK_TRIES_S = (0, 2, 6, 14, 30, 62, 122)
+"""When it tries, in seconds from the container's start."""
+
+
 class StartStage(StrEnum):
     """How far a start gets that fails."""
 

@@ -18,7 +18,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Protocol
 
-from autopilot_lab.sandbox.host_traits import HostTraits, StartFailure, StartStage, find_failure
+from autopilot_lab.sandbox.host_traits import (
+    NO_NETWORK_TRIES_S,
+    NO_NETWORK_WORDS,
+    HostTraits,
+    StartFailure,
+    StartStage,
+    find_failure,
+)
 from autopilot_lab.sandbox.market.agenda import Action, Agenda
 from autopilot_lab.sandbox.market.journal import Journal
 from autopilot_lab.sandbox.market.metering import DISK, GPU
@@ -227,6 +234,9 @@ class Lifecycle:
         pod.write_log(self._now(), "system", "start container")
         if self._traits_of(pod).has_network:
             self._containers.start(pod)
+        else:
+            for delay_s in NO_NETWORK_TRIES_S:
+                self._later(pod, delay_s, lambda: pod.write_log(self._now(), "container", NO_NETWORK_WORDS))
         self._record("container.started", pod, boot=pod.boots)
 
     def _leave(self, pod: Pod, cause: Cause) -> None:
