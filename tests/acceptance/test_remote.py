@@ -175,7 +175,7 @@ def test_by_variables_alone_and_each_trouble_has_one_error(laptop: Laptop, tmp_p
         assert_one_error(laptop.run("ps", **good | {"AUTOPILOT_TOKEN": "aptk_no"}), 4, "not known, expired or revoked")
         plain = url.replace("https://", "http://")
         assert_one_error(laptop.run("ps", **good | {"AUTOPILOT_URL": plain}), 3, "broke off")
-        assert_one_error(laptop.run("ps", **good | {"AUTOPILOT_URL": "http://192.0.2.1"}), 2, "without TLS")
+        assert_one_error(laptop.run("ps", **good | {"AUTOPILOT_URL": "http://192.0.2.1"}), 2, "no TLS")
         assert_one_error(laptop.run("ps", **good | {"AUTOPILOT_URL": "here"}), 2, "not the address of a daemon")
         assert_one_error(laptop.run("ps", **good | {"AUTOPILOT_CA_FILE": os.devnull}), 2, "no certificate")
         refused = laptop.run("login", url, AUTOPILOT_TOKEN="aptk_no", AUTOPILOT_CA_FILE="")

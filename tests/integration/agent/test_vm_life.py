@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.host.artifact import host_key, host_source
+from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot_lab.sandbox.vm.machines import VirtualMachines
 from tests.integration.agent.agent_world import JOB, SPEED, World, training, verified
@@ -56,7 +58,9 @@ async def test_a_reboot_resumes_the_same_run(world: World, machines: VirtualMach
     vm.boot()
     again = await beat(vm, "at work again", lambda told: told.boot == 2 and is_at_work(told))
     assert again.run_epoch == first.run_epoch
-    assert (again.step or 0) >= (first.step or 0) > 0
+    saved = await verified_manifest(world.store, AgentUnpacker(), JOB, vm.lease.lease_id, first.last_checkpoint or 0)
+    assert saved is not None
+    assert (again.step or 0) >= (saved.step or 0) > 0
     report = await vm.until_reported(lambda told: told.boot == 2 and told.state == "running", "up")
     assert report.fault == ""
     assert vm.console().count("Downloading") == 0

@@ -7,9 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, text
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.money import ZERO
+from autopilot.store.migrate import alembic_config
 from autopilot.store.schema import REVISION
 from tests.integration.engine.engine_world import World, a_world
 from tests.integration.engine.test_engine_arrays import (
@@ -24,25 +29,45 @@ from tests.integration.engine.test_engine_arrays import (
 
 BEFORE = "0025"
 """The last revision under which each task had a machine of its own."""
-NEW_COLUMNS = {
-    "jobs": ("excused",),
-    "leases": ("is_blamed", "working_since", "can_take_next", "unwatched_us"),
-}
 
 
 def take_back(ledger: Path) -> None:
     """Leave the ledger as that revision had it: without what later ones have added, and all else as it is."""
-    with closing(sqlite3.connect(ledger)) as connection:
-        views = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
-        for statement in (
-            *(f"DROP VIEW {view}" for view in views),  # an upgrade recreates them
-            "DROP TABLE lease_uses",
-            "DROP TABLE schedule_tables",
-            *(f"ALTER TABLE {table} DROP COLUMN {name}" for table, names in NEW_COLUMNS.items() for name in names),
-            f"UPDATE alembic_version SET version_num = '{BEFORE}'",
-        ):
-            connection.execute(statement)
+    before = ledger.with_name("before.db")
+    migrate_to(BEFORE, before)
+    with closing(sqlite3.connect(before)) as old, closing(sqlite3.connect(ledger)) as connection:
+        columns_before, columns = columns_of(old), columns_of(connection)
+        for kind in ("view", "trigger", "index"):  # an upgrade makes the views again
+            kept = set() if kind == "view" else names_of(old, kind)
+            for name in names_of(connection, kind) - kept:
+                connection.execute(f"DROP {kind} {name}")
+        for table in columns.keys() - columns_before.keys():
+            connection.execute(f"DROP TABLE {table}")
+        for table, known in columns_before.items():
+            assert known <= columns[table], f"a later revision took columns from {table}: {known - columns[table]}"
+            for name in columns[table] - known:
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+        connection.execute(f"UPDATE alembic_version SET version_num = '{BEFORE}'")
         connection.commit()
+
+
+def migrate_to(revision: str, ledger: Path) -> None:
+    scripts = list(ScriptDirectory.from_config(alembic_config()).iterate_revisions(revision, "base"))
+    with create_engine(f"sqlite:///{ledger}").begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+        with Operations.context(MigrationContext.configure(connection)):
+            for script in reversed(scripts):
+                script.module.upgrade()
+
+
+def names_of(ledger: sqlite3.Connection, kind: str) -> set[str]:
+    found = ledger.execute("SELECT name FROM sqlite_master WHERE type = ? AND sql IS NOT NULL", (kind,))
+    return {name for (name,) in found}
+
+
+def columns_of(ledger: sqlite3.Connection) -> dict[str, set[str]]:
+    tables = names_of(ledger, "table")
+    return {table: {row[1] for row in ledger.execute(f"PRAGMA table_info({table})")} for table in tables}
 
 
 @pytest.mark.slow

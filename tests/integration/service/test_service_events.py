@@ -165,7 +165,7 @@ async def test_a_hundred_follow_at_once(served: Served) -> None:
     connector = aiohttp.UnixConnector(str(served.daemon.settings.socket_path), limit=0)
     async with aiohttp.ClientSession(connector=connector) as http:
         many = Served(served.daemon, http)
-        logins = [await a_token(served, name, sees_all=True) for name in ("one", "two")]  # one owner has not so much room
+        logins = [await a_token(served, name, sees_all=True) for name in ("one", "two")]  # two: room is by owner
         streams = [stream(many, 0, **login) for login in logins for _ in range(50)]
         await submit(served)
         firsts = await asyncio.gather(*(take(each, 1) for each in streams))
