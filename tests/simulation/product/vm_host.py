@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from autopilot.host.shipped.host import RETRY_FIRST_S, RETRY_MOST_S
+from autopilot.host.shipped.fault import RETRY_FIRST_S, RETRY_MOST_S
 from autopilot.host.shipped.notices import LAST_GRACE_S, STOP_GRACE_S, Signal
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import STAYING, Box, State
