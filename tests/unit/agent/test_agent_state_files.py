@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ def test_the_checkpoint_that_was_written_last_tells_it(tmp_path: Path) -> None:
 
 def test_links_pipes_and_directories_in_its_place_are_none(tmp_path: Path) -> None:
     told = save(tmp_path / "elsewhere", a_state(20))
-    for number, put in enumerate((lambda at: at.symlink_to(told), os.mkfifo, Path.mkdir)):
+    puts: tuple[Callable[[Path], object], ...] = (lambda at: at.symlink_to(told), os.mkfifo, Path.mkdir)
+    for number, put in enumerate(puts):
         place = tmp_path / "out" / f"checkpoint-{number}"
         place.mkdir(parents=True)
         put(place / NAME)

@@ -154,7 +154,8 @@ def test_of_steps_that_end_within_an_epoch_the_last_epoch_counts_in_part() -> No
     begin = ["  Num examples = 240", "  Num Epochs = 2", "  Total train batch size (w. parallel, distributed) = 4"]
     found = read_all(*begin, "  Total optimization steps = 100", "{'loss': 0.5, 'grad_norm': 1.0, 'epoch': 1.25}")
     assert found is not None
-    assert (found.step, found.fraction) == (75, pytest.approx(0.75))
+    assert found.step == 75
+    assert found.fraction == pytest.approx(0.75)
 
 
 def test_an_epoch_whose_number_is_not_told_of_how_many_says_nothing_of_the_whole() -> None:
