@@ -20,12 +20,14 @@ class Gpu(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class Recognised(Described):
-    """Progress that was recognised in the output of a job that reports none. It is shown, and decides nothing."""
+    """Progress that was recognised in the output or files of a job that reports none. It frees held time."""
 
     form: str
     step: int | None
     fraction: float
     confidence: float
+    left_s: Seconds | None = None
+    seen: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

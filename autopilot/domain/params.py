@@ -62,6 +62,11 @@ class Deadline:
     """Share by which what is left may take longer than by the job's own pace. Source: assumed."""
     pace_known_at: float = 0.03
     """Share of the job that must be done for its pace to be trusted so far; before, in proportion. Source: assumed."""
+    recognised_trust: float = 0.9
+    """Share of the held time that progress recognised in the output frees at the most. Source: assumed."""
+    recognised_known_at: float = 0.05
+    """Share of the job that recognised progress must have been seen over for that; before, in proportion. More than
+    for the job's own word. Source: assumed."""
     on_demand_margin_s: float = 300
     """Seconds for on-demand offers that vanish as they are chosen. Source: assumed."""
     horizon_s: float = 3600
@@ -74,6 +79,8 @@ class Deadline:
             raise ValueError("least_stretch must be at least 1")
         if not 0 <= self.held_share <= 1 or not 0 <= self.pace_error <= 2 or not 0 < self.pace_known_at <= 1:
             raise ValueError("held_share must be in 0..1, pace_error in 0..2 and pace_known_at above 0, up to 1")
+        if not 0 <= self.recognised_trust < 1 or not 0 < self.recognised_known_at <= 1:
+            raise ValueError("recognised_trust must be in 0..1, less than 1, and recognised_known_at above 0, up to 1")
 
 
 GROWTH, MOST_GROWN = 1.5, 10
@@ -315,6 +322,8 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "least_stretch": ("deadline", "least_stretch"),
     "pace_error": ("deadline", "pace_error"),
     "pace_known_at": ("deadline", "pace_known_at"),
+    "recognised_trust": ("deadline", "recognised_trust"),
+    "recognised_known_at": ("deadline", "recognised_known_at"),
     "on_demand_margin_s": ("deadline", "on_demand_margin_s"),
     "horizon_s": ("deadline", "horizon_s"),
     "loading_timeout_s": ("loading", "timeout_s"),

@@ -1,4 +1,7 @@
-"""What a machine's agent reads on it beside the job: its GPUs, its disk, its load. Claims, for the display alone."""
+"""What a machine's agent reads on it beside the job: its GPUs, its disk, its load, and progress that it recognises.
+
+All are claims. All but progress and arrival are for the display alone.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,24 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """Progress of a training that was recognised in the job's output. The job itself says nothing of it."""
+    """Progress of a training that was recognised in the job's output or files. The job itself says nothing of it."""
 
     form: str
-    """How it is printed: ``bar``, ``step``, ``epochs`` or ``trainer``."""
+    """How it is told: ``bar``, ``step``, ``epochs`` or ``trainer`` in the output, ``saved`` in a state file."""
     step: int | None
     fraction: float
     """0..1."""
     confidence: float
     """0..1: how sure it is that this is the job's own progress."""
+    left_s: float | None = None
+    """Seconds until it is at its end, at the pace that was seen on this machine; None: none was seen yet."""
+    seen: float = 0.0
+    """0..1: the share of the whole over which that pace was seen."""
+
+    @property
+    def whole_s(self) -> float | None:
+        """Seconds of the whole at that pace; None: unknown, or it is at its end and says no more."""
+        return None if self.left_s is None or self.fraction >= 1 else self.left_s / (1 - self.fraction)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,15 +212,16 @@ def _number(value: object) -> float:
     return value
 
 
-FORMS = frozenset(("bar", "step", "epochs", "trainer"))
-"""How progress that is recognised in the output may be printed."""
+FORMS = frozenset(("bar", "step", "epochs", "trainer", "saved"))
+"""How progress that is recognised may be told."""
 
 
 def _read_recognised(body: object) -> Recognised | None:
     if not isinstance(body, dict) or str(form := body.get("form")) not in FORMS:
         return None
     step, fraction, confidence = _whole_or_none(body.get("step")), body.get("fraction"), body.get("confidence")
-    return Recognised(str(form), step, _fraction(fraction), _fraction(confidence))
+    left_s, seen = _seconds_or_none(body.get("left_s")), _fraction(body.get("seen", 0))
+    return Recognised(str(form), step, _fraction(fraction), _fraction(confidence), left_s, seen)
 
 
 def _age_restored(body: object) -> tuple[int, int] | None:

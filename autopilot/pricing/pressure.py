@@ -3,7 +3,18 @@
     slack = deadline − now − (remaining + held) − restart
     held  = min(error × all of the work, share × slack at first, deadline ÷ least stretch − all of the work)
 
-Once the job shows its own pace, that replaces the estimate, and little is held for its error.
+Once the job shows its own pace, that replaces the estimate, and little is held for its error. Progress that is only
+recognised in its output (``weigh_recognised``) never makes what remains less: it frees a part of what is held.
+
+    remaining' = remaining + trust × max(bar − remaining, 0)
+    held'      = (1 − trust) × held + trust × min(pace error × remaining', held)
+    trust      = most × confidence × min(seen ÷ known at, 1) × min(whole ÷ estimate, estimate ÷ whole)
+
+``bar`` is the work left at the pace of what was recognised, ``whole`` all of the job at that pace; ``estimate`` is the
+work that is done and what remains of it by the estimate. The last factor is
+what two sources that know nothing of one another say of each other: the bar of a validation or of a download takes
+another time than the job, and counts for little. For the same reason a bar that takes ever longer adds less than one
+estimate of work.
 ``restart`` is what must still pass before the command runs again (zero while it runs).
 
 Two readings of it. The guard is exact: anything but on-demand capacity may be chosen only if, after one step that
@@ -85,7 +96,10 @@ def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
     loss = timedelta(seconds=loss_s) + job.spec.checkpoint_interval
     if job.spec.deadline is None or remaining is None:
         return Pressure(None, loss, None)
-    upper = remaining + _error(job, remaining, params)
+    held = _error(job, remaining, params)
+    trust, by_bar = weigh_recognised(job, remaining, params.deadline)
+    remaining += max(by_bar - remaining, timedelta(0)) * trust
+    upper = remaining + held * (1 - trust) + min(remaining * params.deadline.pace_error, held) * trust
     restart = timedelta(0) if is_at_work(job.main) else timedelta(seconds=restart_s(job, params))
     slack = job.spec.deadline - now - upper - restart
     verdict = Verdict.TIGHT if slack < loss else Verdict.FINE
@@ -103,6 +117,24 @@ def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
         at_risk_s=params.budget.detect_s + job.spec.checkpoint_interval.total_seconds(),
         step_s=params.timing.tick_lag_s,
     )
+
+
+def weigh_recognised(job: Job, remaining: timedelta, numbers: Deadline) -> tuple[float, timedelta]:
+    """How far recognised progress is trusted, 0 to below 1, and the work that it says is left on this machine.
+
+    ``remaining``: by the estimate, on the same machine. Nothing is trusted while the command does not run, beside the
+    job's own word, of a bar that is full, and before its pace was seen.
+    """
+    main = job.main
+    told = main.agent.readings.recognised if main is not None and main.agent.readings is not None else None
+    if told is None or job.progress is not None or not is_at_work(main):
+        return 0.0, timedelta(0)
+    if not told.whole_s or told.left_s is None:
+        return 0.0, timedelta(0)
+    shorter, longer = sorted((told.whole_s, (job.work_done + remaining).total_seconds()))
+    seen = min(told.seen / numbers.recognised_known_at, 1.0)
+    trust = numbers.recognised_trust * told.confidence * seen * shorter / longer
+    return trust, timedelta(seconds=told.left_s)
 
 
 def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:

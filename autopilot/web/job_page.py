@@ -32,7 +32,7 @@ from autopilot.web.shapes import (
 )
 from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
-from autopilot.words import failures, reasons, receipts, story, text
+from autopilot.words import failures, readings, reasons, receipts, story, text
 from autopilot.words.options import OPTION, tell_option
 
 PERIODS: Mapping[str, timedelta | None] = {"all": None, "6h": timedelta(hours=6), "2h": timedelta(hours=2)}
@@ -231,6 +231,8 @@ def _list_figures(job: Job, spend: JobSpend, now: datetime) -> list[Figure]:
     meter = svg.NOTHING
     if job.progress is not None:
         meter = curves.draw_meter([("work", job.progress)], Decimal(1), f"{words.percent(job.progress)} done")
+    elif job.main is not None and job.main.readings is not None and job.main.readings.recognised is not None:
+        done += f"; {readings.tell_recognised(job.main.readings.recognised)}"
     due, saved = deadline_of(job, now), job.checkpoint
     on_demand, spent = spend.on_demand_equivalent, spent_of(job)
     below = ""

@@ -9,6 +9,13 @@ from autopilot.words import text
 
 FRESH = timedelta(minutes=3)
 """Older readings are shown with their age."""
+SOURCES = {
+    "bar": "a bar in the output says",
+    "step": "steps in the output say",
+    "epochs": "epochs in the output say",
+    "trainer": "the Trainer's log says",
+    "saved": "trainer_state.json says",
+}
 GPUS_SHOWN = 4
 """With more GPUs, their mean is shown."""
 
@@ -20,7 +27,10 @@ def busy(taken: NewestReadings | None) -> float | None:
 
 
 def tell(lease: Lease | None, now: datetime) -> str:
-    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1; output says 45%``; empty if nothing was ever read."""
+    """``GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1; a bar in the output says 45% (90% sure)``.
+
+    Empty if nothing was ever read.
+    """
     taken = lease.readings if lease else None
     if not taken:
         return ""
@@ -30,16 +40,19 @@ def tell(lease: Lease | None, now: datetime) -> str:
     if taken.load is not None:
         parts.append(f"load {taken.load:.1f}")
     if taken.recognised is not None:
-        parts.append(_tell_recognised(taken.recognised))
+        parts.append(tell_recognised(taken.recognised))
     at = taken.at
     age = f" ({text.relative(at, now)})" if at is not None and now - at > FRESH else ""
     return "; ".join(parts) + age
 
 
-def _tell_recognised(output: Recognised) -> str:
-    """``output says 45 % (step 450, 90 % sure)``."""
+def tell_recognised(output: Recognised) -> str:
+    """``a bar in the output says 45% (step 450, 3 h 20 min left, 90% sure)``."""
     step = "" if output.step is None else f"step {output.step:,}, "
-    return f"output says {text.percent(output.fraction)} ({step}{text.percent(output.confidence)} sure)"
+    left = "" if output.left_s is None else f"{text.span(output.left_s)} left, "
+    sure = f"{text.percent(output.confidence)} sure"
+    source = SOURCES.get(output.form, "the output says")
+    return f"{source} {text.percent(output.fraction)} ({step}{left}{sure})"
 
 
 def _tell_gpus(taken: NewestReadings) -> str:

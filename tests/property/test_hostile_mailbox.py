@@ -47,7 +47,7 @@ NASTY = st.one_of(
     st.lists(st.integers(), max_size=3),
     st.dictionaries(st.text(max_size=5), st.integers(), max_size=3),
 )
-RECOGNISED = {"form": "bar", "step": 45, "fraction": 0.45, "confidence": 0.9}
+RECOGNISED = {"form": "bar", "step": 45, "fraction": 0.45, "confidence": 0.9, "left_s": 660.0, "seen": 0.2}
 HEARTBEAT: dict[str, Any] = {
     **{"v": 1, "boot": 1, "seq": 5, "run_epoch": 1, "orders_seq_seen": 1, "state": "running", "saved": False},
     **{"step": 7, "progress": 0.5, "last_ckpt_n": 0, "next_ckpt_n": 1, "next_part": 0, "parts_wanted": 1},

@@ -67,6 +67,31 @@ FORMS: tuple[tuple[str, str], ...] = (
     ("epoch-alone", "epoch {n} loss 0.{n}"),
     ("aria", "[#2089b0 {n}MiB/{m}MiB({p}%) CN:16 DL:12MiB ETA:3s]"),
     ("rclone", "Transferred:   {n} MiB / {m} MiB, {p}%, 12 MiB/s, ETA 3s"),
+    ("pytest-count", "tests/test_foo.py::test_bar[{n}] PASSED [{p}%]"),
+    ("tests-passed", "{n}/{m} passed, 0 failed"),
+    ("fold", "Fold {n}/{m}: validation loss 0.{n}"),
+    ("trial", "[I 2026-11-01 10:00:00,000] Trial {n}/{m} finished with value: 0.{n} and loss: 0.5"),
+    (
+        "ultralytics-val",
+        "                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): {p}% ━━━━━━━━━╸── "
+        "{n}/{m} 3.1it/s 1.2s",
+    ),
+    (
+        "ultralytics-scan",
+        "train: Scanning /data/labels/train.cache... {n} images, 0 backgrounds, 0 corrupt: {p}% ━━━━━━━━━━━━ "
+        "{n}/{m} 1.2Kit/s 0.1s",
+    ),
+    ("ninja-loss", "[{n}/{m}] Building CUDA object kernels/cross_entropy_loss.cu.o"),
+    (
+        "llama-samples",
+        "train_opt_callback: iter=  {n} sample={n}/{m} sched=0.010000 loss=2.823248 dt=00:04:46 eta=02:18:26 |->",
+    ),
+    ("wandb", "wandb: uploading artifact model ({n}/{m} files done)"),
+    ("hf-upload", "Upload {n}/{m} LFS files"),
+    ("vllm", "Capturing CUDA graph shapes:  {p}%|{bar}| {n}/{m} [00:12<00:30,  1.20it/s]"),
+    ("sglang", "Multi-thread loading shards:  {p}% Completed | {n}/{m} [00:12<00:30,  1.20it/s]"),
+    ("diffusers-pipe", "Loading pipeline components...:  {p}%|{bar}| {n}/{m} [00:12<00:30,  1.20it/s]"),
+    ("sampling", "Sampling images:  {p}%|{bar}| {n}/{m} [00:12<00:30,  1.20it/s]"),
     ("conda", "numpy-2.0            | 7.1 MB    | ####5      |  {p}%"),
 )
 OUTPUTS = 300

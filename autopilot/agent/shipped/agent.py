@@ -204,7 +204,7 @@ class Agent:
     def take_output(self, data: bytes) -> None:
         self.output_bytes += len(data)
         self.log.add(data)
-        self.progress.feed(data)
+        self.progress.feed(data, self.now())
 
     def take_in(self, event: tuple[Any, ...]) -> None:
         now = self.now()
@@ -503,7 +503,10 @@ class Agent:
 
     def look_at_files(self) -> None:
         path = self.checkpoint_path()
-        if path and self.machine.process.kind == "run" and not self.machine.mark:
+        if not path or self.machine.process.kind != "run":
+            return
+        self.progress.look(path, self.now())
+        if not self.machine.mark:
             self.keeper.look(path)
 
     def correspond(self) -> None:
@@ -580,7 +583,7 @@ class Agent:
         self.beats += 1
         is_of_other = machine.is_of_other()  # what it knows is of another task than the one that it writes to
         step, progress = said = (None, None) if is_of_other else self.progress.read()
-        recognised = self.progress.recognised if said == (None, None) and not is_of_other else None
+        recognised = self.progress.recognise(self.now()) if said == (None, None) and not is_of_other else None
         last_n = None if is_of_other else memory["last_ckpt_n"]
         return {
             **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": orders["run_epoch"]},

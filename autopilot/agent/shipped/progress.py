@@ -1,6 +1,6 @@
 """How far the job says it is: in a file that it keeps, or in the lines that it prints.
 
-Without a pattern of the user's, what common trainers print is recognised. It is shown, and is not the job's word.
+Without a pattern of the user's, what common trainers print and save is recognised. It is not the job's own word.
 """
 
 from __future__ import annotations
@@ -10,11 +10,18 @@ import re
 from typing import Any
 
 from .disk import clear, read_start
-from .trainers import Trainers
+from .state_files import find_state
+from .trainers import Recognised, State, Trainers
 
 LINE_BYTES = 2000
 LINES_AT_ONCE = 50
 """Of each block of output so many lines are looked at for what trainers print: the newest."""
+LOOKS_APART_S = 30.0
+"""Between two looks for a trainer's state file. Market seconds, as all times here."""
+BACK = 0.02
+"""By so much a share may fall back and still be of the same bar: at an epoch's end its steps are not yet told."""
+MOST_LEFT_S = 1e8
+NEVER = float("-inf")
 OFF = "off"
 """The pattern of a job whose output says nothing of its progress."""
 
@@ -27,13 +34,14 @@ class Progress:
     def __init__(self, path: str, pattern: str = "") -> None:
         self.path, self.pattern = path, pattern
         self.regex = None if pattern in ("", "json", OFF) else re.compile(pattern)
-        self.trainers = Trainers()
-        self.recognised: dict[str, Any] | None = None
-        """What the output of a trainer told last. Heartbeats read it in a thread of their own."""
+        self.trainers, self.advance = Trainers(), Advance()
+        self.look_at = NEVER
+        self.first_state: State | None = None
+        """What was there before the run."""
         self.said: tuple[int | None, float | None] = (None, None)
         self.rest = b""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes, now: float = 0.0) -> None:
         """Output of the job, in blocks of any length."""
         if self.pattern == OFF:
             return
@@ -42,8 +50,7 @@ class Progress:
         if not self.pattern:
             for line in lines[-LINES_AT_ONCE:]:
                 self.trainers.feed(line[:LINE_BYTES].decode("utf-8", "replace"))
-            told = self.trainers.read()
-            self.recognised = None if told is None else told._asdict()
+            self.advance.take(self.trainers.read(), now)
             return
         for line in lines:
             found = self.parse(line[:LINE_BYTES].decode("utf-8", "replace"))
@@ -53,6 +60,22 @@ class Progress:
                     step if step is not None else self.said[0],
                     fraction if fraction is not None else self.said[1],
                 )
+
+    def look(self, checkpoint_path: str, now: float) -> None:
+        """At the state file that a trainer keeps in its checkpoint. It counts once this run has written one."""
+        if self.pattern or now < self.look_at:
+            return
+        state = find_state(checkpoint_path)
+        if self.look_at == NEVER:
+            self.first_state = state
+        self.look_at = now + LOOKS_APART_S
+        if state is not None and state != self.first_state:
+            self.trainers.saved = state
+            self.advance.take(self.trainers.read(), now)
+
+    def recognise(self, now: float) -> dict[str, Any] | None:
+        """What a trainer told last. Heartbeats ask in a thread of their own."""
+        return self.advance.tell(now)
 
     def parse(self, line: str) -> dict[str, Any] | None:
         if self.regex is not None:
@@ -77,8 +100,35 @@ class Progress:
 
     def forget(self) -> None:
         """Drop the progress of an earlier run: it says nothing about the next one."""
-        self.said, self.rest, self.trainers, self.recognised = (None, None), b"", Trainers(), None
+        self.said, self.rest, self.trainers, self.advance = (None, None), b"", Trainers(), Advance()
+        self.look_at, self.first_state = NEVER, None
         clear(self.path)
+
+
+class Advance:
+    """How fast a recognised share grows. What comes before its first change is no pace: a compile, a cold cache."""
+
+    def __init__(self) -> None:
+        self.told: Recognised | None = None
+        self.since: tuple[float, float] | None = None
+        """Time and share at its first change."""
+
+    def take(self, told: Recognised | None, now: float) -> None:
+        before, self.told = self.told, told
+        if told is None or before is None or told.form != before.form or told.fraction < before.fraction - BACK:
+            self.since = None
+        elif self.since is None and told.fraction > before.fraction:
+            self.since = (now, told.fraction)
+
+    def tell(self, now: float) -> dict[str, Any] | None:
+        told, since = self.told, self.since
+        if told is None:
+            return None
+        left_s, seen = None, 0.0
+        if since is not None and told.fraction > since[1] and now > since[0]:
+            seen = told.fraction - since[1]
+            left_s = min((1.0 - told.fraction) * (now - since[0]) / seen, MOST_LEFT_S)
+        return {**told._asdict(), "left_s": left_s, "seen": seen}
 
 
 def parse_claim(fields: dict[str, Any]) -> tuple[int | None, float | None]:

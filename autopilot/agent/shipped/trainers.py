@@ -31,6 +31,13 @@ _BAR = re.compile(
 )
 _KERAS_BAR = re.compile(r"^\s*(?P<n>\d{1,15})/(?P<m>\d{1,15})\s*(?:\[[=>. ]*\]|[━=]+| - \d)")
 _LLAMA_BAR = re.compile(r"\btrain: \[[=>| ]*\] data=(?P<n>\d{1,15})/(?P<m>\d{1,15})")
+_BAR_OF_YOLO = re.compile(r": \d{1,3}% [━─╸]+ (?P<n>\d{1,15})/(?P<m>\d{1,15})\s")
+"""Ultralytics' own, of its newer releases; before it was tqdm's."""
+_IN_BRACKETS = re.compile(r"^\s*\[(?P<n>\d{1,15})/(?P<m>\d{1,15})\][\s:,]")
+_LOOP = re.compile(
+    r"\b(?:fold|trial|round|seed)s?\s*[:#]?\s*\[?\d{1,9}\s*(?:/|of|out of)\s*(?P<m>\d{1,9})\b", re.IGNORECASE
+)
+"""Around trainings: how many there are of them, each from its beginning."""
 _YOLO = re.compile(r"^\s*(?P<n>\d{1,15})/(?P<m>\d{1,15})\s+(?:[\d.]+[GM]B?|0)\s+[\d.]+\s")
 _RICH = re.compile(r"^\s*Epoch (?P<epoch>\d{1,15})/(?P<last>\d{1,15})\s+[━╸╺]+\s*(?P<n>\d{1,15})/(?P<m>\d{1,15})\s")
 _RATIO = re.compile(
@@ -47,6 +54,8 @@ _TUNE_LABEL = re.compile(r"^(?P<n>\d{1,15})\|\d+\|")
 _SAID_EPOCH = re.compile(r"['\"]epoch['\"]: ['\"]?(?P<epoch>\d+(?:\.\d+)?)")
 _SAID_EPOCHS = re.compile(r"\bNum Epochs = (?P<epochs>[\d,]{1,15})")
 _SAID_STEPS = re.compile(r"\bTotal optimization steps = (?P<steps>[\d,]{1,15})")
+_SAID_EXAMPLES = re.compile(r"\bNum examples = (?P<examples>[\d,]{1,15})")
+_SAID_BATCH = re.compile(r"\bTotal train batch size \([^)]*\) = (?P<batch>[\d,]{1,15})")
 _BUILD_STEP = re.compile(r"^\s*(?:#\d+ )?\[?step \d+/\d+\]?\s*: [A-Z]{2,}\b", re.IGNORECASE)
 _OTHER = re.compile(
     r"download|fetch|upload|\bmap\b|\bmap |filter|token|generat|process|cach|load|shard|extract|unpack|eval|valid"
@@ -65,10 +74,20 @@ _LOSS = re.compile(r"\b(?:train[_ ])?loss\b['\"]?\s*[:=]", re.IGNORECASE)
 _SCALES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
+class State(NamedTuple):
+    """Of a trainer, as it keeps it beside its checkpoint."""
+
+    step: int
+    steps: int
+    """In all; 1 or more."""
+    epochs: float | None
+    """In all, a part of one counted as such; None: it does not say."""
+
+
 class Recognised(NamedTuple):
     form: str
     step: int | None
-    fraction: float | None
+    fraction: float
     confidence: float
     """0..1: how sure it is that this is the job's own progress."""
 
@@ -94,7 +113,8 @@ class Track:
         self.kind, self.name, self.total = mark.kind, mark.name, mark.total
         self.first = self.done = mark.done
         self.begun = self.heard = now
-        self.marks = self.restarts = 0
+        self.marks = self.restarts = self.wraps = 0
+        """``wraps``: how often it was full and began again. Lines of several processes may only be out of order."""
         self.epoch: int | None = None
         self.trains = self.is_end = False
         self.add(mark, now)
@@ -102,6 +122,7 @@ class Track:
     def add(self, mark: Mark, now: int) -> None:
         if mark.done < self.done or (mark.epoch is not None and self.epoch is not None and mark.epoch > self.epoch):
             self.restarts += 1
+        self.wraps += self.is_full and mark.done < self.done and mark.done <= self.first
         self.marks += mark.done != self.done or self.marks == 0
         self.done, self.heard, self.epoch = mark.done, now, mark.epoch
         self.trains = self.trains or mark.trains
@@ -129,8 +150,15 @@ class Trainers:
         self.epochs: float | None = None
         self.steps: float | None = None
         self.epoch: float | None = None
+        self.examples: float | None = None
+        self.batch: float | None = None
+        """Examples of one step."""
+        self.saved: State | None = None
+        """What the trainer has saved of itself."""
         self.trains = False
         """Whether a line that is no bar has spoken of a loss."""
+        self.is_inner = False
+        """Whether the training is one of several: nothing tells how much of all of them is done."""
 
     def feed(self, line: str) -> None:
         """One line of output, or what stood between two carriage returns."""
@@ -152,13 +180,21 @@ class Trainers:
             self.epochs = scale(found["epochs"])
         if found := _SAID_STEPS.search(line):
             self.steps = scale(found["steps"])
+        if found := _SAID_EXAMPLES.search(line):
+            self.examples = scale(found["examples"])
+        if found := _SAID_BATCH.search(line):
+            self.batch = scale(found["batch"])
         if found := _SAID_EPOCH.search(line):
             self.epoch = float(found["epoch"])
         self.trains = self.trains or _LOSS.search(line) is not None
+        if (found := _LOOP.search(line)) and int(found["m"]) > 1:
+            self.is_inner = True
 
     def read(self) -> Recognised | None:
         """How much of the whole is done; None while nothing tells."""
-        return self._read_epochs() or self._read_bar() or self._read_dicts()
+        if self.is_inner or any(track.kind == "epoch" and track.wraps for track in self.tracks.values()):
+            return None
+        return self._read_epochs() or self._read_bar() or self._read_dicts() or self._read_saved()
 
     def _read_epochs(self) -> Recognised | None:
         epochs = [track for track in self.tracks.values() if track.kind == "epoch" and track.total]
@@ -183,6 +219,8 @@ class Trainers:
     def _read_bar(self) -> Recognised | None:
         whole = [track for track in self.tracks.values() if track.kind != "epoch" and track.total]
         lasting = [track for track in whole if not track.restarts]
+        if self.saved is not None:  # it says how many steps the whole has
+            lasting = [track for track in lasting if track.total == self.saved.steps]
         open_ = [track for track in lasting if not track.is_full] or lasting
         if not open_:
             return None
@@ -194,11 +232,25 @@ class Trainers:
         return Recognised(best.kind, int(best.done), best.share, grow(sure, best.marks, after))
 
     def _read_dicts(self) -> Recognised | None:
-        if self.epoch is None or not self.epochs:
+        of_all = self._count_epochs()
+        if self.epoch is None or not of_all:
             return None
-        fraction = min(self.epoch / self.epochs, 1.0)
-        step = None if self.steps is None else round(fraction * self.steps)
-        return Recognised("trainer", step, fraction, 0.9)
+        fraction, steps = min(self.epoch / of_all, 1.0), self.saved.steps if self.saved else self.steps
+        return Recognised("trainer", None if steps is None else round(fraction * steps), fraction, 0.9)
+
+    def _count_epochs(self) -> float | None:
+        """Epochs in all. A number of steps may end within one, where the Trainer says the next whole number."""
+        if self.saved is not None:
+            return self.saved.epochs
+        if self.steps and self.examples and self.batch:
+            exact = self.steps * self.batch / self.examples
+            return exact if self.epochs is None or exact < self.epochs else self.epochs
+        return self.epochs
+
+    def _read_saved(self) -> Recognised | None:
+        if self.saved is None:
+            return None
+        return Recognised("saved", self.saved.step, min(self.saved.step / self.saved.steps, 1.0), 0.9)
 
 
 def grow(sure: float, marks: int, after: int = SURE_AFTER) -> float:
@@ -232,12 +284,14 @@ def read_marks(line: str) -> list[Mark]:
     for pattern in (_KERAS_BAR, _LLAMA_BAR):
         if (found := pattern.search(line)) is not None:
             return [Mark("step", "steps", scale(found["n"]), scale(found["m"]), trains=trains)]
+    if (found := _IN_BRACKETS.match(line)) is not None and _LOSS.search(line):
+        return [Mark("step", "steps", scale(found["n"]), scale(found["m"]), trains=True)]
     return _read_ratios(line, trains)
 
 
 def _read_yolo(line: str, epoch: re.Match[str]) -> list[Mark]:
     marks = [Mark("epoch", "epoch", scale(epoch["n"]), scale(epoch["m"]), trains=True)]
-    bar = _BAR.match(line)
+    bar = _BAR.match(line) or _BAR_OF_YOLO.search(line)
     if bar is not None:
         marks.append(Mark("bar", "in epoch", scale(bar["n"]), scale(bar["m"]), trains=True))
     return marks

@@ -142,3 +142,32 @@ def test_of_a_job_that_says_nothing_of_its_progress_the_gpus_tell() -> None:
     m.take_progress((1, None), 195)
     assert not m.is_judged_by_gpus()
     assert m.has_stalled(295), "busy GPUs do not excuse a job that used to say how far it is"
+
+
+def bar(n: int, label: str = "Training") -> bytes:
+    return f"{label} {n}%|###   | {n}/100 [00:10<00:10,  1.00it/s, loss=0.5]\n".encode()
+
+
+def test_the_pace_of_what_is_recognised_is_measured_from_its_first_change(tmp_path: Path) -> None:
+    """An hour passes until the first step is done: a compile, a cold cache."""
+    progress = Progress(str(tmp_path / "progress.json"))
+    assert progress.recognise(0) is None
+    for n, at in ((0, 0), (1, 3600), (2, 3610), (21, 3800)):
+        progress.feed(bar(n), at)
+    found = progress.recognise(3800)
+    assert found is not None
+    assert (found["left_s"], found["seen"]) == (pytest.approx(79 * 10), pytest.approx(0.2))
+    later = progress.recognise(4000)
+    assert later is not None
+    assert later["left_s"] == pytest.approx(79 * 20), "a bar that does not move is not nearly done"
+
+
+def test_a_bar_that_begins_again_has_shown_no_pace(tmp_path: Path) -> None:
+    progress = Progress(str(tmp_path / "progress.json"))
+    for n in range(0, 60, 10):
+        progress.feed(bar(n), n)
+    progress.feed(b"Epoch 1/10\n", 60)
+    progress.feed(b"Epoch 2/10\n", 70)
+    found = progress.recognise(70)
+    assert found is not None
+    assert (found["form"], found["left_s"], found["seen"]) == ("epochs", None, 0.0)

@@ -86,6 +86,30 @@ YOLO = (
 SOURCES = (
     ("ultralytics/engine/trainer.py", YOLO, 0.25),
     (
+        "ultralytics/utils/tqdm.py",
+        (
+            "\x1b[K       3/10      2.31G      1.216      2.431      1.304         12        640: 50% ━━━━━━────── 4/8 "
+            "3.5it/s 1.2s<1.2s",
+            "\x1b[K                 Class     Images  Instances      Box(P          R      mAP50  mAP50-95): 100% "
+            "━━━━━━━━━━━━ 2/2 4.5it/s 0.4s",
+        ),
+        0.25,
+    ),
+    (
+        "axolotl, as transformers/trainer_callback.py prints for it",
+        (
+            "{'loss': '1.2', 'ppl': '3.3', 'learning_rate': '2e-05', 'epoch': '0.3'}",
+            " 10%|█         | 30/300 [00:10<01:30,  3.00it/s]",
+        ),
+        0.1,
+    ),
+    ("diffusers/examples", ("Steps:  30%|███       | 90/300 [00:10<00:20,  9.00it/s, lr=1e-5, step_loss=0.1]",), 0.3),
+    (
+        "mmengine/hooks/logger_hook.py",
+        ("mmengine - INFO - Iter(train) [ 90/300]  lr: 1e-4  eta: 0:10  loss: 0.3",),
+        0.3,
+    ),
+    (
         "llama.cpp ggml-opt.cpp",
         ("train: [=====>     ] data=000050/000100 loss=2.1 acc=40.1% t=00:00:05 ETA=00:00:05",),
         0.5,
@@ -110,6 +134,28 @@ def test_forms_of_other_packages(source: str, lines: tuple[str, ...], fraction: 
     found = read_all(*lines)
     assert found is not None, source
     assert found.fraction == pytest.approx(fraction)
+
+
+def test_epochs_that_begin_again_are_not_the_whole() -> None:
+    """Five folds: how many there are is said nowhere, or it is said before."""
+    epochs = [f"Epoch {n}/10 - loss: 0.5" for n in range(1, 11)]
+    assert read_all(*epochs) is not None
+    assert read_all(*epochs, *epochs[:3]) is None
+    assert read_all("Fold 1/5", *epochs[:3]) is None
+    ranks = [line for line in epochs for _ in range(2)]
+    ranks[4], ranks[3] = ranks[3], ranks[4]
+    told = read_all(*ranks[:-2])
+    assert told is not None
+    assert told.fraction == pytest.approx(0.9)
+
+
+def test_of_steps_that_end_within_an_epoch_the_last_epoch_counts_in_part() -> None:
+    """60 steps an epoch, 100 in all: the Trainer says two epochs."""
+    begin = ["  Num examples = 240", "  Num Epochs = 2", "  Total train batch size (w. parallel, distributed) = 4"]
+    found = read_all(*begin, "  Total optimization steps = 100", "{'loss': 0.5, 'grad_norm': 1.0, 'epoch': 1.25}")
+    assert found is not None
+    assert found.step == 75
+    assert found.fraction == pytest.approx(0.75)
 
 
 def test_an_epoch_whose_number_is_not_told_of_how_many_says_nothing_of_the_whole() -> None:

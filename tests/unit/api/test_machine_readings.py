@@ -12,7 +12,7 @@ from autopilot.domain.readings import Gpu, MachineReading, Readings, Recognised
 from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import START, a_job, a_lease
 
-TAKEN = Readings((Gpu(0.97, 21, 24), Gpu()), 12, 3.1, 2520.0, Recognised("bar", 45, 0.45, 0.9))
+TAKEN = Readings((Gpu(0.97, 21, 24), Gpu()), 12, 3.1, 2520.0, Recognised("bar", 45, 0.45, 0.9, 660.0, 0.2))
 
 
 def test_the_newest_stand_with_the_lease() -> None:
@@ -20,7 +20,7 @@ def test_the_newest_stand_with_the_lease() -> None:
     assert shown["stalled_since"] == START.isoformat()
     assert shown["readings"] == {
         **{"at": START.isoformat(), "disk_free": 12, "load": 3.1, "still_s": 2520.0},
-        "recognised": {"form": "bar", "step": 45, "fraction": 0.45, "confidence": 0.9},
+        "recognised": {"form": "bar", "step": 45, "fraction": 0.45, "confidence": 0.9, "left_s": 660.0, "seen": 0.2},
         "gpus": [
             {"busy": 0.97, "memory_used": 21, "memory_total": 24},
             {"busy": None, "memory_used": None, "memory_total": None},

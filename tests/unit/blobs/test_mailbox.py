@@ -205,6 +205,8 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
         ("readings", {"recognised": {"form": "bar", "step": -1, "fraction": 0.5, "confidence": 0.5}}),
         ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 1.5, "confidence": 0.5}}),
         ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 0.5, "confidence": None}}),
+        ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 0.5, "confidence": 0.5, "left_s": -1}}),
+        ("readings", {"recognised": {"form": "bar", "step": 1, "fraction": 0.5, "confidence": 0.5, "seen": 2}}),
     ],
 )
 def test_a_heartbeat_out_of_range_is_refused(field: str, value: Any) -> None:

@@ -169,6 +169,8 @@ def test_policy_pages_state_the_numbers() -> None:
         f"the least of {params.deadline.estimate_error:g} × the estimate and {params.deadline.held_share:g} ×",
         f"for an estimate that is too low, by {params.deadline.estimate_error * 100:g} %",
         f"From {params.deadline.pace_known_at * 100:g} % of the job on only {params.deadline.pace_error * 100:g} %",
+        f"{params.deadline.recognised_trust * 100:g} % of it at the most",
+        f"(share of the job that was seen ÷ {params.deadline.recognised_known_at * 100:g} %,",
         f"lag {params.timing.tick_lag_s:g} s + detection {params.budget.detect_s:g} s",
         f"after {params.moves.least_stay_s / 60:g} minutes on the machine",
         f"a saving of at least {params.moves.least_saving * 100:.0f} %",

@@ -35,7 +35,11 @@ def a_lease(**changes: Any) -> Lease:
         ({"gpus": None}, "GPU unknown; disk 12 GB free; load 3.1"),
         (
             {"recognised": Recognised(form="bar", step=450, fraction=0.45, confidence=0.9)},
-            "GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1; output says 45% (step 450, 90% sure)",
+            "GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1; a bar in the output says 45% (step 450, 90% sure)",
+        ),
+        (
+            {"recognised": Recognised(form="saved", step=None, fraction=0.45, confidence=0.9, left_s=12000, seen=0.1)},
+            "GPU 97%, 21 of 24 GB; disk 12 GB free; load 3.1; trainer_state.json says 45% (3 h 20 min left, 90% sure)",
         ),
         ({"disk_free": None, "load": None}, "GPU 97%, 21 of 24 GB"),
         ({"gpus": [a_gpu(None, None)]}, "GPU ?; disk 12 GB free; load 3.1"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from time import perf_counter
 
+from autopilot.domain.readings import Recognised
 from autopilot_lab.backtest.choices import Choice, Spot
 from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.perturbation import EXACT, Perturbation, refused_on_demand
@@ -23,7 +24,8 @@ class BidView:
 
     __slots__ = (
         "_first", "_floors", "_hosts", "_ran", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "now_s",
-        "pending_s", "progress", "running", "safe_left_s", "spent", "taken", "tick", "ticks_left", "work_left_s",
+        "pending_s", "progress", "recognised", "running", "safe_left_s", "spent", "taken", "tick", "ticks_left",
+        "work_left_s",
     )  # fmt: skip
 
     tick: int
@@ -50,6 +52,8 @@ class BidView:
     spent: float
     progress: float | None
     """Share of the work that is done, as the job reports it; None if it reports none."""
+    recognised: Recognised | None
+    """What trainers print, as it is recognised in the output of what runs; None: nothing."""
     taken: frozenset[int]
     """Machines that others have whom we know of: they cannot be had."""
 
@@ -63,7 +67,7 @@ class BidView:
         self._floors = floors if listing is None else listing.shown
         self._hosts = None if listing is None else listing.hosts
         self._seen = 0
-        self.taken = frozenset()
+        self.taken, self.recognised = frozenset(), None
 
     @property
     def shows_running(self) -> bool:

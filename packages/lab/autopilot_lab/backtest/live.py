@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Literal
 
 from autopilot.domain.params import Deadline
 from autopilot_lab.backtest.suite import HOUR_S, BidSuite, Listing
@@ -33,6 +34,9 @@ RELEASED_S = 60.0
 """From the end of the work to that of the bill: the agent's report, the next look, the destroy."""
 
 
+Bars = Literal["", "true", "false"]
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
     """How the daemon's day is played."""
@@ -45,6 +49,16 @@ class Live:
     """A search shows so many machines, the cheapest; 0: all that are listed."""
     reports_progress: bool = False
     """Whether jobs report their progress."""
+    bars: Bars = ""
+    """Whether what trainers print is recognised in their output: nothing, the job's own bar, or one of something else
+    that takes from a hundredth of the job to a little more than all of it."""
+
+    def bar_s(self, work_s: float, block: str) -> float:
+        """How long the work takes that a bar in the output is of; 0: there is none."""
+        if self.bars == "false":
+            drawn = _draws("bar", block)
+            return work_s * (drawn.uniform(0.5, 1.2) if drawn.random() < 0.5 else 10 ** drawn.uniform(-2.0, 0.0))
+        return work_s if self.bars else 0.0
 
     def estimated_work_s(self, work_s: float, block: str) -> float:
         """What the user takes the work for."""

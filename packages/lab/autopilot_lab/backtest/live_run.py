@@ -8,11 +8,15 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autopilot.domain.readings import Recognised
 from autopilot_lab.backtest.bids import KEEP, ON_DEMAND, PARK, SPOT, BidChooser, BidRunState, BidView
 from autopilot_lab.backtest.choices import Choice, Spot
 from autopilot_lab.backtest.live import FIRST_LOOK_S, PREPARING_S, RELEASED_S, SEES_OUTBID_S, SEES_SAVED_S, Live
 from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidRun
+
+BAR_CONFIDENCE = 0.9
+"""The most that the agent says of what it recognises."""
 
 
 @dataclass(slots=True)
@@ -25,16 +29,33 @@ class _NewMachine:
 
 
 class LiveRunState(BidRunState):
-    __slots__ = ("_block", "_live", "_new", "_unbilled_s")
+    __slots__ = ("_bar_s", "_block", "_live", "_new", "_unbilled_s", "_watched_from_s")
 
     def __init__(
         self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome, live: Live
     ) -> None:
         super().__init__(config, run, floors, outcome)
         self._live, self._block = live, run.block
+        self._bar_s, self._watched_from_s = live.bar_s(run.work_s, run.block), 0.0
         self._new: _NewMachine | None = None
         self._unbilled_s = 0.0
         """Of the time that is pending: the machine loads."""
+
+    def tell(self, view: BidView, job: BidJob) -> None:
+        super().tell(view, job)
+        if self.running not in (SPOT, ON_DEMAND) or self.pending_s > 0:
+            self._watched_from_s = self.done_s
+        view.recognised = self._read_bar() if self._bar_s else None
+
+    def _read_bar(self) -> Recognised:
+        """The job's own bar goes on where its work does; one of something else begins with each run."""
+        seen_s = max(self.done_s - self._watched_from_s, 0.0)
+        begun_s = self._watched_from_s if self._live.bars == "true" else 0.0
+        left_s = max(self._bar_s - begun_s - seen_s, 0.0)
+        fraction = 1.0 - left_s / self._bar_s
+        return Recognised(
+            "bar", None, fraction, BAR_CONFIDENCE, left_s if seen_s else None, min(seen_s / self._bar_s, 1.0)
+        )
 
     @property
     def machines(self) -> set[int]:

@@ -110,7 +110,7 @@ class BidMapping:
             self._see(view, held, now)
         saved = session.estimate - timedelta(seconds=view.safe_left_s)
         saved_as = Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now)
-        session.set_progress(view.work_left_s, view.spent, saved_as, view.progress)
+        session.set_progress(view.work_left_s, view.spent, saved_as, view.progress, view.recognised)
         answer: Choice | SpotAt = view.running
         if view.machine is not None:
             answer = SpotAt(view.machine, view.bid)

@@ -23,6 +23,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import NANO, ZERO
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import TUNABLE, Auction, Budget, Deadline, Hazard, Loading, Params, Timing, TrafficSizes
+from autopilot.domain.readings import Readings, Recognised
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import intended_lease
 from autopilot.policy.decide import decide
@@ -113,14 +114,22 @@ class Session:
         self.job = replace(self.job, leases=left.leases, status=left.status, reason=left.reason, launches=left.launches)
 
     def set_progress(
-        self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None, reported: float | None = None
+        self,
+        work_left_s: float,
+        spent: float,
+        checkpoint: Checkpoint | None = None,
+        reported: float | None = None,
+        recognised: Recognised | None = None,
     ) -> None:
-        """``reported``: the share of the work that the job says is done."""
+        """``reported``: the share of the work that the job says is done. ``recognised``: what its output tells."""
         done = self.estimate - timedelta(seconds=work_left_s)
         self.job = replace(self.job, work_done=done, spent=price_of(spent), checkpoint=checkpoint)
         if reported:
             pace = Decimal(reported) / Decimal(done / HOUR)
             self.job = replace(self.job, progress=Decimal(reported), paces=((pace_key(GPU, 1), pace),))
+        if recognised is not None and self.job.main is not None:
+            agent = replace(self.job.main.agent, readings=Readings(recognised=recognised))
+            self.job = replace(self.job, leases=(replace(self.job.main, agent=agent),))
 
     def decide(self, market: Market, now: datetime) -> tuple[Action, ...]:
         """The actions that the guard lets pass."""
