@@ -84,10 +84,10 @@ def _pull_one(job: str, directory: Path | None, *, code: bool) -> int:
     from autopilot.mailbox.report_shapes import Part
 
     if code:
-        copy = _Stored(job, "code", CodeOfJob, lambda found: found.urls)
+        copy = _Stored(job, "code", CodeOfJob, lambda stored: stored.urls)
         sha256, target = copy.found.code.sha256, _target(directory, copy.found.name, "-code")
         return _fill(target, "code", lambda scratch: unpack_code(sha256, copy.open, scratch))
-    left = _Stored(job, "outputs", Outputs, lambda found: [part.url for part in found.parts])
+    left = _Stored(job, "outputs", Outputs, lambda stored: [part.url for part in stored.parts])
     parts = [Part(part.key, part.size, part.sha256) for part in left.found.parts]
     return _fill(_target(directory, left.found.name), "outputs", lambda scratch: unpack(parts, left.open, scratch))
 

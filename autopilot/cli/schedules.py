@@ -60,9 +60,9 @@ def schedules(
     return Exit.OK
 
 
-def tell(told: Scheduled) -> list[str]:
+def tell(scheduled: Scheduled) -> list[str]:
     """What a submit of such a file has made, or would."""
-    coming, made = _tell_next(told.next, told.zone), told.schedule
+    coming, made = _tell_next(scheduled.next, scheduled.zone), scheduled.schedule
     if made is None:
         return [f"nothing was submitted (dry run){coming}"]
     name = text.plain(made.name)

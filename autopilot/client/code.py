@@ -13,13 +13,13 @@ from autopilot.client.sent_part import SentPart
 T = TypeVar("T")
 
 
-class Ask(Protocol):
+class AskDaemon(Protocol):
     """Sends one request. ``call``: ``PUT /v1/code/{sha256}``; ``names`` fill it; ``upload`` is its body."""
 
     async def __call__(self, call: str, answer: type[T], *names: str, upload: bytes | SentPart | None = None) -> T: ...
 
 
-async def send_code(packed: Packed, ask: Ask, on_begin: Callable[[], Any] = lambda: None) -> None:
+async def send_code(packed: Packed, ask: AskDaemon, on_begin: Callable[[], Any] = lambda: None) -> None:
     """Unless the daemon has it. ``on_begin`` is called before its first byte is sent.
 
     Raises ``DaemonError``; ``CodeChanged`` if the files are no longer those that were packed.

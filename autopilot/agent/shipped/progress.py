@@ -109,26 +109,26 @@ class Advance:
     """How fast a recognised share grows. What comes before its first change is no pace: a compile, a cold cache."""
 
     def __init__(self) -> None:
-        self.told: Recognised | None = None
+        self.reported: Recognised | None = None
         self.since: tuple[float, float] | None = None
         """Time and share at its first change."""
 
-    def take(self, told: Recognised | None, now: float) -> None:
-        before, self.told = self.told, told
-        if told is None or before is None or told.form != before.form or told.fraction < before.fraction - BACK:
+    def take(self, reported: Recognised | None, now: float) -> None:
+        before, self.reported = self.reported, reported
+        if reported is None or before is None or reported.form != before.form or reported.fraction < before.fraction - BACK:
             self.since = None
-        elif self.since is None and told.fraction > before.fraction:
-            self.since = (now, told.fraction)
+        elif self.since is None and reported.fraction > before.fraction:
+            self.since = (now, reported.fraction)
 
     def tell(self, now: float) -> dict[str, Any] | None:
-        told, since = self.told, self.since
-        if told is None:
+        reported, since = self.reported, self.since
+        if reported is None:
             return None
         left_s, seen = None, 0.0
-        if since is not None and told.fraction > since[1] and now > since[0]:
-            seen = told.fraction - since[1]
-            left_s = min((1.0 - told.fraction) * (now - since[0]) / seen, MOST_LEFT_S)
-        return {**told._asdict(), "left_s": left_s, "seen": seen}
+        if since is not None and reported.fraction > since[1] and now > since[0]:
+            seen = reported.fraction - since[1]
+            left_s = min((1.0 - reported.fraction) * (now - since[0]) / seen, MOST_LEFT_S)
+        return {**reported._asdict(), "left_s": left_s, "seen": seen}
 
 
 def parse_claim(fields: dict[str, Any]) -> tuple[int | None, float | None]:
