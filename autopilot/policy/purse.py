@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.domain.certificate import NO_PROOF, UseProof
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
@@ -54,6 +55,8 @@ class MarketPurse(_Shared):
     """Ids of the jobs that certify it: each has a budget of its own."""
     since: datetime | None = None
     """When its last certificate ended: what was rented under that is paid as it was then. None: it never had one."""
+    proof: UseProof = NO_PROOF
+    """Once it is made, there may be several machines at a time."""
 
     def draws(self, lease: Lease) -> bool:
         is_proof = lease.job_id in self.certifications

@@ -58,4 +58,5 @@ def state(held: Row) -> str:
     """A market's certificate in a few words."""
     if held["status"] is None:
         return f"valid until {str(held['ends_at'])[:10]}"
-    return LACKS[held["status"]] + (f" ({held['ended_because']})" if held["ended_because"] else "")
+    proved = f", proved by use until {str(held['proved_until'])[:10]}" if held.get("proved_until") else ""
+    return LACKS[held["status"]] + (f" ({held['ended_because']})" if held["ended_because"] else "") + proved
