@@ -118,7 +118,8 @@ def _look_at_lapse(use: Use, find: Find, now: datetime) -> Iterator[ClaimFinding
 
 
 def _look_at_destroy(use: Use, find: Find, now: datetime) -> Iterator[ClaimFinding]:
-    """Held: it ran, was destroyed by request, and is gone. Broken: the market has taken the destroy, and shows it."""
+    """Held: it ran, was destroyed by request, and is gone. Broken: the market has taken the destroy more than once, and
+    shows it still."""
     lease = use.lease
     if lease.ending.requested_at is None or lease.ending.sent_at is None or not lease.has_run:
         return
@@ -126,5 +127,5 @@ def _look_at_destroy(use: Use, find: Find, now: datetime) -> Iterator[ClaimFindi
     seconds = ("seconds", round(waited.total_seconds()))
     if lease.state is LeaseState.GONE and lease.reason is not Reason.TAKEN_OVER:
         yield find(DELETE, seconds, holds=True)
-    elif use.instance is not None and waited >= GONE_WITHIN and lease.observed.seen_at == now:
+    elif waited >= GONE_WITHIN and use.before.outlives_destroy and lease.outlives_destroy:
         yield find(DELETE, seconds, holds=False)

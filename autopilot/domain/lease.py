@@ -338,6 +338,12 @@ class Lease:
         return self.held_until is not None and self.reason is Reason.PROVING
 
     @property
+    def outlives_destroy(self) -> bool:
+        """Its market has shown it again since it took the destroy."""
+        sent_at, seen_at = self.ending.sent_at, self.observed.seen_at
+        return not self.is_over and sent_at is not None and seen_at is not None and seen_at > sent_at
+
+    @property
     def permit_ends_at(self) -> datetime | None:
         """When its newest permit ends, where it was told for how long that lasts."""
         renewed_at, ttl_s = self.permit.renewed_at, self.permit.ttl_s

@@ -321,7 +321,7 @@ class Engine:
             assert exposure is not None, "it has the purse"
             left = purse.left(exposure.leases, self.config.params)
             if left is not None and purse.allowance is not None:
-                is_taken = not purse.proof.is_made and purse.has_machine(exposure.leases, besides=job_id)
+                is_taken = purse.is_full(exposure.leases, besides=job_id)
                 rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken, purse.since, purse.proof)
         return rooms
 

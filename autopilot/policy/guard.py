@@ -316,11 +316,11 @@ def _acquire_refusal(
 
 def _refuse_uncertified(job: Job, provider: str, market: Market, exposure: Exposure) -> Refusal | None:
     """Without a certificate and an allowance, nothing; with the allowance, one machine at a time for all jobs until the
-    market is proved by use."""
+    market is proved by use, and while it shows a machine whose destroy it has taken."""
     lack, purse = market.lack_for(job, provider), exposure.market_purse(job, provider)
     if lack is not None and (purse is None or lack not in MAY_BE_TRIED):
         return Reason.NOT_CERTIFIED, (("provider", provider), ("certificate", lack))
-    if purse is not None and not purse.proof.is_made and purse.has_machine(exposure.leases):
+    if purse is not None and purse.is_full(exposure.leases):
         return Reason.ONE_UNCERTIFIED, (("provider", provider),)
     return None
 

@@ -62,6 +62,14 @@ class MarketPurse(_Shared):
         is_proof = lease.job_id in self.certifications
         return lease.provider == self.market and not is_proof and lease.is_rented_since(self.since)
 
+    def is_full(self, leases: Iterable[Lease], besides: str | None = None) -> bool:
+        """Whether no further machine may be rented there now: until the market is proved by use beside any other, and
+        then beside one that it still shows after it has taken its destroy. ``besides`` as of ``has_machine``.
+        """
+        held = tuple(leases)
+        stuck = (lease for lease in held if lease.outlives_destroy)
+        return self.has_machine(stuck if self.proof.is_made else held, besides)
+
     def has_machine(self, leases: Iterable[Lease], besides: str | None = None) -> bool:
         """Whether one is rented there, or may be; ``besides``: for another job than that one."""
         return any(besides is None or lease.job_id != besides for lease in self.drawing(leases) if not lease.is_over)

@@ -545,7 +545,7 @@ class Spending:
             return ProviderView(capabilities(), is_known, None)
         left = purse.left(exposure.leases, PARAMS)
         assert left is not None, "it has a bound"
-        is_taken = not self.is_proved and purse.has_machine(exposure.leases, besides=job.id)
+        is_taken = purse.is_full(exposure.leases, besides=job.id)
         room = UncertifiedRoom(self.uncertified, left, is_taken, proof=purse.proof)
         return ProviderView(capabilities(), is_known, None, lack=Lack.MISSING, uncertified=room)
 

@@ -14,7 +14,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, Hold, Release
 from autopilot.domain.certificate import Lack, UseProof
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import Lease, LeaseState, Permit, Role
+from autopilot.domain.lease import Ending, Lease, LeaseState, Permit, Role
 from autopilot.domain.market import Allowance, Market, UncertifiedRoom
 from autopilot.domain.offer import DeadMan
 from autopilot.domain.params import Params
@@ -231,3 +231,13 @@ def test_once_the_market_is_proved_several_machines_may_be_there_within_the_allo
         account = exposure(other, market_purses={"vastai": purse})
         _, vetoes = guard(job, decision, market, account, limits(), START, P)
         assert [veto.reason for veto in vetoes] == reasons
+
+
+def test_a_proved_market_that_shows_a_machine_after_its_destroy_gets_no_other_until_that_is_gone() -> None:
+    purse = MarketPurse(D(5), D(0), "vastai", proof=MADE)
+    sent = Ending(requested_at=START, sent_at=at(5), attempts=1)
+    going = a_lease(state=LeaseState.DESTROY_SENT, ending=sent)
+    assert not purse.is_full([a_lease("lease-2"), going])
+    stuck = replace(going, state=LeaseState.DESTROY_REQUESTED, observed=replace(going.observed, seen_at=at(20)))
+    assert purse.is_full([stuck])
+    assert not purse.is_full([replace(stuck, state=LeaseState.GONE)])
