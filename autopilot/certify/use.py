@@ -78,6 +78,8 @@ class Watcher:
             for claim, kind in WATCHED.items()
             if (said := next((each for each in remarks if each.kind is kind), None)) is not None
         ]
+        # Of two machines the one that breaks a claim counts.
+        shown.sort(key=lambda each: each.verdict is ClaimVerdict.BROKEN)
         news = {each.claim: each for each in shown if each.claim in self.claims and self._is_news(each)}
         return tuple(news.values())
 
