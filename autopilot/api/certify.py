@@ -69,7 +69,7 @@ class CertifyService:
         return {"job": render.job(job, now, self._engine.config.params, Money())}
 
     async def report(self, market: str) -> render.Json:
-        """The newest certification, claim by claim, with what it cost; what use has shown since counts as shown anew.
+        """The newest certification, claim by claim, with what it cost; what use has shown since takes its place.
 
         Raises ``UserError``.
         """

@@ -20,7 +20,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.remark import Remark
 from autopilot.policy.proof import is_still_there
 
-SHOWN_ANEW_AFTER = timedelta(days=1)
+SHOWN_AGAIN_AFTER = timedelta(days=1)
 """A claim that holds is not written down for each job again."""
 SEEN_TO_ITS_END = timedelta(minutes=3)
 """A machine that the lists had lost before this, from the end of its permit, may have been lost with its host."""
@@ -83,12 +83,12 @@ class Watcher:
         news = {each.claim: each for each in shown if each.claim in self.claims and self._is_news(each)}
         return tuple(news.values())
 
-    def _is_news(self, found: ClaimFinding) -> bool:
-        known = self.newest.get(found.claim)
+    def _is_news(self, finding: ClaimFinding) -> bool:
+        known = self.newest.get(finding.claim)
         if known is None or known.verdict is ClaimVerdict.BROKEN:
             return known is None
-        is_same = (known.account, known.version) == (found.account, found.version) and bool(known.used_on)
-        return found.verdict is ClaimVerdict.BROKEN or not is_same or found.at - known.at >= SHOWN_ANEW_AFTER
+        is_same = (known.account, known.version) == (finding.account, finding.version) and bool(known.used_on)
+        return finding.verdict is ClaimVerdict.BROKEN or not is_same or finding.at - known.at >= SHOWN_AGAIN_AFTER
 
 
 def _look(use: Use, find: Find, now: datetime) -> Iterator[ClaimFinding]:

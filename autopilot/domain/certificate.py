@@ -177,6 +177,6 @@ def judge_use(findings: Sequence[ClaimFinding], end: str | None, account: str, v
     return UseProof(ends_at if now < ends_at else None, is_due)
 
 
-def _is_shown_by_use(found: ClaimFinding, account: str, version: str) -> bool:
-    is_same = (found.account, found.version) == (account, version)
-    return bool(found.used_on) and is_same and found.verdict is ClaimVerdict.HELD
+def _is_shown_by_use(finding: ClaimFinding, account: str, version: str) -> bool:
+    is_same = (finding.account, finding.version) == (account, version)
+    return bool(finding.used_on) and is_same and finding.verdict is ClaimVerdict.HELD
