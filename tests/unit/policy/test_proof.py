@@ -226,7 +226,7 @@ def test_once_the_market_is_proved_several_machines_may_be_there_within_the_allo
     decision = decide(job, market, START, P)
     assert [type(action) for action in decision.actions] == [Acquire]
     other = a_lease("lease-2", job_id="job-2")
-    for allowance, reasons in ((D(5), vetoed), (D("0.5"), vetoed or [Reason.OVER_UNCERTIFIED])):
+    for allowance, reasons in ((D(5), vetoed), (D("0.05"), vetoed or [Reason.OVER_UNCERTIFIED])):
         purse = MarketPurse(allowance, D(0), "vastai", proof=proof)
         account = exposure(other, market_purses={"vastai": purse})
         _, vetoes = guard(job, decision, market, account, limits(), START, P)
