@@ -89,7 +89,8 @@ def acts(job: Job, market: Market | None = None, after_s: float = 0) -> tuple[Ac
 
 
 def proving(**changes: Any) -> Lease:
-    return a_machine(**({"held_until": UNTIL, "reason": Reason.PROVING} | changes))
+    held: dict[str, Any] = {"held_until": UNTIL, "reason": Reason.PROVING}
+    return a_machine(**(held | changes))
 
 
 def test_its_permit_is_let_lapse_and_the_price_is_said_before() -> None:

@@ -50,13 +50,13 @@ def watched(
 
 
 def lapsing(**changes: Any) -> Lease:
-    held = {"held_until": at(1380), "reason": Reason.PROVING, "permit": PERMIT, "acquired_at": at(-60)}
+    held: dict[str, Any] = {"held_until": at(1380), "reason": Reason.PROVING, "permit": PERMIT, "acquired_at": at(-60)}
     return a_lease(**(held | changes))
 
 
 def gone(lease: Lease, at_s: float, **changes: Any) -> Lease:
     ending = replace(lease.ending, gone_at=at(at_s))
-    return replace(lease, **({"state": LeaseState.GONE, "ending": ending} | changes))
+    return replace(lease, state=LeaseState.GONE, ending=ending, **changes)
 
 
 def test_the_claims_that_a_market_must_make_to_be_proved() -> None:
@@ -163,7 +163,7 @@ def test_it_is_due_again_a_week_before_its_end_and_over_then() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"account": "other"}, {"version": "1.5"}, {"used_on": ""}])
-def test_it_holds_for_one_account_and_one_version_and_by_use(changes: dict[str, str]) -> None:
+def test_it_holds_for_one_account_and_one_version_and_by_use(changes: dict[str, Any]) -> None:
     assert judged(shown(LABEL), shown(OWN_KEY, **changes)) == UseProof(is_due=True)
 
 
