@@ -24,6 +24,8 @@ class Certificate(Described):
     """Without one: what limits.uncertified allows there."""
     uncertified_left: Money | None = None
     """Of that, beyond all that is spent or committed there."""
+    proved_until: Instant | None = None
+    """Without one: until when the market is proved by use; null: it is not."""
 
 
 @dataclass(frozen=True, kw_only=True)

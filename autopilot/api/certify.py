@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot import render
@@ -15,7 +15,9 @@ from autopilot.domain.certificate import MAY_BE_TRIED, ClaimFinding, ClaimVerdic
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.market import UncertifiedRoom
 from autopilot.domain.money import ZERO, show
+from autopilot.domain.offer import DeadMan
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
 from autopilot.domain.token import Token
@@ -24,6 +26,7 @@ from autopilot.engine.event_log import claim_accepted
 from autopilot.engine.outstanding import Money
 from autopilot.markets.installed import claims_of, facts_of
 from autopilot.planning.gpu_check import check_gpus
+from autopilot.policy.proof import LONGEST, most_cost
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
@@ -66,12 +69,18 @@ class CertifyService:
         return {"job": render.job(job, now, self._engine.config.params, Money())}
 
     async def report(self, market: str) -> render.Json:
-        """The newest certification, claim by claim, with what it cost. Raises ``UserError``."""
+        """The newest certification, claim by claim, with what it cost; what use has shown since takes its place.
+
+        Raises ``UserError``.
+        """
         self._check(market)
         async with self._store.snapshot() as uow:
             newest = dict(await uow.certificates.newest_certifications()).get(market)
             job = await uow.jobs.find(newest) if newest else None
             found = {each.claim: each for each in await uow.certificates.list_findings(newest)} if newest else {}
+            for each in await uow.certificates.list_findings_on(market):
+                if each.used_on and (each.claim not in found or found[each.claim].at < each.at):
+                    found[each.claim] = each
             cost = await _cost(uow, job)
             marks = await uow.certificates.list_marks(newest) if newest else ()
         return {
@@ -125,6 +134,7 @@ def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
         "broken": list(held.broken) if held else [],
         "uncertified": None if room is None else render.plain(room.allowance),
         "uncertified_left": None if room is None else render.plain(room.left),
+        "proved_until": None if room is None else render.plain(room.proof.ends_at),
     }
 
 
@@ -139,7 +149,7 @@ def certificate_notes(engine: Engine, now: datetime) -> list[str]:
         room = engine.uncertified_rooms().get(market)
         if room is not None and lack in MAY_BE_TRIED:
             left = f"{show(max(room.left, ZERO))} of the {show(room.allowance)} of limits.uncertified"
-            told = f"{market} is rented from for the {left} that are left, one machine at a time"
+            told = f"{market} is rented from for the {left} that are left, {_tell_proof(engine, market, room)}"
         notes.append(f"{told}: its certificate is {LACKS[lack]} ({tell_command(market, lack)})")
     for note in engine.certification.notes(now):
         numbers = dict(note.numbers)
@@ -147,6 +157,21 @@ def certificate_notes(engine: Engine, now: datetime) -> list[str]:
         market = str(numbers["provider"])
         notes.append(f"the certificate of {market} ends on {day} ({tell_command(market)} renews it)")
     return notes
+
+
+def _tell_proof(engine: Engine, market: str, room: UncertifiedRoom) -> str:
+    """What use has proved, and what the next proof may cost before anything is paid for it."""
+    told = "one machine at a time"
+    if room.proof.ends_at is not None:
+        told = f"proved by use until {room.proof.ends_at:%Y-%m-%d}"
+    is_asked = room.proof.is_due and engine.watches[market].provider.capabilities.dead_man is DeadMan.DESTROYS
+    if not is_asked:
+        return told
+    minutes = round(LONGEST / timedelta(minutes=1))
+    return (
+        f"{told}; after the first job that ends well there its permit is let run out, to see its machine go: "
+        f"up to {minutes} minutes at its price, {show(most_cost(Decimal(1)))} at $1 an hour"
+    )
 
 
 LACKS = {

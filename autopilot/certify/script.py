@@ -48,6 +48,7 @@ from autopilot.domain.money import CENT, ZERO, Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
+from autopilot.policy.proof import GOES_WITHIN
 
 FORWARDING = "ssh-forwards"
 LONGEST = timedelta(hours=3)
@@ -61,8 +62,6 @@ TAKES_HOLD_WITHIN = timedelta(minutes=5)
 """From a lower bid until the market may pause the machine."""
 STAYS_FOR = timedelta(minutes=2)
 RESUMES_WITHIN = timedelta(minutes=10)
-GOES_WITHIN = timedelta(minutes=6)
-"""From the end of its permit until a machine that ends itself is missing from the lists."""
 MOST_CALLS = 3
 RUN = "run"
 """The stretch that is no step: nothing is asked of the market."""
@@ -450,7 +449,7 @@ def _end(run: Run, mark: StepMark | None) -> Move:
     if main is None:
         held = run.last is not None and _ended_itself(run.last)
         return Move(findings=(run.find("own-key-destroys", ClaimVerdict.HELD),) if held else (), is_over=True)
-    ends_at = _permit_end(main)
+    ends_at = main.permit_ends_at
     if ends_at is None or main.observed.absences:
         return WAIT
     if run.now < ends_at + GOES_WITHIN:
@@ -460,15 +459,9 @@ def _end(run: Run, mark: StepMark | None) -> Move:
     return Move((Release(main.id, Reason.COMPLETED),), findings=(broken,), is_over=True)
 
 
-def _permit_end(lease: Lease) -> datetime | None:
-    if lease.permit.renewed_at is None:
-        return None
-    return lease.permit.renewed_at + timedelta(seconds=lease.permit.ttl_s or 0)
-
-
 def _ended_itself(lease: Lease) -> bool:
     """It was not destroyed, and was there until its permit was over, so that a loss of its host does not count."""
-    ends_at, gone_at = _permit_end(lease), lease.ending.gone_at
+    ends_at, gone_at = lease.permit_ends_at, lease.ending.gone_at
     is_gone = lease.state is LeaseState.GONE and not lease.ending.attempts
     return is_gone and ends_at is not None and gone_at is not None and gone_at >= ends_at
 

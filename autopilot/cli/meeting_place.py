@@ -21,7 +21,7 @@ Values = dict[tuple[str, str], str | bool]
 UNCERTIFIED = "$5"
 _UNCERTIFIED = """
 What a market does with your money is proved by autopilot certify, in about an hour. Until then so much may be spent on
-each market, by all jobs together, on one machine at a time."""
+each market, by all jobs together, on one machine at a time until the first job there has proved that it ends."""
 
 
 def ask() -> tuple[Values, str | None]:

@@ -81,7 +81,8 @@ class RunAgain:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep the lease of a job that has failed, for its owner to look into the machine."""
+    """Keep the lease of a job that is over: for its owner to look into the machine, or (``PROVING``) to see it destroy
+    itself at the end of its permit."""
 
     lease_id: str
     until: datetime

@@ -14,6 +14,13 @@ NOTICE = timedelta(days=7)
 """So long before its end a certificate asks to be renewed."""
 
 
+LABEL = "list-shows-label"
+OWN_ID = "own-id"
+OWN_KEY = "own-key-destroys"
+DELETE = "delete-ends-it"
+"""Claims that the use of a market shows, by their ids, which are the same on all markets."""
+
+
 class ClaimVerdict(StrEnum):
     HELD = "held"
     BROKEN = "broken"
@@ -39,10 +46,10 @@ MAY_BE_TRIED = frozenset({Lack.MISSING, Lack.EXPIRED, Lack.OTHER_ACCOUNT, Lack.O
 
 @dataclass(frozen=True, slots=True)
 class ClaimFinding:
-    """What one certification saw of one claim."""
+    """What one certification, or the use of a market by ordinary jobs, saw of one claim."""
 
     job_id: str
-    """The job of the certification."""
+    """The job of the certification, or that by which the market was used."""
     claim: str
     verdict: ClaimVerdict
     at: datetime
@@ -50,6 +57,13 @@ class ClaimFinding:
     """What was seen. It contains no secret and no id of a machine or an account."""
     accepted_at: datetime | None = None
     """When the operator accepted, by name, that it does not hold."""
+    used_on: str = ""
+    """The market, of what its use showed: there is one such finding of each claim, the newest. Empty: a certification
+    found it."""
+    account: str = ""
+    """Of what use showed: a digest of the account's id, as in a certificate."""
+    version: str = ""
+    """Of what use showed: major and minor version of autopilot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,24 @@ class Certificate:
     ended_at: datetime | None = None
     """When it was ended before its time."""
     ended_because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UseProof:
+    """Whether a market without a certificate is proved by use: a machine was found by its label, and was gone at its
+    end."""
+
+    ends_at: datetime | None = None
+    """None: it is not proved."""
+    is_due: bool = False
+    """The next job that ends well there is to prove it, for the first time or in time for the next."""
+
+    @property
+    def is_made(self) -> bool:
+        return self.ends_at is not None
+
+
+NO_PROOF = UseProof()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +162,21 @@ def _lack(certificate: Certificate | None, account: str, version: str, now: date
     if certificate.account != account:
         return Lack.OTHER_ACCOUNT
     return None if certificate.version == version else Lack.OTHER_VERSION
+
+
+def judge_use(findings: Sequence[ClaimFinding], end: str | None, account: str, version: str, now: datetime) -> UseProof:
+    """``findings``: of the market, oldest first. ``end``: the claim by which a machine of it is gone at its end; None:
+    there is none. A proof holds for one account and one version, as a certificate does.
+    """
+    newest = {each.claim: each for each in findings if each.verdict is not ClaimVerdict.NOT_SEEN}
+    needed = [newest.get(claim) for claim in (LABEL, end or "")]
+    shown = [each.at for each in needed if each is not None and _is_shown_by_use(each, account, version)]
+    ends_at = min(shown, default=now) + LASTS if len(shown) == len(needed) else now
+    is_broken = any(each is not None and each.verdict is ClaimVerdict.BROKEN for each in needed)
+    is_due = end is not None and not is_broken and ends_at - now <= NOTICE
+    return UseProof(ends_at if now < ends_at else None, is_due)
+
+
+def _is_shown_by_use(finding: ClaimFinding, account: str, version: str) -> bool:
+    is_same = (finding.account, finding.version) == (account, version)
+    return bool(finding.used_on) and is_same and finding.verdict is ClaimVerdict.HELD

@@ -280,11 +280,13 @@ class EpochRaised:
 
 @dataclass(frozen=True, slots=True)
 class HoldBegun:
-    """The job has failed, and the machine stays for its owner to look into it."""
+    """The job is over, and its machine stays: for its owner to look into it, or until its permit has lapsed."""
 
     lease_id: str
     until: datetime
     at: datetime
+    is_proof: bool = False
+    """It gets no more permits, and is to destroy itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def _end(lease: Lease, event: e.LeaseGone) -> Lease:
     end = lease.observed.absent_at or event.at
     if event.ran_until is not None and not event.taken_over:
         end = min(end, event.ran_until)
-    reason = lease.reason if lease.ending.requested_at else Reason.VANISHED
+    reason = lease.reason if lease.ending.requested_at or lease.is_proving else Reason.VANISHED
     reason = Reason.TAKEN_OVER if event.taken_over else reason
     ending = replace(lease.ending, gone_at=event.at)
     return lease.stop_billing(end).move(LeaseState.GONE, ending=ending, reason=reason)
@@ -340,7 +340,9 @@ def _order_stop(lease: Lease, event: e.StopOrdered) -> Lease:
 
 
 def _hold(lease: Lease, event: e.HoldBegun) -> Lease:
-    return replace(lease, held_until=event.until) if lease.is_wanted else lease
+    if not lease.is_wanted:
+        return lease
+    return replace(lease, held_until=event.until, reason=Reason.PROVING if event.is_proof else lease.reason)
 
 
 def _renew_permit(lease: Lease, event: e.PermitRenewed) -> Lease:

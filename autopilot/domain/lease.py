@@ -311,7 +311,8 @@ class Lease:
     """The create's outcome is not known; only listing for the label resolves it."""
     acquired_at: datetime | None = None
     held_until: datetime | None = None
-    """It is wanted until then although its job has failed: its owner may look into it."""
+    """It is wanted until then although its job is over: the owner of a failed one may look into it, or it proves its
+    market (``is_proving``)."""
     billing: Billing = Billing()
     bidding: Bidding = Bidding()
     observed: Observed = Observed()
@@ -330,6 +331,23 @@ class Lease:
     @property
     def is_wanted(self) -> bool:
         return self.state in WANTED
+
+    @property
+    def is_proving(self) -> bool:
+        """Its job has ended well, and its last permit is let lapse: it must destroy itself, which proves its market."""
+        return self.held_until is not None and self.reason is Reason.PROVING
+
+    @property
+    def outlives_destroy(self) -> bool:
+        """Its market has shown it again since it took the destroy."""
+        sent_at, seen_at = self.ending.sent_at, self.observed.seen_at
+        return not self.is_over and sent_at is not None and seen_at is not None and seen_at > sent_at
+
+    @property
+    def permit_ends_at(self) -> datetime | None:
+        """When its newest permit ends, where it was told for how long that lasts."""
+        renewed_at, ttl_s = self.permit.renewed_at, self.permit.ttl_s
+        return None if renewed_at is None or ttl_s is None else renewed_at + timedelta(seconds=ttl_s)
 
     def is_rented_since(self, moment: datetime | None) -> bool:
         """Whether its rental was decided then or later; None: ever."""

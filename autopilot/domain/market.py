@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.domain.certificate import Lack
+from autopilot.domain.certificate import NO_PROOF, Lack, UseProof
 from autopilot.domain.hosts import KnownHosts
 from autopilot.domain.image import ImageFacts
 from autopilot.domain.job import Job
@@ -27,9 +27,11 @@ class UncertifiedRoom:
     left: Decimal
     """Beyond all that is spent or committed there."""
     is_taken: bool
-    """Another job has a machine there: without a certificate there is one at a time."""
+    """Another job has a machine there: until the market is proved by use there is one at a time."""
     since: datetime | None = None
     """When the last certificate ended; None: there never was one."""
+    proof: UseProof = NO_PROOF
+    """Once it is made, several machines may be rented at a time."""
 
 
 @dataclass(frozen=True, slots=True)

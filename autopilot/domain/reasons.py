@@ -64,6 +64,7 @@ class Reason(StrEnum):
     PROMOTED = "promoted"
     CERTIFYING = "certifying"
     CERTIFYING_PULL = "certifying_pull"
+    PROVING = "proving"
     RETRY = "retry"
     BAD_MACHINE = "bad_machine"
     HOST_UNFIT = "host_unfit"

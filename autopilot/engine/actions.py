@@ -25,6 +25,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.labels import label_for
 from autopilot.domain.lease import Billing, Lease, LeaseOrders, LeaseState, Role, Slot, Traffic
 from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import disk_tail, start_reserve, unwatched_time
 from autopilot.ports.ids import Ids
 from autopilot.pricing.traffic import largest_upload_gb, received_gb
@@ -96,8 +97,8 @@ def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Even
                 yield e.LeasePromoted(lease_id, reason, now)
             case RunAgain(lease_id, reason):
                 yield e.RunOrdered(lease_id, reason, now)
-            case Hold(lease_id, until, _):
-                yield e.HoldBegun(lease_id, until, now)
+            case Hold(lease_id, until, reason):
+                yield e.HoldBegun(lease_id, until, now, is_proof=reason is Reason.PROVING)
             case SetStatus(status, reason, numbers):
                 yield e.StatusSet(status, reason, now, numbers)
             case _:

@@ -7,7 +7,7 @@ it, and the guard's knowledge of which markets may be rented from.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -19,8 +19,20 @@ from autopilot.certify.claim import Step
 from autopilot.certify.claims import settled_by, weighty
 from autopilot.certify.run import Run, Turn
 from autopilot.certify.script import play
+from autopilot.certify.use import Use, Watcher, find_end_claim
 from autopilot.domain.actions import Decision, Note, SetStatus
-from autopilot.domain.certificate import LASTS, Certificate, CertificateStatus, Lack, judge_certificate
+from autopilot.domain.certificate import (
+    LASTS,
+    NO_PROOF,
+    Certificate,
+    CertificateStatus,
+    ClaimFinding,
+    ClaimVerdict,
+    Lack,
+    UseProof,
+    judge_certificate,
+    judge_use,
+)
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
@@ -30,7 +42,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
 from autopilot.engine.dialling import Dialling
-from autopilot.engine.event_log import certificate_ended, certificate_issued, claim_settled
+from autopilot.engine.event_log import EventLog, certificate_ended, certificate_issued, claim_settled
 from autopilot.engine.observe import Reading, Watch
 from autopilot.markets.installed import claims_of
 from autopilot.ports.store import UnitOfWork
@@ -95,6 +107,8 @@ class Certification:
     statuses: dict[str, CertificateStatus] = field(default_factory=dict)
     uncertified: dict[str, datetime | None] = field(default_factory=dict)
     """Markets that need a certificate and have none in force, and since when; None: they never had one."""
+    findings: dict[str, tuple[ClaimFinding, ...]] = field(default_factory=dict)
+    """By market, of its certifications and of its use, oldest first."""
 
     def lack_of(self, market: str, now: datetime) -> Lack | None:
         """Why nothing new may be rented there but for a certification; None if it may."""
@@ -110,14 +124,26 @@ class Certification:
         is_over = held.certificate is not None and now >= held.certificate.ends_at
         return held.lack or (Lack.EXPIRED if is_over else None)
 
+    def is_proved(self, market: str, now: datetime) -> bool:
+        """Whether what is promised of its machines is proved, by a certificate or by use."""
+        return self.is_in_force(market, now) or self.proof_of(market, now).is_made
+
     def is_in_force(self, market: str, now: datetime) -> bool:
-        """Whether what is promised of its machines is proved; of an emulator nothing needs to be."""
+        """Whether its certificate is; of an emulator nothing needs to be proved."""
         if market not in self.rules.weighed_on | self.rules.needed_on:
             return True
         held = self.statuses.get(market)
         if held is None or held.certificate is None or held.lack is not None or held.broken:
             return False
         return now < held.certificate.ends_at
+
+    def proof_of(self, market: str, now: datetime) -> UseProof:
+        """Whether a market without a certificate in force is proved by use."""
+        watch = self.watches.get(market)
+        if watch is None or market not in self.uncertified or self.statuses[market].broken:
+            return NO_PROOF
+        end = find_end_claim(watch.provider.capabilities.dead_man, [claim.id for claim in claims_of(market)])
+        return judge_use(self.findings.get(market, ()), end, watch.account_digest, self.rules.version, now)
 
     def ends_soon(self, market: str, now: datetime) -> datetime | None:
         """When its certificate ends, where it is needed and asks to be renewed; else None."""
@@ -139,10 +165,11 @@ class Certification:
         for market, job_id in await uow.certificates.newest_certifications():
             await _settle_bills(uow, market, job_id, now)
         account_of = {name: watch.account_digest for name, watch in self.watches.items()}
+        self.findings = {name: await uow.certificates.list_findings_on(name) for name in account_of}
         self.statuses = {
             name: judge_certificate(
                 issued.get(name),
-                await uow.certificates.list_findings_on(name),
+                self.findings[name],
                 weighty(claims_of(name)),
                 account,
                 self.rules.version,
@@ -209,6 +236,44 @@ class Certification:
         await uow.events.add([certificate_issued(certificate)])
         log.info("certificate.issued", provider=job.certifies, ends_at=str(certificate.ends_at))
 
+    async def watch_use(
+        self, uow: UnitOfWork, event_logs: Iterable[EventLog], readings: Mapping[str, Reading], now: datetime
+    ) -> None:
+        """Write down what the jobs of this tick show of the claims of real markets, beside their work.
+
+        In the transaction that takes in what the machines did: a daemon that is killed has written both, or neither.
+        """
+        for each in event_logs:
+            if each.is_broken or each.job.certifies:
+                continue
+            for market in {lease.provider for lease in each.job.leases} & (
+                self.rules.weighed_on | self.rules.needed_on
+            ):
+                found = self._watch(market, each, readings.get(market), now)
+                await uow.certificates.save_findings(found)
+                await uow.events.add([claim_settled(market, finding) for finding in found])
+                self.findings[market] = (*self.findings.get(market, ()), *found)
+
+    def _watch(
+        self, market: str, event_log: EventLog, reading: Reading | None, now: datetime
+    ) -> tuple[ClaimFinding, ...]:
+        watch = self.watches.get(market)
+        if watch is None or reading is None:
+            return ()
+        shown = {each.instance_id: each for each in reading.instances or ()} if reading.is_fresh else {}
+        before = {lease.id: lease for lease in event_log.original.leases}
+        made_of = frozenset(claim.id for claim in claims_of(market))
+        end = find_end_claim(watch.provider.capabilities.dead_man, made_of)
+        leases = [lease for lease in event_log.job.leases if lease.provider == market and lease.id in before]
+        uses = [Use(before[lease.id], lease, shown.get(lease.instance_id or ""), end) for lease in leases]
+        since = min((lease.intended_at for lease in leases), default=now)
+        remarks = tuple(each for each in watch.provider.remarks() if each.at >= since)
+        newest = {
+            each.claim: each for each in self.findings.get(market, ()) if each.verdict is not ClaimVerdict.NOT_SEEN
+        }
+        watcher = Watcher(market, watch.account_digest, self.rules.version, made_of, newest, now)
+        return watcher.watch(event_log.job.id, uses, remarks)
+
 
 async def find_end(uow: UnitOfWork, certificate: Certificate, now: datetime) -> datetime | None:
     """Since when it has been in force no more, as the ledger knows; None: it may be in force yet."""
@@ -216,16 +281,19 @@ async def find_end(uow: UnitOfWork, certificate: Certificate, now: datetime) -> 
 
 
 async def end_certificate(uow: UnitOfWork, provider: str, because: str, now: datetime) -> None:
-    """End the market's certificate early, if one is in force.
+    """End the market's certificate early, if one is in force, and what its use has proved.
 
     Called when a field that carries money has changed.
     """
-    for held in await uow.certificates.list_newest():
-        if held.provider == provider and held.ended_at is None and now < held.ends_at:
-            ended = replace(held, ended_at=now, ended_because=because)
+    for issued in await uow.certificates.list_newest():
+        if issued.provider == provider and issued.ended_at is None and now < issued.ends_at:
+            ended = replace(issued, ended_at=now, ended_because=because)
             await uow.certificates.save(ended)
             await uow.events.add([certificate_ended(ended, now)])
             log.error("certificate.ended", provider=provider, because=because)
+    found = await uow.certificates.list_findings_on(provider)
+    held = [each for each in found if each.used_on and each.verdict is ClaimVerdict.HELD]
+    await uow.certificates.save_findings(replace(each, verdict=ClaimVerdict.NOT_SEEN, at=now) for each in held)
 
 
 async def _run(uow: UnitOfWork, job: Job, market: Market, watch: Watch, now: datetime, params: Params) -> Run:

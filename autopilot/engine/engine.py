@@ -321,8 +321,8 @@ class Engine:
             assert exposure is not None, "it has the purse"
             left = purse.left(exposure.leases, self.config.params)
             if left is not None and purse.allowance is not None:
-                is_taken = purse.has_machine(exposure.leases, besides=job_id)
-                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken, purse.since)
+                is_taken = purse.is_full(exposure.leases, besides=job_id)
+                rooms[market] = UncertifiedRoom(purse.allowance, left, is_taken, purse.since, purse.proof)
         return rooms
 
     def has_machines(self) -> bool:
@@ -465,6 +465,7 @@ class Engine:
                 if not event_log.is_broken:
                     exposure = self._renew_permits(event_log, exposure, now)
             self._exposure = exposure
+            await self.certification.watch_use(uow, event_logs, readings, now)
             changed = [replace(each.job, spent=each.original.spent) for each in event_logs if each.changed]
             await uow.jobs.save_all(changed)
             await uow.events.add([record for event_log in event_logs for record in event_log.records])
@@ -543,7 +544,14 @@ class Engine:
             purses=await read_purses(uow, jobs, upper, now, params, self.config.settled),
             array_purses=array_purses,
             market_purses=await read_market_purses(
-                uow, jobs, orphans, upper, self.certification.uncertified, self.certification.rules.allowance, params
+                uow,
+                jobs,
+                orphans,
+                upper,
+                self.certification.uncertified,
+                lambda market: self.certification.proof_of(market, now),
+                self.certification.rules.allowance,
+                params,
             ),
         )
 
@@ -708,8 +716,9 @@ class Engine:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
         One that was ordered to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
-        one that no list has shown yet, beyond its first: what the market bills for it is unknown. While the market
-        cannot be read, a machine whose agent reports is observed; it counts at its highest rate, within its money.
+        one that proves its market by going at the end of the last, and one that no list has shown yet, beyond its
+        first: what the market bills for it is unknown. While the market cannot be read, a machine whose agent reports
+        is observed; it counts at its highest rate, within its money.
         Returns the exposure with what is held back for the new permits: the next one is measured by what is left then.
         """
         for lease in event_log.job.leases:
@@ -720,7 +729,7 @@ class Engine:
                 continue
             renewed = lease.permit.renewed_at
             stop_is_ordered = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0
-            may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP
+            may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP and not lease.is_proving
             # One renewed in the future is due as well: the clock was wrong then.
             is_due = renewed is None or (may_go_on and not timedelta(0) <= now - renewed < PERMIT_EVERY)
             if is_due or stop_is_ordered:
@@ -757,7 +766,7 @@ class Engine:
         """
         able = self.watches[lease.provider].provider.capabilities
         is_at_work = lease.agent.boot > 0 and lease.was_listed and lease.orders.role is Role.RUN
-        is_proved = not job.certifies and self.certification.is_in_force(lease.provider, now)
+        is_proved = not job.certifies and self.certification.is_proved(lease.provider, now)
         return able.dead_man is DeadMan.DESTROYS and is_at_work and is_proved
 
     def _destroy_due(self, jobs: Sequence[Job], orphans: Sequence[Lease]) -> None:

@@ -5,11 +5,12 @@ certificate: from the ledger, in the transaction that decides.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.domain.certificate import UseProof
 from autopilot.domain.delegation import NO_LIMITED_USERS, Delegation, Settled
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
@@ -128,11 +129,13 @@ async def read_market_purses(
     orphans: Iterable[Lease],
     unposted: Mapping[str, Decimal],
     uncertified: Mapping[str, datetime | None],
+    proof_of: Callable[[str], UseProof],
     allowance: Decimal | None,
     params: Params,
 ) -> dict[str, MarketPurse]:
     """By market: what machines rented since its last certificate ended (``uncertified``; None: ever) have cost of the
-    allowance. ``orphans``: machines there of no job. The rest as of ``read_purses``.
+    allowance. ``orphans``: machines there of no job. ``proof_of``: whether use has proved the market. The rest as of
+    ``read_purses``.
     """
     if allowance is None:
         return {}
@@ -141,7 +144,7 @@ async def read_market_purses(
     held = (*_leases(jobs), *orphans)
     purses = {}
     for market, since in uncertified.items():
-        purse = MarketPurse(allowance, ZERO, market, certifications, since)
+        purse = MarketPurse(allowance, ZERO, market, certifications, since, proof_of(market))
         sums = await uow.ledger.sum_market(market, since)
         purses[market] = replace(purse, spent=_spent(sums, purse.drawing(held), unposted, params))
     return purses

@@ -26,7 +26,7 @@ def asleep_notes(engine: Engine, now: datetime) -> list[str]:
         return notes
     for market in sorted(engine.watches):
         able = engine.watches[market].provider.capabilities
-        is_proved = engine.certification.is_in_force(market, now)
+        is_proved = engine.certification.is_proved(market, now)
         notes.append(f"without the daemon a machine on {market} works on for {tell_permit(ttl, able, is_proved)}")
     return notes
 

@@ -2,7 +2,7 @@
 
     committed = spent + held back: Σ stop cost of the live leases + Σ reserves of open intents
                 + Σ what the bills of machines that are gone may still bring
-                + Σ the rest of the holds of failed jobs' machines                    (docs/explanation/money.md)
+                + Σ the rest of the holds of machines whose jobs are over             (docs/explanation/money.md)
     stop cost = bid × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + traffic
 
 ``spent`` is what is posted, what has accrued beyond it, and ``unobserved_cost``: what a lease may have cost since it
@@ -188,6 +188,11 @@ def hold_reserve(lease: Lease) -> Decimal:
     if lease.held_until is None:
         return ZERO
     return worst_case(lease.burn_upper, max(lease.held_until - lease.observed_at, timedelta(0)))
+
+
+def counted_twice(lease: Lease, until: datetime, now: datetime) -> Decimal:
+    """Dollars of a hold: what it has cost since it was last observed is in what is spent, and still set aside."""
+    return hold_reserve(lease) - worst_case(lease.burn_upper, max(until - now, timedelta(0)))
 
 
 def commitment(lease: Lease, params: Params) -> Decimal:

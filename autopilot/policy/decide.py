@@ -1,7 +1,8 @@
 """``decide``: one costed decision for one job. The order of the questions is the policy:
 
 1. Does the job still want capacity? If not, everything is released; a job that the user stops saves before that, and
-   one that has failed may hold its machine (``hold``). Does it wait for other jobs? Then nothing is done.
+   one that has failed may hold its machine (``hold``), one that has ended well may prove its market by it (``proof``).
+   Does it wait for other jobs? Then nothing is done.
 2. Is there money for more than a safe stop? If not: save, stop, park.
 3. Has the command failed on a machine that is still good? Then it runs again there.
 4. Is a move under way? Then its next step (``migration``).
@@ -37,6 +38,7 @@ from autopilot.policy.loading import cannot_boot_again, loads_too_long, prepares
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused, keep_by_raise
+from autopilot.policy.proof import prove
 from autopilot.policy.situation import Answer, Situation
 from autopilot.policy.slow import leave_slow
 from autopilot.policy.uncertified import find_used_up, give_back, keep_within_rooms, may_raise, room_note
@@ -86,7 +88,7 @@ def _over(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     room = goes_on(job, market, now, params)
     if room is not None:
         return Decision((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN, room.numbers),), (note, room))
-    held = hold(job, market, now, params)
+    held = hold(job, market, now, params) or prove(job, market, now, params)
     if held is None:
         return Decision(_release_all(job, job.reason), (note,))
     others = (action for action in _release_all(job, job.reason) if job.main is None or action.lease_id != job.main.id)

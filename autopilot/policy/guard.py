@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 
@@ -26,6 +26,9 @@ from autopilot.domain.same import Same
 from autopilot.policy import budget
 from autopilot.policy.purse import MarketPurse, Purse
 from autopilot.pricing.rule.bidding import ceiling
+
+PROVED_WITHIN = timedelta(minutes=10)
+"""No machine is kept for longer than so after the end of its permit, to see it gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +224,9 @@ def _refusal(
             held = job.main
             has_ended = held is not None and held.id == lease_id and held.agent.exit_code is not None
             return None if has_ended else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
-        case Hold(lease_id, until):
-            return None if _may_be_held(job, lease_id, until) else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
+        case Hold():
+            may_be = _may_prove(job, action, exposure) if action.reason is Reason.PROVING else _may_be_held(job, action)
+            return None if may_be else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
         case Promote():
             freed = _is_free(job, Slot.MAIN, allowed)
             return None if freed else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
@@ -230,11 +234,27 @@ def _refusal(
             return None
 
 
-def _may_be_held(job: Job, lease_id: str, until: datetime) -> bool:
-    """Once, one a job, within its lifetime, and only where the job has failed."""
+def _may_be_held(job: Job, hold: Hold) -> bool:
+    """Where the job has failed."""
     main = job.main
     is_failed = job.status is JobStatus.FAILED and main is not None and main.agent.exit_code not in (None, 0)
-    return is_failed and main is not None and main.id == lease_id and not main.held_until and until <= main.not_after
+    return is_failed and main is not None and _is_first_hold(main, hold)
+
+
+def _may_prove(job: Job, hold: Hold, exposure: Exposure) -> bool:
+    """Where the job has ended well on a market without a certificate, for no longer than a short permit lasts."""
+    main = job.main
+    if main is None or job.status is not JobStatus.SUCCEEDED or main.permit_ends_at is None:
+        return False
+    purse = exposure.market_purse(job, main.provider)
+    is_unproved = purse is not None and purse.draws(main) and purse.proof.is_due
+    is_short = (main.permit.ttl_s or 0) <= budget.SHORT_PERMIT_S and hold.until - main.permit_ends_at <= PROVED_WITHIN
+    return is_unproved and is_short and _is_first_hold(main, hold)
+
+
+def _is_first_hold(main: Lease, hold: Hold) -> bool:
+    """Once, one a job, within its lifetime."""
+    return main.id == hold.lease_id and not main.held_until and hold.until <= main.not_after
 
 
 def _is_free(job: Job, slot: Slot, allowed: Iterable[Action]) -> bool:
@@ -295,11 +315,12 @@ def _acquire_refusal(
 
 
 def _refuse_uncertified(job: Job, provider: str, market: Market, exposure: Exposure) -> Refusal | None:
-    """Without a certificate and an allowance, nothing; with the allowance, one machine at a time for all jobs."""
+    """Without a certificate and an allowance, nothing; with the allowance, one machine at a time for all jobs until the
+    market is proved by use, and while it shows a machine whose destroy it has taken."""
     lack, purse = market.lack_for(job, provider), exposure.market_purse(job, provider)
     if lack is not None and (purse is None or lack not in MAY_BE_TRIED):
         return Reason.NOT_CERTIFIED, (("provider", provider), ("certificate", lack))
-    if purse is not None and purse.has_machine(exposure.leases):
+    if purse is not None and purse.is_full(exposure.leases):
         return Reason.ONE_UNCERTIFIED, (("provider", provider),)
     return None
 

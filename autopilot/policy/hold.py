@@ -13,7 +13,7 @@ from autopilot.domain.actions import Action, Hold, Note, Release
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market
-from autopilot.domain.money import ZERO, worst_case
+from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
@@ -38,7 +38,7 @@ def hold(job: Job, market: Market, now: datetime, params: Params) -> Answer | No
     until = min(job.finished_at + job.spec.hold, main.not_after)
     held = replace(main, held_until=until)
     needed = budget.hold_reserve(held)
-    lacking = _unpaid(job, market, -needed, params)
+    lacking = find_unpaid(job, market, -needed, params)
     if lacking is not None:
         note = Note("not_held", (("because", lacking), ("reserve", needed), ("left", budget.left(job, params))))
         return (Release(main.id, job.reason),), (note,)
@@ -64,12 +64,10 @@ def _why_over(job: Job, main: Lease, until: datetime, market: Market, now: datet
         return Reason.HOST_LOST if now - offline_since >= grace else None
     if main.observed.running_since is not None and is_given_up(main, now, params):
         return Reason.AGENT_SILENT
-    # What it has cost since it was last observed is in what is spent, and in what is still set aside.
-    counted_twice = budget.hold_reserve(main) - worst_case(main.burn_upper, until - now)
-    return _unpaid(job, market, counted_twice, params)
+    return find_unpaid(job, market, budget.counted_twice(main, until, now), params)
 
 
-def _unpaid(job: Job, market: Market, more: Decimal, params: Params) -> Reason | None:
+def find_unpaid(job: Job, market: Market, more: Decimal, params: Params) -> Reason | None:
     """The limit beyond which the job is, were there so much more room."""
     room = None if job.main is None else market.room_of(job, job.main)
     limits = (

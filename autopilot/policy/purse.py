@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.domain.certificate import NO_PROOF, UseProof
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
@@ -54,10 +55,20 @@ class MarketPurse(_Shared):
     """Ids of the jobs that certify it: each has a budget of its own."""
     since: datetime | None = None
     """When its last certificate ended: what was rented under that is paid as it was then. None: it never had one."""
+    proof: UseProof = NO_PROOF
+    """Once it is made, there may be several machines at a time."""
 
     def draws(self, lease: Lease) -> bool:
         is_proof = lease.job_id in self.certifications
         return lease.provider == self.market and not is_proof and lease.is_rented_since(self.since)
+
+    def is_full(self, leases: Iterable[Lease], besides: str | None = None) -> bool:
+        """Whether no further machine may be rented there now: until the market is proved by use beside any other, and
+        then beside one that it still shows after it has taken its destroy. ``besides`` as of ``has_machine``.
+        """
+        held = tuple(leases)
+        stuck = (lease for lease in held if lease.outlives_destroy)
+        return self.has_machine(stuck if self.proof.is_made else held, besides)
 
     def has_machine(self, leases: Iterable[Lease], besides: str | None = None) -> bool:
         """Whether one is rented there, or may be; ``besides``: for another job than that one."""

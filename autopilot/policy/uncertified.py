@@ -1,4 +1,5 @@
-"""A market without a certificate in force, used within its allowance: one machine at a time, the cheapest that fits.
+"""A market without a certificate in force, used within its allowance: one machine at a time, the cheapest that fits,
+until the market is proved by use (``proof``); then several, chosen as anywhere.
 
 When the allowance leaves nothing beyond what is committed there, the machine saves and is given back. The job is not
 parked: it goes on elsewhere, or waits for the certificate.
@@ -51,23 +52,28 @@ def fits_room(job: Job, choice: Candidate, market: Market, params: Params) -> bo
 
 
 def keep_within_rooms(situation: Situation) -> Situation:
-    """With those candidates only that an allowance has room for: of each market and capacity type the cheapest, and
-    none beside a machine that the job has there. One that is paused is given back before another is rented, so what
-    could be had there is a reason to give it back.
+    """With those candidates only that an allowance has room for.
+
+    Until the market is proved by use: of each market and capacity type the cheapest, and none beside a machine that the
+    job has there. One that is paused is given back before another is rented, so what could be had there is a reason to
+    give it back.
     """
     job, market, params = situation.job, situation.market, situation.params
-    if not any(market.room_on(job, name) for name in market.providers):
+    rooms = {name: market.room_on(job, name) for name in market.providers}
+    if not any(rooms.values()):
         return situation
+    unproved = {name for name, room in rooms.items() if room is not None and not room.proof.is_made}
     held = {lease.provider for lease in job.leases if not (lease.is_over or lease.state is LeaseState.PAUSED)}
     cheapest: dict[tuple[str, CapacityType], Decimal] = {}
 
     def is_bound(choice: Candidate) -> bool:
-        return market.room_on(job, choice.offer.provider) is not None
+        return choice.offer.provider in unproved
 
     def may_be_rented(choice: Candidate) -> bool:
-        return choice.offer.provider not in held and fits_room(job, choice, market, params)
+        is_second = is_bound(choice) and choice.offer.provider in held
+        return not is_second and fits_room(job, choice, market, params)
 
-    possible = situation.candidates.where(lambda choice: not is_bound(choice) or may_be_rented(choice))
+    possible = situation.candidates.where(may_be_rented)
     for choice in filter(is_bound, possible):
         kind = choice.offer.provider, choice.capacity_type
         cheapest[kind] = min(cheapest.get(kind, _burn(job, choice)), _burn(job, choice))

@@ -12,12 +12,17 @@ from autopilot.certify.claims import weighty
 from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.certificate import (
+    DELETE,
     MAY_BE_TRIED,
+    NO_PROOF,
+    OWN_KEY,
     Certificate,
     CertificateStatus,
     ClaimFinding,
     Lack,
+    UseProof,
     judge_certificate,
+    judge_use,
 )
 from autopilot.domain.money import ZERO, show
 from autopilot.engine.certification import CertifyRules, find_end
@@ -65,7 +70,8 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
         held = issued.get(market)
         account = held.account if held else ""
         status = judge_certificate(held, found.get(market, ()), weighty(claims_of(market)), account, rules.version, now)
-        told[market] = _tell(status, now, _tell_allowance(status, rules.allowance, spent.get(market, ZERO)))
+        proof = _judge_use(found.get(market, ()), rules.version, now)
+        told[market] = _tell(status, now, _tell_allowance(status, rules.allowance, spent.get(market, ZERO), proof))
     return told
 
 
@@ -75,10 +81,20 @@ async def _sum_uncertified(uow: UnitOfWork, market: str, certificate: Certificat
     return (await uow.ledger.sum_market(market, since)).posted
 
 
-def _tell_allowance(status: CertificateStatus, allowance: Decimal | None, spent: Decimal) -> str:
+def _judge_use(findings: tuple[ClaimFinding, ...], version: str, now: datetime) -> UseProof:
+    """On the account on which the newest of it was seen: only the daemon asks the market for that."""
+    used = [each for each in findings if each.used_on]
+    ends = [end for end in (OWN_KEY, DELETE) if any(each.claim == end for each in used)]
+    if not ends:
+        return NO_PROOF
+    return judge_use(findings, ends[0], used[-1].account, version, now)
+
+
+def _tell_allowance(status: CertificateStatus, allowance: Decimal | None, spent: Decimal, proof: UseProof) -> str:
     if allowance is None or (status.lack or Lack.MISSING) not in MAY_BE_TRIED:
         return ""
-    return f": {show(spent)} of the {show(allowance)} of limits.uncertified are spent, one machine at a time"
+    told = "one machine at a time" if proof.ends_at is None else f"proved by use until {proof.ends_at:%Y-%m-%d}"
+    return f": {show(spent)} of the {show(allowance)} of limits.uncertified are spent, {told}"
 
 
 def _tell(status: CertificateStatus, now: datetime, allowance: str) -> tuple[bool | None, str]:

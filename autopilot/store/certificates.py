@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import certificates, certify_findings, certify_steps, jobs
+from autopilot.store.schema import certificates, certify_findings, certify_steps, jobs, use_findings
 from autopilot.store.statements import SqlRepository
 
 
@@ -25,7 +25,10 @@ class SqlCertificates(SqlRepository):
         return tuple(newest[name] for name in sorted(newest))
 
     async def save_findings(self, findings: Iterable[ClaimFinding]) -> None:
-        await self._sql.upsert(certify_findings, [values_of(certify_findings, each) for each in findings])
+        found = tuple(findings)
+        for table, is_use in ((certify_findings, False), (use_findings, True)):
+            rows = [values_of(table, each) for each in found if bool(each.used_on) is is_use]
+            await self._sql.upsert(table, rows)
 
     async def list_findings(self, job_id: str) -> tuple[ClaimFinding, ...]:
         chosen = select(certify_findings).where(certify_findings.c.job_id == job_id)
@@ -35,8 +38,10 @@ class SqlCertificates(SqlRepository):
     async def list_findings_on(self, market: str) -> tuple[ClaimFinding, ...]:
         of_market = select(jobs.c.id).where(jobs.c.certifies == market)
         chosen = select(certify_findings).where(certify_findings.c.job_id.in_(of_market))
-        rows = await self._sql.fetch_all(chosen.order_by(certify_findings.c.at, certify_findings.c.claim))
-        return tuple(record_of(ClaimFinding, certify_findings, row) for row in rows)
+        certified = [record_of(ClaimFinding, certify_findings, row) for row in await self._sql.fetch_all(chosen)]
+        by_use = select(use_findings).where(use_findings.c.used_on == market)
+        used = [record_of(ClaimFinding, use_findings, row) for row in await self._sql.fetch_all(by_use)]
+        return tuple(sorted((*certified, *used), key=lambda each: (each.at, each.claim)))
 
     async def save_marks(self, marks: Iterable[StepMark]) -> None:
         await self._sql.upsert(certify_steps, [values_of(certify_steps, mark) for mark in marks])

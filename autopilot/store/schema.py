@@ -38,7 +38,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0036"
+REVISION = "0037"
 
 metadata = MetaData(
     naming_convention={
@@ -362,7 +362,14 @@ certificates = Table("certificates", metadata, *columns_of(Certificate, key=("jo
 
 # What each certification saw, claim by claim, and how far it is, step by step.
 certify_findings = Table(
-    "certify_findings", metadata, *columns_of(ClaimFinding, key=("job_id", "claim")), _refers("job_id", "jobs.id")
+    "certify_findings",
+    metadata,
+    *columns_of(ClaimFinding, key=("job_id", "claim"), leave_out=("used_on", "account", "version")),
+    _refers("job_id", "jobs.id"),
+)
+# The newest that the use of a market by ordinary jobs showed of each claim.
+use_findings = Table(
+    "use_findings", metadata, *columns_of(ClaimFinding, key=("used_on", "claim")), _refers("job_id", "jobs.id")
 )
 certify_steps = Table(
     "certify_steps", metadata, *columns_of(StepMark, key=("job_id", "step")), _refers("job_id", "jobs.id")

@@ -237,6 +237,8 @@ def _since(market: Market, now: datetime) -> str:
 def _market_row(market: Market, now: datetime) -> MarketRow:
     lack, at, left = market.certificate.lack, market.read_at, market.certificate.uncertified_left
     bound = "no new rentals" if left is None else f"{words.money(left)} left without a certificate"
+    if (until := market.certificate.proved_until) is not None:
+        bound += f", proved by use until {until:%Y-%m-%d}"
     return MarketRow(
         words.market(market.name),
         market.known,

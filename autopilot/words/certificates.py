@@ -59,4 +59,5 @@ def state(held: Certificate) -> str:
     """A market's certificate in a few words."""
     if held.status is None:
         return f"valid until {held.ends_at:%Y-%m-%d}"
-    return LACKS[held.status] + (f" ({held.ended_because})" if held.ended_because else "")
+    proved = f", proved by use until {held.proved_until:%Y-%m-%d}" if held.proved_until else ""
+    return LACKS[held.status] + (f" ({held.ended_because})" if held.ended_because else "") + proved

@@ -459,6 +459,14 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "promote": lambda numbers: f"move the run to the new machine{_because(numbers)}",
     "hold": lambda numbers: f"keep the machine until {text.minute(numbers.get('until'))} UTC{_because(numbers)}",
     "not_held": _tell_not_held,
+    "proof": lambda numbers: (
+        f"{text.plain(numbers.get('provider'))} is proved by use: the machine gets no more permits and must destroy "
+        f"itself by {text.minute(numbers.get('until'))} UTC, for {text.money(numbers.get('reserve'))} at most"
+    ),
+    "not_proved": lambda numbers: (
+        f"{text.plain(numbers.get('provider'))} is not proved by this machine ({text.words(numbers.get('because'))}): "
+        f"it would need {text.money(numbers.get('reserve'))}"
+    ),
     "bill_awaited": _tell_bill_awaited,
     "release": lambda numbers: f"release the machine{_because(numbers)}",
     "set_status": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",

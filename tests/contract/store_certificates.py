@@ -25,19 +25,21 @@ class WhatAStoreKeepsOfCertificates:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         certificate=records(Certificate, job_id="job-000001"),
-        finding=records(ClaimFinding, job_id="job-000001"),
+        finding=records(ClaimFinding, job_id="job-000001", used_on="", account="", version=""),
+        used=records(ClaimFinding, job_id="job-000001", used_on="runpod"),
         mark=records(StepMark, job_id="job-000001"),
     )
     async def test_they_come_back_equal(
-        self, store: Store, certificate: Certificate, finding: ClaimFinding, mark: StepMark
+        self, store: Store, certificate: Certificate, finding: ClaimFinding, used: ClaimFinding, mark: StepMark
     ) -> None:
         async with forgotten(store) as work:
             await work.jobs.save(a_job())
             await work.certificates.save(certificate)
-            await work.certificates.save_findings([finding])
+            await work.certificates.save_findings([finding, used])
             await work.certificates.save_marks([mark])
             assert await work.certificates.list_newest() == (certificate,)
             assert await work.certificates.list_findings("job-000001") == (finding,)
+            assert await work.certificates.list_findings_on("runpod") == (used,)
             assert await work.certificates.list_marks("job-000001") == (mark,)
 
     async def test_the_newest_of_each_market_counts(self, store: Store) -> None:
@@ -87,6 +89,26 @@ class WhatAStoreKeepsOfCertificates:
             assert [mark.step for mark in marks] == ["refusal", "rent"]
             assert marks[1] == over
             assert await work.certificates.list_findings("job-000002") == ()
+
+    async def test_of_what_use_showed_on_a_market_the_newest_is_kept_among_its_certifications(
+        self, store: Store
+    ) -> None:
+        certified = ClaimFinding("job-000001", "own-id", ClaimVerdict.HELD, START + HOUR)
+        by_use = ClaimFinding("job-000002", "own-id", ClaimVerdict.HELD, START, used_on="vastai", version="1.4")
+        later = replace(by_use, job_id="job-000003", verdict=ClaimVerdict.BROKEN, at=START + 2 * HOUR)
+        async with store.transaction() as work:
+            await work.jobs.save(a_job("job-000001", certifies="vastai"))
+            for job_id in ("job-000002", "job-000003"):
+                await work.jobs.save(a_job(job_id))
+            await work.certificates.save_findings([by_use, certified, replace(by_use, used_on="runpod")])
+        async with store.snapshot() as work:
+            assert await work.certificates.list_findings_on("vastai") == (by_use, certified)
+        async with store.transaction() as work:
+            await work.certificates.save_findings([later])
+        async with store.snapshot() as work:
+            assert await work.certificates.list_findings_on("vastai") == (certified, later)
+            assert [each.job_id for each in await work.certificates.list_findings_on("runpod")] == ["job-000002"]
+            assert await work.certificates.list_findings("job-000003") == ()
 
     async def test_a_certificate_of_nothing_is_refused(self, store: Store) -> None:
         with pytest.raises(ConstraintViolated):

@@ -17,15 +17,16 @@ from decimal import Decimal
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, ChangeBid
 from autopilot.domain.agent_state import AgentState
-from autopilot.domain.certificate import Lack
+from autopilot.domain.certificate import Lack, UseProof
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
-from autopilot.domain.job import Checkpoint, Job, SpotPolicy
+from autopilot.domain.job import Checkpoint, Job, JobStatus, SpotPolicy
 from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day, keep_watched
 from autopilot.domain.market import Market, ProviderView, UncertifiedRoom
 from autopilot.domain.money import ZERO, ceil_nano
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import find_unaccounted, lease_events
@@ -74,6 +75,7 @@ class Machine:
     beats: int = 0
     saved_at: datetime | None = None
     leaves_at: datetime | None = None
+    stays: bool = False
     uploaded_at: datetime | None = None
 
 
@@ -124,6 +126,10 @@ class Trouble:
     """While what a limit leaves beyond all commitments lasts for no more than five minutes."""
     agent_mute: float = 0.0
     host_lost: float = 0.0
+    ends_well: float = 0.0
+    """The run does, so that its machine may prove the market; then the job begins again."""
+    stays: float = 0.0
+    """A machine that is to prove its market does not destroy itself."""
 
 
 @dataclass(slots=True)
@@ -149,6 +155,8 @@ class Spending:
     token_allowance: Decimal | None = None
     uncertified: Decimal | None = None
     """What may be spent on the market, which has no certificate; None: it has one."""
+    is_proved: bool = False
+    """By use: a machine has destroyed itself at the end of its last permit."""
     permit_s: int = PERMIT_S
     """The longest permit, as the settings say."""
     given_ids: int = 0
@@ -275,7 +283,8 @@ class Spending:
                 machine.last_permit_until = machine.last_permit_until or machine.permit_until
             if not self._is(self.trouble.agent_mute):
                 self._look(machine, seq, ttl_s)
-            leaving = role is Role.LEAVE or self.now >= machine.permit_until
+            stays = machine.stays and self._lease(machine).is_proving
+            leaving = role is Role.LEAVE or (self.now >= machine.permit_until and not stays)
             if leaving and machine.leaves_at is None:
                 machine.leaves_at = self.now + timedelta(seconds=self.rng.randint(0, PERMIT_TAIL_S - 20))
             if machine.leaves_at is not None and self.now >= machine.leaves_at:
@@ -352,6 +361,16 @@ class Spending:
         for job in list(self.jobs.values()):
             for lease in job.leases:
                 self._apply(job.id, *lease_events(lease, reading, (), self.now))
+                after = lease_of(self.jobs[job.id], lease.id)
+                self.is_proved |= lease.is_proving and after.state is LeaseState.GONE and not after.ending.attempts
+            if self.jobs[job.id].status is JobStatus.SUCCEEDED and not self.jobs[job.id].main:
+                self.jobs[job.id] = replace(
+                    self.jobs[job.id],
+                    status=JobStatus.PENDING,
+                    reason=Reason.SUBMITTED,
+                    finished_at=None,
+                    exit_code=None,
+                )
         self._swept(reading)
 
     def _is_killed(self) -> bool:
@@ -442,6 +461,9 @@ class Spending:
             machine.beats += 1
             saved = machine.saved_at is not None and self.now >= machine.saved_at
             state = "saving" if saved else "waiting" if lease.orders.role is Role.WAIT else "running"
+            if lease.orders.run_epoch == job.run_epoch and self._is(self.trouble.ends_well):
+                self._apply(job.id, e.RunExited(lease.id, job.run_epoch, 0, self.now))
+                job = self.jobs[job.id]
             beat = e.HeartbeatSeen(
                 *(lease.id, machine.boot, machine.beats, AgentState(state), None, None, None, 0, saved, self.now),
                 sent_bytes=machine.sent_bytes,
@@ -511,7 +533,11 @@ class Spending:
     def _market_purses(self, spent: Decimal) -> dict[str, MarketPurse]:
         if self.uncertified is None:
             return {}
-        return {"vastai": MarketPurse(self.uncertified, spent + self._held() + self._going(), "vastai")}
+        purse = MarketPurse(self.uncertified, spent + self._held() + self._going(), "vastai")
+        return {"vastai": replace(purse, proof=self._proof())}
+
+    def _proof(self) -> UseProof:
+        return UseProof(self.now + timedelta(days=30)) if self.is_proved else UseProof(is_due=True)
 
     def _view(self, job: Job, exposure: Exposure, *, is_known: bool) -> ProviderView:
         purse = exposure.market_purses.get("vastai")
@@ -519,7 +545,8 @@ class Spending:
             return ProviderView(capabilities(), is_known, None)
         left = purse.left(exposure.leases, PARAMS)
         assert left is not None, "it has a bound"
-        room = UncertifiedRoom(self.uncertified, left, purse.has_machine(exposure.leases, besides=job.id))
+        is_taken = purse.is_full(exposure.leases, besides=job.id)
+        room = UncertifiedRoom(self.uncertified, left, is_taken, proof=purse.proof)
         return ProviderView(capabilities(), is_known, None, lack=Lack.MISSING, uncertified=room)
 
     def _renew(self, job_id: str, exposure: Exposure) -> Exposure:
@@ -527,7 +554,7 @@ class Spending:
         for lease in self.jobs[job_id].leases:
             told_to_stop = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0
             since = lease.permit.renewed_at
-            may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP
+            may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP and not lease.is_proving
             is_due = since is None or (may_go_on and self.now - since >= timedelta(seconds=60))
             if not lease.is_wanted:
                 continue
@@ -537,7 +564,7 @@ class Spending:
             )
             if is_due or told_to_stop:
                 is_at_work = lease.agent.boot > 0 and lease.was_listed and lease.orders.role is Role.RUN
-                may_be_long = is_at_work and self.uncertified is None
+                may_be_long = is_at_work and (self.uncertified is None or self.is_proved)
                 ttl_s = give_permit_s(lease, bounds, self.permit_s, self.now, PARAMS, may_be_long=may_be_long)
                 self._apply(job_id, e.PermitRenewed(lease.id, lease.permit.seq + 1, self.now, ttl_s))
                 exposure = exposure.with_changed(lease_of(self.jobs[job_id], lease.id))
@@ -596,6 +623,7 @@ class Spending:
             message="",
         )
         machine = Machine(instance, job_id, lease_id, lease.traffic.upload_price, instance, lease.bid)
+        machine.stays = self._is(self.trouble.stays)
         if self._is(self.trouble.create_lost):
             self.late.append((self.now + timedelta(seconds=self.rng.randint(0, 180)), machine))
             is_answered = False
@@ -655,6 +683,15 @@ def with_long_permits(scenario: Spending) -> Spending:
     limits = scenario.limits
     day, month = (None if limit is None else limit * times for limit in (limits.day, limits.month))
     scenario.limits = replace(limits, day=day, month=month)
+    return scenario
+
+
+def with_ends(scenario: Spending) -> Spending:
+    """Runs end well again and again: the first prove the market, or their machines stay at the end of their permits."""
+    stays = scenario.rng.choice([0.0, 0.3])
+    scenario.trouble = replace(scenario.trouble, ends_well=0.03, stays=stays)
+    assert scenario.uncertified is not None
+    scenario.uncertified *= scenario.rng.choice([1, 2, 4])
     return scenario
 
 

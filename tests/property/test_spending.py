@@ -13,7 +13,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.budget import SHORT_PERMIT_S, permit_reserve
-from tests.property.spending import LONG_PERMIT_S, Spending, a_scenario, with_long_permits
+from tests.property.spending import LONG_PERMIT_S, Spending, a_scenario, with_ends, with_long_permits
 
 TICKS = 100
 QUICK = 30
@@ -21,9 +21,11 @@ THOROUGH = 1_000
 PER_TEST = 100
 
 
-def play(seed: int, *, has_token: bool = False, is_uncertified: bool = False) -> Spending:
+def play(seed: int, *, has_token: bool = False, is_uncertified: bool = False, ends: bool = False) -> Spending:
     """To the end; every limit is checked every ten seconds of the market's time."""
     scenario = a_scenario(seed, has_token=has_token, is_uncertified=is_uncertified)
+    if ends:
+        scenario = with_ends(scenario)
     try:
         for _ in range(TICKS * (2 if is_uncertified else 1)):
             scenario.tick()
@@ -56,6 +58,14 @@ def test_what_is_really_spent_on_a_market_without_a_certificate_never_passes_its
     reasons = [{lease.reason for lease in scenario.leases()} for scenario in played]
     ended = sum(Reason.OVER_UNCERTIFIED in each for each in reasons)
     assert ended >= QUICK / 5, "too few scenarios came to the allowance to prove anything"
+
+
+def test_machines_that_prove_their_market_or_stay_never_pass_its_allowance() -> None:
+    played = [play(seed, is_uncertified=True, ends=True) for seed in range(QUICK)]
+    proved = sum(scenario.is_proved for scenario in played)
+    stayed = sum(any(lease.reason is Reason.HOLD_OVER for lease in scenario.leases()) for scenario in played)
+    assert proved >= QUICK / 5, "too few markets were proved to prove anything"
+    assert stayed >= QUICK / 15, "too few machines stayed to prove anything"
 
 
 def play_asleep(seed: int) -> tuple[Spending, bool]:

@@ -115,7 +115,12 @@ class Advance:
 
     def take(self, reported: Recognised | None, now: float) -> None:
         before, self.reported = self.reported, reported
-        if reported is None or before is None or reported.form != before.form or reported.fraction < before.fraction - BACK:
+        if (
+            reported is None
+            or before is None
+            or reported.form != before.form
+            or reported.fraction < before.fraction - BACK
+        ):
             self.since = None
         elif self.since is None and reported.fraction > before.fraction:
             self.since = (now, reported.fraction)

@@ -18,15 +18,15 @@ class Certificates(Protocol):
         ...
 
     async def save_findings(self, findings: Iterable[ClaimFinding]) -> None:
-        """Insert or, by certification and claim, update."""
+        """Insert or, by certification and claim, update; what use showed by its market and claim."""
         ...
 
     async def list_findings(self, job_id: str) -> tuple[ClaimFinding, ...]:
-        """By claim."""
+        """Of that certification, by claim."""
         ...
 
     async def list_findings_on(self, market: str) -> tuple[ClaimFinding, ...]:
-        """Findings of all certifications of the market, oldest first."""
+        """Findings of all certifications of the market and of its use, oldest first."""
         ...
 
     async def save_marks(self, marks: Iterable[StepMark]) -> None:

@@ -1,9 +1,12 @@
-"""What must hold on a market without a certificate: all jobs stay within its allowance, on one machine at a time."""
+"""What must hold on a market without a certificate: all jobs stay within its allowance, on one machine at a time until
+a machine was found by its label and has destroyed itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from autopilot.domain.certificate import LABEL, OWN_KEY, ClaimVerdict
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import Ground
 
@@ -25,8 +28,13 @@ class Uncertified:
             machines = [lease for lease in live if lease.provider == market and lease.job_id is not None]
             if spent > allowance:
                 self._tell(market, f"{spent:.6f} of {allowance}")
-            if len(machines) > 1:
+            if len(machines) > 1 and not self._is_proved(market):
                 self._tell(market, f"{len(machines)} machines at once")
+
+    def _is_proved(self, market: str) -> bool:
+        found = self._ground.committed.get("use_findings", {})
+        shown = [found.get((market, claim)) for claim in (LABEL, OWN_KEY)]
+        return all(each is not None and each.verdict is ClaimVerdict.HELD for each in shown)
 
     def _tell(self, market: str, what: str) -> None:
         if market not in self._told:

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Promote, Release, SaveAndStop
-from autopilot.domain.certificate import Lack
+from autopilot.domain.certificate import NO_PROOF, Lack, UseProof
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.market import Market, UncertifiedRoom
@@ -41,12 +41,16 @@ ALLOWANCE = D(5)
 
 
 def a_market_with(
-    left: str | int | Decimal, *offers: Offer, is_taken: bool = False, lack: Lack = Lack.MISSING
+    left: str | int | Decimal,
+    *offers: Offer,
+    is_taken: bool = False,
+    lack: Lack = Lack.MISSING,
+    proof: UseProof = NO_PROOF,
 ) -> Market:
     """vast.ai without a certificate, and RunPod with one."""
     market = a_market(*(offers or (an_offer(),)))
     view = market.providers["vastai"]
-    room = UncertifiedRoom(ALLOWANCE, D(left), is_taken)
+    room = UncertifiedRoom(ALLOWANCE, D(left), is_taken, proof=proof)
     return replace(market, providers={"vastai": replace(view, lack=lack, uncertified=room), "runpod": view})
 
 

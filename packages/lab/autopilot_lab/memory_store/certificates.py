@@ -24,7 +24,8 @@ class MemoryCertificates(MemoryRepository):
     async def save_findings(self, findings: Iterable[ClaimFinding]) -> None:
         with self._access.write() as tables:
             for finding in findings:
-                tables.findings.put((finding.job_id, finding.claim), finding)
+                rows = tables.use_findings if finding.used_on else tables.findings
+                rows.put((finding.used_on or finding.job_id, finding.claim), finding)
 
     async def list_findings(self, job_id: str) -> tuple[ClaimFinding, ...]:
         found = (each for each in self._access.read().findings.values() if each.job_id == job_id)
@@ -32,8 +33,9 @@ class MemoryCertificates(MemoryRepository):
 
     async def list_findings_on(self, market: str) -> tuple[ClaimFinding, ...]:
         tables = self._access.read()
-        seen = (each for each in tables.findings.values() if require(tables.jobs.get(each.job_id)).certifies == market)
-        return tuple(sorted(seen, key=lambda each: (each.at, each.claim)))
+        seen = [each for each in tables.findings.values() if require(tables.jobs.get(each.job_id)).certifies == market]
+        used = (each for each in tables.use_findings.values() if each.used_on == market)
+        return tuple(sorted((*seen, *used), key=lambda each: (each.at, each.claim)))
 
     async def save_marks(self, marks: Iterable[StepMark]) -> None:
         with self._access.write() as tables:

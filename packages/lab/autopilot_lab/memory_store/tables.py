@@ -63,6 +63,7 @@ class MemoryTables:
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")
         self.certificates: Rows[str, Certificate] = rows("certificates")
         self.findings: Rows[tuple[str, str], ClaimFinding] = rows("findings")
+        self.use_findings: Rows[tuple[str, str], ClaimFinding] = rows("use_findings")
         self.marks: Rows[tuple[str, str], StepMark] = rows("marks")
 
         # Indexes and sums
@@ -241,7 +242,7 @@ class MemoryTables:
     def _check_notes(self) -> None:
         for readings in _list_written(self.readings):
             self._refer("a reading", self.leases, readings[0].lease_id)
-        for written in (self.certificates, self.findings, self.marks):
+        for written in (self.certificates, self.findings, self.use_findings, self.marks):
             for row in _list_written(written):
                 self._refer("a certificate or what is behind it", self.jobs, row.job_id)
         for bid in _list_written(self.bids):
