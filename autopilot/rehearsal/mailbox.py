@@ -81,12 +81,6 @@ class RehearsalLease:
             await self.renew()
             await asyncio.sleep(RENEW_S)
 
-    def output(self) -> str:
-        """All that arrived, the agent's own lines as well."""
-        chunks = (self.store.root / "jobs" / self.job / self.name / "log").glob("*-*")
-        in_order = sorted(chunks, key=lambda path: tuple(map(int, path.name.split("-"))))
-        return "".join(path.read_text(errors="replace") for path in in_order)
-
 
 @asynccontextmanager
 async def serve_store(root: Path) -> AsyncIterator[LocalBlobStore]:

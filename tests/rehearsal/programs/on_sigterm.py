@@ -1,4 +1,4 @@
-"""A training that counts on SIGTERM: python on_sigterm.py sound|silent|slow [STEPS]."""
+"""A training that counts on SIGTERM: python on_sigterm.py sound|goes_on|silent|slow [STEPS]."""
 
 import json
 import os
@@ -32,6 +32,8 @@ while step < STEPS:
             time.sleep(30)
         if FAULT != "silent":
             save()
-        sys.exit(143)
+        if FAULT != "goes_on":
+            sys.exit(143)
+        asked.clear()
     if step % 10 == 0:
         save()
