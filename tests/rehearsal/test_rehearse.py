@@ -23,10 +23,11 @@ def rehearse(directory: Path, checkpoint: str, *words: str) -> tuple[int, dict[s
         shutil.copy(program, directory)
     temporary = directory.parent / "temporary"
     temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary), "XDG_STATE_HOME": str(directory.parent / "state")}
     command = [sys.executable, "-m", "autopilot.cli.main", "rehearse", "--json", "--minutes", MINUTES]
     done = subprocess.run(
         [*command, "--checkpoint", checkpoint, "--", sys.executable, *words],
-        cwd=directory, env={**os.environ, "TMPDIR": str(temporary), "XDG_STATE_HOME": str(directory.parent / "state")}, capture_output=True, text=True, check=False,
+        cwd=directory, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout, done.stderr
     assert list(temporary.iterdir()) == []

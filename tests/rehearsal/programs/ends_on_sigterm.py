@@ -10,7 +10,7 @@ STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 400
 PATH = "ckpt.json"
 
 
-def on_sigterm(number, _):
+def on_sigterm(number: int, _: object) -> None:
     print("told to end", number, flush=True)
     sys.exit(0)
 

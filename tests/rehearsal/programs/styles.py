@@ -18,26 +18,26 @@ EVERY = 10
 os.makedirs("ckpt", exist_ok=True)
 
 
-def read(path):
+def read(path: str) -> int:
     try:
         with open(path) as file:
-            return json.load(file)["step"]
+            return int(json.load(file)["step"])
     except (OSError, ValueError):
         return 0
 
 
-def load():
+def load() -> int:
     if STYLE == "best_and_last":
         return read("ckpt/last.json")
     return max(map(read, glob.glob("ckpt/**/*.json", recursive=True)), default=0)
 
 
-def write(path, step):
+def write(path: str, step: int) -> None:
     with open(path, "w") as file:
         json.dump({"step": step, "weights": [step] * 2000}, file)
 
 
-def save(step):
+def save(step: int) -> None:
     if STYLE == "keep_three":
         os.makedirs(f"ckpt/tmp-{step}", exist_ok=True)
         write(f"ckpt/tmp-{step}/model.json", step)
