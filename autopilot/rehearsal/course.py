@@ -39,6 +39,8 @@ LOSSES = (
 )
 MOST_MOMENT_S = 3.0
 """In a program that ends by itself a loss comes so long after a save at the most: it is to come to its end."""
+MIDDLE = 0.3, 0.7
+"""Of a program that ends by itself: where its first loss comes, so that its first epoch is over by then."""
 SEAM_STEPS = JUMP_STEPS + 2
 """Told after the last loss, and it is over where its end is too far."""
 READ_S = 2.0
@@ -70,6 +72,8 @@ class CourseNotes:
     scale: Scale | None = None
     ends: bool = False
     """A run that nothing interrupts comes to its end in its share of the time."""
+    whole_s: float = 0.0
+    """From the first step that it told to the last."""
     start_s: float = 0.0
     """From the start of a machine to the first step that is told, at the most."""
     intervals: list[float] = field(default_factory=list)
@@ -213,6 +217,7 @@ class RehearsalCourse:
         machine, lease = self.rent(), self.lease("whole", None)
         run = await self.run_once(self.start(machine, lease)._replace(enough_s=WHOLE_SHARE * self.bounds.seconds))
         self.notes.ends = run.exit_code == 0
+        self.notes.whole_s = run.said[-1].at - run.said[0].at if run.said else 0.0
         self.say(f"run without a loss: {describe(run)}")
         await self.drop(machine)
         return run
@@ -254,6 +259,8 @@ class RehearsalCourse:
         share = (latest - now) / (self.bounds.losses - lost) - self.notes.start_s
         if is_whole:
             lose_after_s = math.inf if self.notes.ends else WHOLE_SHARE * self.bounds.seconds
+        elif self.notes.ends and not self.told:
+            lose_after_s = self.notes.whole_s * self.random.uniform(*MIDDLE)
         elif self.notes.ends:
             interval_s = self.notes.interval_s
             lose_after_s = interval_s + self.random.uniform(0.0, min(max(interval_s, 1.0), MOST_MOMENT_S))

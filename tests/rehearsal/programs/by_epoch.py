@@ -9,7 +9,7 @@ import sys
 import time
 
 FAULT = sys.argv[1]
-EPOCHS = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+EPOCHS = int(sys.argv[2]) if len(sys.argv) > 2 else 4
 STEPS, EVERY = 60, 6
 PATH = "ckpt.json"
 epoch, step = 0, 0

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 PATH = "ckpt.json"
 
 

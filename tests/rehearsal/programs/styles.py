@@ -13,7 +13,7 @@ import sys
 import time
 
 STYLE = sys.argv[1]
-STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 400
+STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 200
 EVERY = 10
 os.makedirs("ckpt", exist_ok=True)
 
