@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from autopilot.answers.jobs import Job, Submitted, SubmittedSet
 from autopilot.answers.plans import Plan
 from autopilot.answers.schedules import Scheduled
-from autopilot.cli import code, plan_views, schedules
+from autopilot.cli import code, plan_views, rehearsed, schedules
 from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
@@ -152,13 +152,15 @@ def _check_probability(least: float) -> None:
 
 
 def _send(client: JsonClient, toml: str, source: str, beside: Path, *, dry_run: bool) -> tuple[Json, list[str]]:
-    """What a submit says of one job file, once its code is sent; and the notes of that."""
+    """What a submit says of one job file, once its code is sent; and the notes of that. A submit names what was never
+    rehearsed."""
     toml = with_key(toml, source, beside, read_client_file().ssh_key)
     part: Json = {"toml": toml, "source": source}
     if (table := read_table_of(toml, beside)) is not None:
         part["table"] = table
     sent = code.send(client, beside, toml, source, dry_run=dry_run)
-    return (part, []) if sent is None else (part | {"code": sent[0]}, sent[1])
+    notes = [] if dry_run else rehearsed.name_once(toml, source, beside)
+    return (part, notes) if sent is None else (part | {"code": sent[0]}, [*sent[1], *notes])
 
 
 def _submit(client: JsonClient, where: str, asked: Json, again: bool) -> Json:

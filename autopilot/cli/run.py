@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from autopilot.answers.jobs import Job, JobLife
-from autopilot.cli import outcomes, plan, starting
+from autopilot.cli import outcomes, plan, rehearsed, starting
 from autopilot.cli.answers import read
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.guess import Guess, guess
@@ -123,7 +123,8 @@ def run(
     client = starting.connect()
     body = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=True)
     plan.show(client, body)
-    for sentence in (guessed.said[1], *(guessed.said[2:] if checkpoint is None else ())):
+    named = rehearsed.name_once(toml, SOURCE, directory)
+    for sentence in (guessed.said[1], *(guessed.said[2:] if checkpoint is None else ()), *named):
         print(sentence)
     if (code := plan.exit_of(body)) != Exit.OK:
         return code

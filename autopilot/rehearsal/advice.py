@@ -19,7 +19,6 @@ NAMES = {
     "pytorch": "PyTorch",
     "": "no framework that is known",
 }
-COUNTS_ON_TERM = re.compile(r"\bSIGTERM\b|\bshould_save\b")
 
 _ALL = {
     "does_not_resume": "read the file at the checkpoint path at the start, and begin at the step after the one in it",
@@ -47,10 +46,6 @@ def recognise(sources: Iterable[str]) -> str:
     """The framework, by its name in ``NAMES``."""
     texts = list(sources)
     return next((name for name, pattern in FRAMEWORKS if any(pattern.search(text) for text in texts)), "")
-
-
-def counts_on_term(sources: Iterable[str]) -> bool:
-    return any(COUNTS_ON_TERM.search(text) for text in sources)
 
 
 def advise(kind: str, framework: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -18,12 +19,13 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef
 from autopilot.rehearsal.following import RunFollower, RunStart
-from autopilot.rehearsal.lines import has_steps_twice, read_output
+from autopilot.rehearsal.lines import Scale
 from autopilot.rehearsal.machine import RehearsalMachine
 from autopilot.rehearsal.mailbox import RehearsalLease, serve_store
-from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, SeenCheckpoint, SeenRun
-from autopilot.rehearsal.verdict import MARKET_S
-from autopilot.rehearsal.watching import is_overwritten, list_saved, read_outputs
+from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun
+from autopilot.rehearsal.tables import count_most, is_doubled, is_overwritten
+from autopilot.rehearsal.verdict import JUMP_STEPS, MARKET_S
+from autopilot.rehearsal.watching import LOOK_S, list_saved, read_outputs
 
 WHOLE_SHARE = 0.2
 """Of the time, for each of the two runs that nothing interrupts; longer while nothing is saved."""
@@ -36,9 +38,13 @@ LOSSES = (
     Loss(LossKind.MID_SAVE, keeps_disk=False),
 )
 MOST_MOMENT_S = 3.0
-"""After the save that a loss waits for, it comes within an interval, or within this where that is longer."""
-OUTPUT_TAIL = 2000
-AGENT_LINE = "autopilot: "
+"""In a program that ends by itself a loss comes so long after a save at the most: it is to come to its end."""
+MIDDLE = 0.3, 0.7
+"""Of a program that ends by itself: where its first loss comes, so that its first epoch is over by then."""
+SEAM_STEPS = JUMP_STEPS + 2
+"""Told after the last loss, and it is over where its end is too far."""
+READ_S = 2.0
+"""For a run after a loss, beside its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,16 @@ class RehearsalBounds:
 class CourseNotes:
     """What is learnt on the way."""
 
+    scale: Scale | None = None
+    ends: bool = False
+    """A run that nothing interrupts comes to its end in its share of the time."""
+    whole_s: float = 0.0
+    """From the first step that it told to the last."""
+    start_s: float = 0.0
+    """From the start of a machine to the first step that is told, at the most."""
     intervals: list[float] = field(default_factory=list)
+    apart: dict[str, list[float]] = field(default_factory=dict)
+    """Steps between two saves, by the name of the file."""
     bytes: int = 0
     save_s: float = 0.0
     verified: int = 0
@@ -71,8 +86,19 @@ class CourseNotes:
     reports_saves: bool = False
     memory: int = 0
     output: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    """Of each table, of one key at the most, where nothing is lost."""
     overwritten: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
+
+    @property
+    def interval_s(self) -> float:
+        return median(self.intervals) if self.intervals else 0.0
+
+    @property
+    def interval_steps(self) -> float:
+        """Of the file that is written most seldom: any of them may be the one that it goes on from."""
+        return max((median(apart) for apart in self.apart.values()), default=0.0)
 
 
 async def rehearse(
@@ -106,6 +132,11 @@ class RehearsalCourse:
         self.notes = CourseNotes()
         self.machines: list[RehearsalMachine] = []
         self.leases = 0
+        self.told: list[Said] = []
+        """Of the present job."""
+        self.cut_off_at = math.inf
+        """When the save began, by the wall clock, in whose midst the machine was lost."""
+        self.tried: list[Loss] = []
         self.ends = asyncio.Event()
 
     async def run_unless_ended(self) -> RehearsalSeen:
@@ -122,44 +153,43 @@ class RehearsalCourse:
             await asyncio.gather(running, ending, return_exceptions=True)
 
     async def run(self) -> RehearsalSeen:
-        whole: list[SeenRun] = []
-        for name in ("first", "second"):
-            whole.append(await self.run_whole(name))
-            is_hopeless = bool(whole[-1].exit_code) or not whole[-1].saves
-            if is_hopeless:
-                break
-        course, lost = ([], 0) if is_hopeless else await self.lose_machines()
-        notes = self.notes
+        first = await self.run_whole()
+        is_hopeless = bool(first.exit_code) or not first.saves
+        course = [] if is_hopeless else await self.lose_machines()
+        whole, notes = (first, *course[:1]), self.notes
         return RehearsalSeen(
-            whole=tuple(whole),
+            whole=whole,
             course=tuple(course),
-            checkpoint=SeenCheckpoint(notes.bytes, notes.save_s, median(notes.intervals) if notes.intervals else 0.0),
+            checkpoint=SeenCheckpoint(notes.bytes, notes.save_s, notes.interval_s, notes.interval_steps),
             verified=notes.verified,
             in_place=notes.in_place,
             reports_saves=notes.reports_saves,
             counts_on_term=self.program.counts_on_term,
             overwritten=tuple(dict.fromkeys(notes.overwritten)),
             doubled=tuple(dict.fromkeys(notes.doubled)),
+            promised=LOSSES[: self.bounds.losses],
             framework=self.program.framework,
             memory_bytes=notes.memory,
             output_bytes=notes.output,
-            not_reached=tuple(self.list_not_reached(whole, course, lost)),
+            not_reached=tuple(self.list_not_reached(whole, course)),
             not_isolated=self.program.not_isolated,
         )
 
-    def list_not_reached(self, whole: list[SeenRun], course: list[SeenRun], lost: int) -> list[str]:
-        missed = []
+    def list_not_reached(self, whole: tuple[SeenRun, ...], course: list[SeenRun]) -> list[str]:
+        missed, lost = [], sum(run.lost_by is not None for run in course)
+        if self.notes.scale is not None and self.notes.scale.is_unclear:
+            missed.append("a comparison of steps: they begin again, and no epoch is told; print a step that only grows")
         if not self.notes.verified and any(run.saves for run in whole):
             missed.append(
                 "a verified checkpoint: its saves follow so closely that none was left alone; save less often"
             )
         if lost < self.bounds.losses:
             missed.append(f"{self.bounds.losses - lost} of {self.bounds.losses} losses")
-        if not all(run.exit_code == 0 for run in whole[:1]):
+        if not self.notes.ends:
             missed.append("the end of an uninterrupted run")
         if len([run for run in whole if run.losses]) < 2:
             missed.append("a comparison of the loss with two uninterrupted runs: it told no loss twice")
-        if not any(run.exit_code == 0 for run in course):
+        if not any(run.exit_code == 0 for run in course[1:]):
             missed.append("the end of a run that had lost machines")
         return missed
 
@@ -183,90 +213,123 @@ class RehearsalCourse:
 
     # -- runs
 
-    async def run_whole(self, name: str) -> SeenRun:
-        machine = self.rent()
-        least_until = time.monotonic() + WHOLE_SHARE * self.bounds.seconds
-        run = await self.run_once(self.start(machine, self.lease(f"whole-{name}", None), self.until, least_until), None)
-        self.say(f"{name} run without a loss: {describe(run)}")
+    async def run_whole(self) -> SeenRun:
+        machine, lease = self.rent(), self.lease("whole", None)
+        run = await self.run_once(self.start(machine, lease)._replace(enough_s=WHOLE_SHARE * self.bounds.seconds))
+        self.notes.ends = run.exit_code == 0
+        self.notes.whole_s = run.said[-1].at - run.said[0].at if run.said else 0.0
+        self.say(f"run without a loss: {describe(run)}")
         await self.drop(machine)
         return run
 
-    async def lose_machines(self) -> tuple[list[SeenRun], int]:
-        """Runs and the number of losses. A program that ends before all of them begins again, as another job."""
+    async def lose_machines(self) -> list[SeenRun]:
+        """The first of them is another run of the whole, up to its loss. A program that ends before all losses begins
+        again, as another job."""
         runs: list[SeenRun] = []
-        lost, job, number = 0, 0, 0
+        lost, job = 0, 0
         machine, lease = self.rent(), self.lease("course-0", None)
+        self.told = []
+        trusted_until = math.inf
         while time.monotonic() < self.until:
-            loss = self.choose(number) if lost < self.bounds.losses else None
-            run = await self.run_once(self.start(machine, lease, self.until), loss)
+            start = self.start(machine, lease)._replace(trusted_until=trusted_until)
+            run = await self.run_once(self.plan_loss(start, lost, is_whole=not runs))
             runs.append(run)
             self.say(f"{describe_loss(run)}: {describe(run)}")
-            number += run.lost_by is not None
             lost += run.lost_by is not None
             if run.lost_by is None and (lost >= self.bounds.losses or run.exit_code != 0):
                 break
+            trusted_until = math.inf
             if run.lost_by is not None and run.lost_by.keeps_disk:
+                trusted_until = self.cut_off_at if run.lost_by.kind is LossKind.MID_SAVE else math.inf
                 continue
             await self.drop(machine)
             machine = self.rent()
             if run.lost_by is None:
                 job += 1
-                lease = self.lease(f"course-{job}", None)
+                lease, self.told = self.lease(f"course-{job}", None), []
             else:
                 lease = self.lease(f"course-{job}", lease.restore)
-        return runs, lost
+        return runs
 
-    def choose(self, number: int) -> Loss:
+    def plan_loss(self, start: RunStart, lost: int, *, is_whole: bool) -> RunStart:
+        """The time that is left is shared by the losses that are left; each comes at a random moment of its share."""
+        if lost >= self.bounds.losses:
+            return start if self.notes.ends else start._replace(enough_s=0.0, steps=SEAM_STEPS)
+        now, latest = time.monotonic(), self.until - self.notes.start_s - READ_S
+        share = (latest - now) / (self.bounds.losses - lost) - self.notes.start_s
+        if is_whole:
+            lose_after_s = math.inf if self.notes.ends else WHOLE_SHARE * self.bounds.seconds
+        elif self.notes.ends and not self.told:
+            lose_after_s = self.notes.whole_s * self.random.uniform(*MIDDLE)
+        elif self.notes.ends:
+            interval_s = self.notes.interval_s
+            lose_after_s = interval_s + self.random.uniform(0.0, min(max(interval_s, 1.0), MOST_MOMENT_S))
+        else:
+            lose_after_s = self.random.uniform(0.0, max(share, 0.0))
+        return start._replace(loss=self.choose(), lose_after_s=lose_after_s, lose_until=latest)
+
+    def choose(self) -> Loss:
         """A fresh disk needs a verified checkpoint: before there is any, the disks are kept."""
         possible = [loss for loss in LOSSES if self.notes.verified or loss.keeps_disk]
-        return possible[number % len(possible)]
+        return next((loss for loss in possible if loss not in self.tried), possible[len(self.tried) % len(possible)])
 
     async def drop(self, machine: RehearsalMachine) -> None:
         await machine.kill()
         machine.remove()
 
-    async def run_once(self, start: RunStart, loss: Loss | None) -> SeenRun:
+    async def run_once(self, start: RunStart) -> SeenRun:
         machine, lease = start.machine, start.lease
-        printed_before, outputs_before = len(lease.output()), self.read_outputs(machine)
+        outputs_before = self.read_outputs(machine)
         has_saved = lease.restore is not None or bool(list_saved(start.checkpoint_path))
+        began_wall = time.time()
         await lease.renew()
         renewing = asyncio.create_task(lease.keep_renewed())
-        look = RunFollower(start, self.moment())
+        look = RunFollower(start)
         machine.start(lease.orders_url, MARKET_S, self.environ)
         try:
-            run = await look.follow(loss)
+            run = await look.follow()
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             await machine.kill()
         await lease.renew()
-        text = own_output(lease.output()[printed_before:])
-        self.take_notes(look, text)
+        claims = look.claims()
+        self.notes.scale = self.notes.scale or Scale.of(claims)
+        said = self.notes.scale.place(claims)
+        run = replace(run, said=said, restored=has_saved, saved_step=self.step_at(look.newest_save))
+        self.told = [*self.told, *said]
+        if said:
+            self.notes.start_s = max(self.notes.start_s, said[0].at - began_wall)
+        self.take_notes(look, said)
         self.compare_outputs(machine, outputs_before)
-        said = read_output(text, self.program.work.progress) or tuple(look.told)
-        return replace(run, said=said, output=text[-OUTPUT_TAIL:], restored=has_saved)
+        if run.lost_by is not None:
+            self.tried.append(run.lost_by)
+        return run
 
-    def moment(self) -> float:
-        """After what a loss waits for."""
-        apart = median(self.notes.intervals) if self.notes.intervals else 0.0
-        return self.random.uniform(0.0, min(max(apart, 1.0), MOST_MOMENT_S))
+    def step_at(self, wall: float | None) -> int | None:
+        """That the present job had told last."""
+        if wall is None or not self.told or wall < self.told[0].at:
+            return None
+        return max((said.at, said.step) for said in self.told if said.at <= wall)[1]
 
-    def start(
-        self, machine: RehearsalMachine, lease: RehearsalLease, until: float, least_until: float | None = None
-    ) -> RunStart:
-        return RunStart(
-            machine, lease, until, until if least_until is None else least_until, self.checkpoint_path(machine)
-        )
+    def start(self, machine: RehearsalMachine, lease: RehearsalLease) -> RunStart:
+        return RunStart(machine, lease, self.until, self.checkpoint_path(machine))
 
     def checkpoint_path(self, machine: RehearsalMachine) -> str:
         return os.path.join(machine.workdir, self.program.work.checkpoint_path)
 
-    def take_notes(self, look: RunFollower, text: str) -> None:
-        notes, began_at = self.notes, look.saves.began_at
-        notes.intervals += [after - before for before, after in pairwise(began_at)]
-        notes.save_s = max(notes.save_s, look.saves.longest_s)
-        notes.in_place = notes.in_place or look.saves.in_place
-        notes.output += len(text)
+    def take_notes(self, look: RunFollower, said: tuple[Said, ...]) -> None:
+        notes, saves = self.notes, look.saves
+        notes.intervals += [after - before for before, after in pairwise(saves.began_at)]
+        to_wall = time.time() - time.monotonic()
+        self.cut_off_at = saves.began_at[-1] + to_wall - LOOK_S * 2 if saves.began_at else math.inf
+        for name, begun in saves.writes.items():
+            steps = [count_before(said, at + to_wall) for at in begun]
+            apart = [float(after - before) for before, after in pairwise(steps)]
+            notes.apart.setdefault(os.path.basename(name), []).extend(apart)
+        notes.save_s = max(notes.save_s, saves.longest_s)
+        notes.in_place = notes.in_place or saves.in_place
+        notes.output += look.printed.bytes
         notes.memory = max(notes.memory, look.memory)
         notes.reports_saves = notes.reports_saves or look.start.machine.mark.exists()
         notes.verified += len(look.start.lease.verified) - look.verified_before
@@ -276,26 +339,24 @@ class RehearsalCourse:
     # -- outputs
 
     def read_outputs(self, machine: RehearsalMachine) -> dict[str, str]:
-        kept = {each.path for each in list_saved(self.checkpoint_path(machine))}
-
-        def is_left_out(path: Path) -> bool:
-            return str(path) in kept or path in machine.code or path == machine.mark
-
-        return read_outputs(machine.workdir, is_left_out)
+        return read_outputs(machine.workdir, machine.code)
 
     def compare_outputs(self, machine: RehearsalMachine, before: dict[str, str]) -> None:
         after = self.read_outputs(machine)
+        if not self.notes.rows:
+            self.notes.rows = {name: count_most(text) for name, text in after.items()}
         for name, text in before.items():
             if name in after and is_overwritten(text, after[name]):
                 self.notes.overwritten.append(name)
         for name, text in after.items():
-            if has_steps_twice(text):
+            if name in self.notes.rows and is_doubled(text, self.notes.rows[name]):
                 self.notes.doubled.append(name)
 
 
-def own_output(text: str) -> str:
-    """Without the agent's own lines."""
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(AGENT_LINE))
+def count_before(said: tuple[Said, ...], wall: float) -> int:
+    """The step that was told last by then; or the one before the first."""
+    steps = [each.step for each in said if each.at <= wall]
+    return steps[-1] if steps else (said[0].step - 1 if said else 0)
 
 
 def describe(run: SeenRun) -> str:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from dataclasses import replace
 from typing import NamedTuple
 
+from autopilot.rehearsal.lines import Claim, read_claims
 from autopilot.rehearsal.machine import RehearsalMachine
 from autopilot.rehearsal.mailbox import RehearsalLease
-from autopilot.rehearsal.observed import Loss, LossKind, Said, SeenRun, TermSave
+from autopilot.rehearsal.observed import Loss, LossKind, SeenRun, TermSave
+from autopilot.rehearsal.printed import Printed
 from autopilot.rehearsal.verdict import MARKET_S
 from autopilot.rehearsal.watching import LOOK_S, SaveWatch
 
 MEMORY_EVERY = 25
 """Looks between two readings of memory."""
-
+AT_ONCE_STEPS = 1
+"""Told between SIGTERM and the save that it brings: later ones come by the program's own clock."""
 SAVES_OF_A_DISK = 2
 """Of one run, after which its disk has something to go on from."""
 
@@ -26,48 +30,65 @@ class RunStart(NamedTuple):
     lease: RehearsalLease
     until: float
     """By the monotonic clock: it is stopped then, lost or not."""
-    least_until: float
-    """Once something is saved it is stopped as early as this."""
     checkpoint_path: str
+    loss: Loss | None = None
+    lose_after_s: float = 0.0
+    """Of its work, which begins with the first that it tells: then it is lost, once something new is saved."""
+    lose_until: float = 0.0
+    """No longer after this: the next run would have no time."""
+    enough_s: float = math.inf
+    """Of its work: then it is stopped, once it has saved and told ``steps`` of them."""
+    steps: int = 0
+    trusted_until: float = math.inf
+    """By the wall clock: what was written later on its disk was cut off."""
 
 
 class RunFollower:
-    """``moment_s``: the time from a new verified checkpoint to the loss."""
-
-    def __init__(self, start: RunStart, moment_s: float) -> None:
-        self.start, self.moment_s = start, moment_s
+    def __init__(self, start: RunStart) -> None:
+        self.start = start
         self.saves = SaveWatch(start.checkpoint_path)
-        self.verified_before = self.verified_count = len(start.lease.verified)
-        self.verified_at: list[float] = []
+        self.verified_before = len(start.lease.verified)
+        self.printed = Printed(start.machine.console)
         self.memory = self.looks = 0
         self.began_at = 0.0
-        self.lose_at: float | None = None
-        self.has_new_save = False
-        self.told: list[Said] = []
+        self.worked_from: float | None = None
+        self.newest_save: float | None = None
+        """Of what it began with, by the wall clock."""
+        self.told: list[Claim] = []
 
-    async def follow(self, loss: Loss | None) -> SeenRun:
+    async def follow(self) -> SeenRun:
         await self.wait_for_job()
         self.began_at = time.monotonic()
+        self.newest_save = self.saves.newest(min(time.time(), self.start.trusted_until))
         while not self.is_over():
             record = self.start.lease.heartbeat.exit if self.start.lease.heartbeat else None
             if record is not None:
                 return self.make_run(exit_code=record.exit_code or (1 if record.signal else 0))
             has_changed = self.look()
-            if loss is not None and self.is_due(loss, has_changed):
-                return await self.lose(loss)
+            if self.start.loss is not None and self.is_due(self.start.loss, has_changed):
+                return await self.lose(self.start.loss)
             await asyncio.sleep(LOOK_S)
         return self.make_run()
 
     def is_over(self) -> bool:
-        now, count = time.monotonic(), len(self.start.lease.verified)
-        if count != self.verified_count:
-            self.verified_count = count
-            self.verified_at = [*self.verified_at[-1:], now]
-        return now >= self.start.until or (now >= self.start.least_until and bool(self.saves.began_at))
+        now = time.monotonic()
+        if now >= self.start.until:
+            return True
+        is_counted = self.has_saved and self.worked_s >= self.start.enough_s and self.looks % MEMORY_EVERY == 0
+        return is_counted and (self.start.steps == 0 or len(self.claims()) >= self.start.steps)
 
-    def count_unsent(self) -> float:
-        """Seconds of work that the newest verified checkpoint may lack: it was copied after the one before it came."""
-        return time.monotonic() - (self.verified_at[0] if len(self.verified_at) > 1 else self.began_at)
+    @property
+    def has_saved(self) -> bool:
+        return bool(self.saves.began_at)
+
+    @property
+    def worked_s(self) -> float:
+        """However long its start takes on a busy computer."""
+        return 0.0 if self.worked_from is None else time.monotonic() - self.worked_from
+
+    def claims(self) -> list[Claim]:
+        """What the program told: in lines, or else in the file that autopilot.checkpoint.progress writes."""
+        return read_claims(self.printed.lines, self.start.lease.work.progress) or self.told
 
     async def wait_for_job(self) -> None:
         """What the agent restores before is no save of the program's."""
@@ -81,7 +102,10 @@ class RunFollower:
         if self.looks % MEMORY_EVERY == 0:
             self.memory = max(self.memory, self.start.machine.memory_bytes())
         self.looks += 1
+        self.printed.read(time.time())
         self.read_progress()
+        if self.worked_from is None and (self.printed.lines or self.told or self.has_saved):
+            self.worked_from = time.monotonic()
         return self.saves.look(time.monotonic())
 
     def read_progress(self) -> None:
@@ -90,32 +114,31 @@ class RunFollower:
         except (OSError, ValueError, KeyError, TypeError):
             return
         if isinstance(step, int) and (not self.told or self.told[-1].step != step):
-            self.told.append(Said(step))
+            self.told.append(Claim(time.time(), step, None, None))
 
     def is_due(self, loss: Loss, has_changed: bool) -> bool:
-        """Once something new is verified, or saved twice on a disk that is kept; then by chance, or when the
+        """Once something new is verified, or saved twice on a disk that is kept; then at its moment, or when the
         next save begins."""
-        is_verified = len(self.start.lease.verified) > self.verified_before and bool(self.saves.began_at)
+        now = time.monotonic()
+        is_verified = len(self.start.lease.verified) > self.verified_before and self.has_saved
         if not is_verified and not (loss.keeps_disk and len(self.saves.began_at) >= SAVES_OF_A_DISK):
             return False
-        if loss.kind is LossKind.MID_SAVE:
-            return has_changed
-        if self.lose_at is None:
-            self.lose_at = time.monotonic() + self.moment_s
-        return time.monotonic() >= self.lose_at
+        if self.worked_s < self.start.lose_after_s or now > self.start.lose_until:
+            return False
+        return loss.kind is not LossKind.MID_SAVE or has_changed
 
     async def lose(self, loss: Loss) -> SeenRun:
-        unsent_s = self.count_unsent()
         if loss.kind is not LossKind.TERM:
             await self.start.machine.kill()
-            return replace(self.make_run(lost_by=loss), unsent_s=unsent_s)
+            return self.make_run(lost_by=loss)
         term = await self.end_softly()
         await self.start.machine.kill()
-        return replace(self.make_run(lost_by=loss, term=term), unsent_s=unsent_s)
+        return self.make_run(lost_by=loss, term=term)
 
     async def end_softly(self) -> TermSave:
         """The job has what markets give; the agent sends what it saved until the same moment."""
-        machine, asked_at, saved_before = self.start.machine, time.monotonic(), self.saves.changed_at
+        machine, asked_at, asked_wall = self.start.machine, time.monotonic(), time.time()
+        saved_before = self.saves.changed_at
         machine.term()
         ended_s: float | None = None
         while (passed_s := time.monotonic() - asked_at) < MARKET_S:
@@ -126,11 +149,23 @@ class RunFollower:
                 break
             await asyncio.sleep(LOOK_S)
         self.look()
-        has_saved = self.saves.changed_at > max(asked_at, saved_before)
-        return TermSave(has_saved, passed_s if ended_s is None else ended_s, ended_s is None)
+        return self.judge_end(asked_at, asked_wall, saved_before, ended_s)
+
+    def judge_end(self, asked_at: float, asked_wall: float, saved_before: float, ended_s: float | None) -> TermSave:
+        """One that saves at once and works on has done what it could; so has one that had nothing new to save."""
+        told = [each.at - asked_wall for each in self.claims()]
+        saved_s = self.saves.changed_at - asked_at
+        has_saved = saved_s > max(0.0, saved_before - asked_at)
+        has_nothing_new = max(told, default=-math.inf) <= saved_before - asked_at
+        between = sum(0 < at <= saved_s for at in told)
+        goes_on = has_saved and between <= AT_ONCE_STEPS and max(told, default=0.0) > saved_s
+        was_killed = ended_s is None and not goes_on
+        return TermSave(has_saved or has_nothing_new, MARKET_S if ended_s is None else ended_s, was_killed)
 
     def make_run(
         self, exit_code: int | None = None, lost_by: Loss | None = None, term: TermSave | None = None
     ) -> SeenRun:
+        self.printed.read(time.time(), is_last=True)
         took_s = time.monotonic() - self.began_at
-        return SeenRun((), took_s, exit_code, lost_by, saves=len(self.saves.began_at), term=term)
+        run = SeenRun((), took_s, exit_code, lost_by, saves=len(self.saves.began_at), term=term)
+        return replace(run, output=self.printed.tail())

@@ -3,60 +3,168 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from autopilot.agent.shipped.progress import Progress
-from autopilot.agent.shipped.trainers import read_marks
+from autopilot.agent.shipped.trainers import Mark, read_marks
 from autopilot.rehearsal.observed import Said
 
+SETTING = re.compile(
+    r"\b(?:total|max|num|number of|warm-?up|save|eval|logging|every|all)[ _]?\w*[ _]?steps?\b", re.IGNORECASE
+)
+"""Steps of a setting, not of the work."""
 _STEP = re.compile(r"\b(?:global[ _]?)?(?:step|iter(?:ation)?|it|batch|update)s?['\"]?\s*[:=#]?\s*\[?(\d{1,12})", re.I)
-_EPOCH = re.compile(r"\bepoch['\"]?\s*[:=#]?\s*\[?(\d{1,9})(?![\d.])", re.IGNORECASE)
-_LOSS = re.compile(r"\b(?:train[_ /])?loss['\"]?\s*[:=]?\s*['\"]?(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan)", re.IGNORECASE)
+_EPOCH = re.compile(r"\bepoch['\"]?\s*[:=#]?\s*\[?['\"]?(\d{1,9}(?:\.\d{1,9})?)", re.IGNORECASE)
+_LOSS = re.compile(
+    r"(?<!val )(?<!eval )(?<!valid )(?<!validation )(?<!test )\b(?:train(?:ing)?[_ /])?loss['\"]?\s*[:=]?\s*['\"]?"
+    r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan)",
+    re.IGNORECASE,
+)
+ENOUGH = 3
+"""Lines with a loss after which those without one are no sign of work: a line may speak of a step that was loaded."""
 
 
-def read_output(text: str, pattern: str = "") -> tuple[Said, ...]:
-    """A loss belongs to the step of its line, or else to the one that was told last."""
-    found: list[Said] = []
-    progress = Progress("", pattern)
+class Line(NamedTuple):
+    at: float
+    """When it was printed, in seconds of the wall clock."""
+    text: str
+
+
+class Claim(NamedTuple):
+    """What one line tells; ``total`` is that of a bar."""
+
+    at: float
+    step: int | None
+    epoch: float | None
+    loss: float | None
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a program counts its steps, by what it told in a run that nothing interrupted."""
+
+    by_loss: bool = False
+    """It tells a loss with its steps: a line without one does not count."""
+    steps_of_epoch: int | None = None
+    """Its steps begin again with each epoch, and there are so many."""
+    epoch_unit: float | None = None
+    """It tells epochs alone, so far apart."""
+    total: int | None = None
+    """Of its bar: one that begins again counts what is left."""
+    other_totals: frozenset[int] = frozenset()
+    """Of bars that are of something else, as of an evaluation."""
+    is_unclear: bool = False
+    """Its steps begin again, and nothing tells how often they have."""
+
+    @classmethod
+    def of(cls, claims: Iterable[Claim]) -> Scale:
+        claims = list(claims)
+        total, others = choose_bar(claims)
+        claims = carry(claims, others)
+        by_loss = sum(each.loss is not None for each in claims) >= ENOUGH
+        claims = [each for each in claims if each.loss is not None or not by_loss]
+        steps = [each.step for each in claims if each.step is not None]
+        epochs = [each.epoch for each in claims if each.epoch is not None]
+        if not steps:
+            apart = [after - before for before, after in pairwise(epochs) if after > before]
+            return cls(by_loss, epoch_unit=min(apart, default=1.0), other_totals=others)
+        if all(before <= after for before, after in pairwise(steps)):
+            return cls(by_loss, total=total, other_totals=others)
+        if len(set(epochs)) > 1:
+            return cls(by_loss, steps_of_epoch=max(max(steps) - min(steps) + 1, total or 0), other_totals=others)
+        return cls(is_unclear=True)
+
+    def place(self, claims: Iterable[Claim]) -> tuple[Said, ...]:
+        """The same numbers for the same work, in each run."""
+        found = []
+        for each in carry(claims, self.other_totals):
+            step = None if self.by_loss and each.loss is None else self.number(each)
+            if step is not None:
+                found.append(Said(step, each.loss, each.at))
+        return tuple(found)
+
+    def number(self, claim: Claim) -> int | None:
+        if self.epoch_unit is not None:
+            return None if claim.epoch is None else round(claim.epoch / self.epoch_unit)
+        if claim.step is None or self.is_unclear:
+            return None
+        if self.steps_of_epoch is not None:
+            return None if claim.epoch is None else int(claim.epoch) * self.steps_of_epoch + claim.step
+        if self.total is not None and claim.total is not None and claim.total < self.total:
+            return claim.step + self.total - claim.total
+        return claim.step
+
+
+def choose_bar(claims: Iterable[Claim]) -> tuple[int | None, frozenset[int]]:
+    """(the total of the bar that never begins again, or of the one that is heard most; the totals of all others)."""
+    bars: dict[int, list[int]] = {}
+    for each in claims:
+        if each.total is not None and each.step is not None:
+            bars.setdefault(each.total, []).append(each.step)
+    lasting = [total for total, steps in bars.items() if all(a <= b for a, b in pairwise(steps))]
+    chosen = max(lasting or bars, key=lambda total: len(set(bars[total])), default=None)
+    return chosen, frozenset(bars.keys() - {chosen})
+
+
+def carry(claims: Iterable[Claim], other_totals: frozenset[int] = frozenset()) -> list[Claim]:
+    """A loss belongs to the step of its line, or else to the one that was told last; a step to the epoch told last."""
+    found: list[Claim] = []
     step: int | None = None
-    for line in re.split(r"[\r\n]", text):
-        told = read_step(line, progress, pattern)
-        loss = read_loss(line)
-        step = told if told is not None else step
-        if told is not None or (loss is not None and step is not None):
-            found.append(Said(step, loss))
-    return tuple(found)
+    epoch: float | None = None
+    for each in claims:
+        if each.total in other_totals:
+            continue
+        epoch = epoch if each.epoch is None else each.epoch
+        if each.step is not None or each.loss is None:
+            step = each.step
+        if step is not None or epoch is not None:
+            found.append(each._replace(step=step, epoch=epoch))
+    return found
 
 
-def read_step(line: str, progress: Progress, pattern: str) -> int | None:
+def read_claims(lines: Iterable[Line], pattern: str = "") -> list[Claim]:
+    """One of each line that tells something."""
+    progress = Progress("", pattern)
+    found = []
+    for line in lines:
+        told, loss = read_line(line, progress, pattern), read_loss(line.text)
+        if told is not None or loss is not None:
+            found.append((told or Claim(line.at, None, None, None))._replace(loss=loss))
+    return found
+
+
+def read_line(line: Line, progress: Progress, pattern: str) -> Claim | None:
     if pattern:
         progress.said = (None, None)
-        progress.feed(line.encode() + b"\n")
-        return progress.said[0]
-    marks = [mark for mark in read_marks(line) if mark.kind != "epoch"] or read_marks(line)
-    if marks:
-        return int(marks[-1].done)
-    plain = _STEP.search(line) or _EPOCH.search(line)
-    return int(plain[1]) if plain else None
+        progress.feed(line.text.encode() + b"\n")
+        return None if progress.said[0] is None else Claim(line.at, progress.said[0], None, None)
+    if SETTING.search(line.text):
+        return None
+    marks = read_marks(line.text)
+    found = _EPOCH.search(line.text)
+    epoch = float(found[1]) if found else next((mark.done for mark in marks if mark.kind == "epoch"), None)
+    steps = [mark for mark in marks if mark.kind != "epoch"]
+    if steps:
+        return read_mark(line, steps[-1], epoch)
+    plain = _STEP.search(line.text)
+    if plain is None and epoch is None:
+        return None
+    return Claim(line.at, int(plain[1]) if plain else None, epoch, None)
+
+
+def read_mark(line: Line, mark: Mark, epoch: float | None) -> Claim | None:
+    """A bar that is at nothing has only been drawn."""
+    if mark.kind == "bar" and not mark.done:
+        return None
+    epoch = mark.epoch if epoch is None else epoch
+    total = int(mark.total) if mark.kind == "bar" and mark.total else None
+    return Claim(line.at, int(mark.done), epoch, None, total)
 
 
 def read_loss(line: str) -> float | None:
     found = _LOSS.search(line)
     return None if found is None or found[1].lower() == "nan" else float(found[1])
-
-
-def list_keys(text: str) -> list[int]:
-    """The first number of each line: in a table of steps, the step."""
-    return [int(found[0]) for line in text.splitlines() if (found := re.search(r"\d+", line))]
-
-
-def is_table(text: str) -> bool:
-    """Whether its lines count steps: evenly, but for where they begin again."""
-    keys = list_keys(text)
-    apart = [after - before for before, after in pairwise(keys)]
-    return len(keys) > 2 and (most := max(set(apart), key=apart.count)) > 0 and apart.count(most) >= 0.6 * len(apart)
-
-
-def has_steps_twice(text: str) -> bool:
-    keys = list_keys(text)
-    return is_table(text) and len(keys) > len(set(keys))

@@ -46,12 +46,17 @@ class RehearsalMachine:
             "AUTOPILOT_CLOCK_SPEED": str(SPEED),
             "AUTOPILOT_GRACE_S": str(int(grace_s * SPEED)),
         }
-        with (self.root / "console.log").open("ab") as console:
+        with self.console.open("ab") as console:
             self.agent = subprocess.Popen(
                 [sys.executable, str(self.root / "agent.pyz"), orders_url],
                 cwd=self.root, env=env, stdin=subprocess.DEVNULL, stdout=console, stderr=console,
                 start_new_session=True,
             )  # fmt: skip
+
+    @property
+    def console(self) -> Path:
+        """What the job prints, beside the agent's own lines."""
+        return self.root / "console.log"
 
     @property
     def progress_file(self) -> Path:

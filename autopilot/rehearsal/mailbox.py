@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -81,18 +82,14 @@ class RehearsalLease:
             await self.renew()
             await asyncio.sleep(RENEW_S)
 
-    def output(self) -> str:
-        """All that arrived, the agent's own lines as well."""
-        chunks = (self.store.root / "jobs" / self.job / self.name / "log").glob("*-*")
-        in_order = sorted(chunks, key=lambda path: tuple(map(int, path.name.split("-"))))
-        return "".join(path.read_text(errors="replace") for path in in_order)
-
 
 @asynccontextmanager
 async def serve_store(root: Path) -> AsyncIterator[LocalBlobStore]:
     """The daemon's own store, which a listener serves on a port of this computer alone."""
     store = LocalBlobStore(root / "blobs", MailboxPlace(root).read_or_make_key(), "")
-    runner = web.AppRunner(blob_listener(store), access_log=None, shutdown_timeout=1)
+    quiet = logging.getLogger(__name__)
+    quiet.setLevel(logging.CRITICAL)  # machines are killed in the midst of transfers: each would be a traceback
+    runner = web.AppRunner(blob_listener(store), access_log=None, logger=quiet, shutdown_timeout=1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -25,10 +25,12 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A line of the output that tells a step, a loss or both."""
+    """A line of the output that tells a step, and maybe its loss."""
 
-    step: int | None
+    step: int
     loss: float | None = None
+    at: float = 0.0
+    """When, in seconds of the wall clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +57,22 @@ class SeenRun:
     saves: int = 0
     """Times that something new lay at the checkpoint path."""
     term: TermSave | None = None
-    unsent_s: float = 0.0
-    """Of the work before its loss: what no machine had taken in a checkpoint yet, at the most."""
+    saved_step: int | None = None
+    """The step that was told last when what it began with was saved; None: unknown."""
     output: str = ""
     """The last of what it printed."""
 
     @property
     def first_step(self) -> int | None:
-        return next((said.step for said in self.said if said.step is not None), None)
+        return self.said[0].step if self.said else None
 
     @property
     def last_step(self) -> int | None:
-        return max((said.step for said in self.said if said.step is not None), default=None)
+        return max((said.step for said in self.said), default=None)
 
     @property
     def losses(self) -> dict[int, float]:
-        return {said.step: said.loss for said in self.said if said.step is not None and said.loss is not None}
+        return {said.step: said.loss for said in self.said if said.loss is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class SeenCheckpoint:
     """The longest time that a save was seen to write."""
     interval_s: float = 0.0
     """Between two saves, as a rule."""
+    interval_steps: float = 0.0
+    """The same in steps that were told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ class RehearsalSeen:
     """Its source speaks of SIGTERM, or of the agent's request to save."""
     overwritten: tuple[str, ...] = ()
     doubled: tuple[str, ...] = ()
+    promised: tuple[Loss, ...] = ()
+    """What the rehearsal was asked to do."""
     framework: str = ""
     memory_bytes: int = 0
     output_bytes: int = 0

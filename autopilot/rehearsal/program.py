@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +17,13 @@ from autopilot.config.job_file import parse_job
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.mailbox.order_shapes import Work
-from autopilot.rehearsal.advice import counts_on_term, recognise
+from autopilot.rehearsal import example
+from autopilot.rehearsal.advice import recognise
 from autopilot.rehearsal.course import Program
+from autopilot.rehearsal.handlers import counts_on_term
 
 WORKDIR = "/workspace"
-SOURCE_BYTES = 200_000
+SOURCE_BYTES, SOURCES = 200_000, 200
 SHARED = "home directory, network, GPUs and installed packages are those of this computer: there is no container"
 NO_SETUP = "setup was not run: it would change this computer; its packages must be installed here"
 
@@ -41,10 +45,22 @@ class CopiedCode:
                 shutil.copy2(source, target, follow_symlinks=False)
 
     def read_sources(self, command: str) -> list[str]:
-        """The programs that the command names; all of them where it names none. What it imports counts as well."""
+        """The programs that the command names, and those that these name or import; all where it names none."""
         programs = [name for name in self.names if name.endswith((".py", ".sh"))]
-        named = [name for name in programs if name in words_of(command)]
-        return [(self.directory / name).read_text(errors="replace")[:SOURCE_BYTES] for name in named or programs]
+        texts = {
+            name: (self.directory / name).read_text(errors="replace")[:SOURCE_BYTES] for name in programs[:SOURCES]
+        }
+        found = [name for name in texts if name in words_of(command)]
+        for name in found:  # it grows meanwhile
+            found += [other for other in texts if other not in found and is_used(other, texts[name])]
+        return [texts[name] for name in found] or list(texts.values())
+
+
+def is_used(name: str, text: str) -> bool:
+    """Whether a program with this text starts or imports that one."""
+    module = re.escape(name.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2])
+    imported = rf"^\s*(?:from\s+[\w.]*\b{module}\b|import\s+.*\b{module}\b|from\s+[\w.]+\s+import\s+.*\b{module}\b)"
+    return name in text or (name.endswith(".py") and re.search(imported, text, re.MULTILINE) is not None)
 
 
 def read_command(command: tuple[str, ...], directory: Path, checkpoint: str) -> Program:
@@ -52,6 +68,14 @@ def read_command(command: tuple[str, ...], directory: Path, checkpoint: str) -> 
     require_inside(checkpoint)
     work = Work(run=shlex.join(command), workdir=WORKDIR, checkpoint_path=checkpoint, as_root=True, in_bash=True)
     return make_program(work, choose(directory, Wanted(apart=(checkpoint,))))
+
+
+def read_example() -> Program:
+    """The training that comes along."""
+    code = CopiedCode(Path(example.__file__).parent, (Path(example.__file__).name,))
+    run = shlex.join((sys.executable, *code.names))
+    work = Work(run=run, workdir=WORKDIR, checkpoint_path=example.PATH, as_root=True, in_bash=True)
+    return make_program(work, code)
 
 
 def read_job(path: Path, checkpoint: str, now: datetime) -> Program:

@@ -36,11 +36,12 @@ def as_json(seen: RehearsalSeen, verdict: RehearsalVerdict, price: float | None)
             "bytes": seen.checkpoint.bytes,
             "save_s": seen.checkpoint.save_s,
             "interval_s": seen.checkpoint.interval_s,
+            "interval_steps": seen.checkpoint.interval_steps,
             "verified": seen.verified,
         },
         "memory_bytes": seen.memory_bytes,
         "output_bytes": seen.output_bytes,
-        "not_reached": list(seen.not_reached),
+        "not_reached": [*verdict.unproven, *seen.not_reached],
         "not_isolated": list(seen.not_isolated),
         "badge": badge(verdict, len(lost)),
     }
@@ -53,7 +54,13 @@ def cost_of(verdict: RehearsalVerdict, price: float | None) -> float | None:
 
 def badge(verdict: RehearsalVerdict, losses: int) -> str:
     """An SVG to keep beside a README, without any network."""
-    text = f"rehearsed: survives {losses} losses" if verdict.is_sound else "rehearsed: does not survive"
+    text = (
+        f"rehearsed: survives {losses} losses"
+        if verdict.is_sound
+        else "rehearsed: not proven"
+        if not verdict.findings
+        else "rehearsed: does not survive"
+    )
     return BADGE.format(width=CHAR_PX * len(text) + 12, text=text, colour=GOOD if verdict.is_sound else BAD)
 
 
@@ -62,13 +69,14 @@ def in_words(seen: RehearsalSeen, verdict: RehearsalVerdict, price: float | None
     if verdict.is_sound:
         yield f"sound: it resumed after each of {losses} losses"
     elif not verdict.findings:
-        yield "not proven: no loss was followed by a run that told its steps; give it more --minutes"
+        missed = ", ".join(verdict.unproven) or "no loss was followed by a run that told its steps"
+        yield f"not proven: {missed}; give it more --minutes"
     for each in verdict.findings:
         yield f"{each.kind.value}{' (a suspicion)' if each.is_suspicion else ''}: {each.said}"
         yield f"  change: {each.advice}"
     yield f"framework: {NAMES[seen.framework]}"
     yield from measures(seen, verdict, price)
-    yield from (f"not reached: {each}" for each in seen.not_reached)
+    yield from (f"not reached: {each}" for each in (*verdict.unproven, *seen.not_reached))
     yield from (f"not isolated: {each}" for each in seen.not_isolated)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from math import sqrt
 from statistics import median
 
 from autopilot.rehearsal.advice import advise
@@ -14,13 +15,25 @@ from autopilot.rehearsal.observed import LossKind, RehearsalSeen, SeenRun
 MARKET_S = 5.0
 """The least that markets give between SIGTERM and SIGKILL."""
 SPARE_STEPS = 2
-INTERVALS = 1.5
-"""So many intervals of work may be done twice: a loss in the midst of a save costs the one before as well."""
 JUMP_SHARE = 0.02
 """Of the range of the loss: what lies nearer than that is no jump."""
 JUMP_SPREADS = 2.0
+JUMP_NOISES = 2.0
+"""Where the loss goes up and down from step to step, what lies nearer than so much of that is no jump."""
 JUMP_STEPS = 10
 """Steps after a resume whose losses are compared."""
+LEAST_JUMP_STEPS = 3
+NORMAL_OF_MEDIAN = 1.4826
+"""Standard deviations in the median of absolute deviations, of a normal distribution."""
+NEAR_STEPS = 20
+"""On either side of a step: what the noise is measured in."""
+
+
+LOSS_WORDS = {
+    LossKind.TERM: "SIGTERM",
+    LossKind.KILL: "SIGKILL",
+    LossKind.MID_SAVE: "SIGKILL in the middle of a save",
+}
 
 
 class FaultKind(StrEnum):
@@ -46,7 +59,8 @@ class RehearsalFinding:
 class RehearsalVerdict:
     findings: tuple[RehearsalFinding, ...]
     is_proven: bool
-    """At least one loss was followed by a resume: without any, no finding means nothing."""
+    """Each kind of loss and of disk that was promised was followed by a resume: else no finding means little."""
+    unproven: tuple[str, ...]
     pace_s: float | None
     """Seconds a step takes."""
     redone_steps: tuple[int, ...]
@@ -61,23 +75,35 @@ class RehearsalVerdict:
 def judge(seen: RehearsalSeen) -> RehearsalVerdict:
     pace_s = measure_pace(seen.whole)
     redone = tuple(count_redone(before, after) for before, after in seams(seen.course))
-    found = list(find_faults(seen, pace_s))
+    found = list(find_faults(seen))
     kinds: dict[FaultKind, RehearsalFinding] = {}
     for kind, said in found:
         advice = advise(kind, seen.framework)
         kinds.setdefault(kind, RehearsalFinding(kind, said, advice, kind is FaultKind.JUMP_AT_THE_SEAM))
     cost = max(redone) * pace_s if redone and pace_s else None
-    return RehearsalVerdict(tuple(kinds.values()), bool(redone), pace_s, redone, cost)
+    unproven = tuple(list_unproven(seen))
+    return RehearsalVerdict(tuple(kinds.values()), bool(redone) and not unproven, unproven, pace_s, redone, cost)
 
 
-def find_faults(seen: RehearsalSeen, pace_s: float | None) -> Iterator[tuple[FaultKind, str]]:
+def list_unproven(seen: RehearsalSeen) -> Iterator[str]:
+    """What was promised and was not followed by a run that told its steps."""
+    proven = [before.lost_by for before, _ in seams(seen.course) if before.lost_by is not None]
+    for kind in dict.fromkeys(loss.kind for loss in seen.promised):
+        if kind not in [loss.kind for loss in proven]:
+            yield f"a resume after {LOSS_WORDS[kind]}"
+    for keeps_disk in dict.fromkeys(loss.keeps_disk for loss in seen.promised):
+        if keeps_disk not in [loss.keeps_disk for loss in proven]:
+            yield "a resume on the disk that was kept" if keeps_disk else "a resume on a fresh disk"
+
+
+def find_faults(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     failed = next((run for run in seen.whole if run.exit_code), None)
     if failed is not None:
         yield FaultKind.FAILS, f"without any loss it ended with code {failed.exit_code}: {failed.output[-300:].strip()}"
         return
     yield from find_no_resume(seen)
     yield from find_torn(seen)
-    yield from find_work_twice(seen, pace_s)
+    yield from find_work_twice(seen)
     yield from find_term(seen)
     yield from find_outputs(seen)
     yield from find_jump(seen)
@@ -96,13 +122,10 @@ def count_redone(before: SeenRun, after: SeenRun) -> int:
 
 
 def measure_pace(runs: tuple[SeenRun, ...]) -> float | None:
-    """By the longest of them; the time before its first step is counted, too."""
-    rates = [run.took_s / count for run in runs if (count := count_steps(run)) > 1]
-    return min(rates, default=None)
-
-
-def count_steps(run: SeenRun) -> int:
-    return 0 if run.first_step is None or run.last_step is None else run.last_step - run.first_step + 1
+    """From its first step to its last, however long its start takes."""
+    ends = [(run.said[0], run.said[-1]) for run in runs if run.said]
+    paces = [(last.at - first.at) / (last.step - first.step) for first, last in ends if last.step > first.step]
+    return min(paces, default=None)
 
 
 def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
@@ -110,17 +133,34 @@ def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     if has_begun and not seen.verified and not any(run.saves for run in seen.whole):
         yield (
             FaultKind.DOES_NOT_RESUME,
-            f"nothing was saved at the checkpoint path in {max(run.took_s for run in seen.whole):.0f} s",
+            f"nothing was saved at the checkpoint path in {max(run.took_s for run in seen.whole):.0f} s; "
+            "where it saves later, give it more --minutes",
         )
         return
-    starts = [run.first_step for run in seen.whole if run.first_step is not None]
-    for before, after in seams(seen.course):
-        first, last = after.first_step or 0, before.last_step or 0
-        if after.restored and starts and first <= max(starts) and last > first:
+    for after, lacking in resumes(seen):
+        if begins_again(seen, after) and lacking > told_apart(seen) + SPARE_STEPS:
             yield (
                 FaultKind.DOES_NOT_RESUME,
-                f"with a checkpoint there it began at step {first}, after step {last}",
+                f"with a checkpoint of step {after.saved_step} there, it began at step {after.first_step}",
             )
+
+
+def resumes(seen: RehearsalSeen) -> Iterator[tuple[SeenRun, int]]:
+    """Runs that began with a checkpoint, and how many of the steps that were told when it was saved they did again."""
+    for _, after in seams(seen.course):
+        if after.restored and after.saved_step is not None and after.first_step is not None:
+            yield after, after.saved_step - after.first_step + 1
+
+
+def begins_again(seen: RehearsalSeen, after: SeenRun) -> bool:
+    starts = [run.first_step for run in seen.whole if run.first_step is not None]
+    return bool(starts) and after.first_step is not None and after.first_step <= max(starts)
+
+
+def told_apart(seen: RehearsalSeen) -> int:
+    """Steps between two that are told."""
+    gaps = [b.step - a.step for run in seen.whole for a, b in pairwise(run.said) if b.step > a.step]
+    return int(median(gaps)) if gaps else 1
 
 
 def find_torn(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
@@ -132,18 +172,16 @@ def find_torn(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
         yield FaultKind.TORN, f"{seen.in_place} is written over where it lies: a loss meanwhile leaves half of it"
 
 
-def find_work_twice(seen: RehearsalSeen, pace_s: float | None) -> Iterator[tuple[FaultKind, str]]:
-    if pace_s is None or not seen.checkpoint.interval_s:
-        return
-    interval = seen.checkpoint.interval_s / pace_s
-    starts = [run.first_step for run in seen.whole if run.first_step is not None]
-    for before, after in seams(seen.course):
-        redone, allowed = count_redone(before, after), INTERVALS * interval + before.unsent_s / pace_s + SPARE_STEPS
-        begins_again = after.first_step is not None and bool(starts) and after.first_step <= max(starts)
-        if after.restored and redone > allowed and not begins_again:
+def find_work_twice(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
+    """Against the save that it began with: one that was being written may cost the interval before it."""
+    interval = seen.checkpoint.interval_steps
+    allowed = interval + told_apart(seen) + SPARE_STEPS
+    for after, lacking in resumes(seen):
+        if interval and lacking > allowed and not begins_again(seen, after):
             yield (
                 FaultKind.WORK_DONE_TWICE,
-                f"a loss cost {redone} steps; it saves every {interval:.0f} steps: {allowed:.0f} are explained",
+                f"with a checkpoint of step {after.saved_step} there, it went on from step {after.first_step}; "
+                f"it saves every {interval:.0f} steps",
             )
 
 
@@ -192,10 +230,18 @@ def measure_jump(resumed: Mapping[int, float], curves: list[dict[int, float]]) -
     """(how far it lies outside, what would be allowed, the first step); None: it does not, or nothing can be said."""
     common = sorted(curves[0].keys() & curves[1].keys())
     compared = [step for step in sorted(resumed) if step in set(common)][:JUMP_STEPS]
-    if len(common) < 3 or not compared:
+    if len(common) < LEAST_JUMP_STEPS or len(compared) < LEAST_JUMP_STEPS:
         return None
     values = [curve[step] for curve in curves[:2] for step in common]
     spread = max(abs(curves[0][step] - curves[1][step]) for step in common)
-    allowed = max(JUMP_SPREADS * spread, JUMP_SHARE * (max(values) - min(values)))
-    off = median(min(abs(resumed[step] - curve[step]) for curve in curves[:2]) for step in compared)
+    near = [step for step in common if compared[0] - NEAR_STEPS <= step <= compared[-1] + NEAR_STEPS]
+    noise = max(measure_noise([curve[step] for step in near]) for curve in curves[:2])
+    allowed = max(JUMP_SPREADS * spread, JUMP_SHARE * (max(values) - min(values)), JUMP_NOISES * noise)
+    off = min(abs(median(resumed[step] - curve[step] for step in compared)) for curve in curves[:2])
     return (off, allowed, compared[0]) if off > allowed else None
+
+
+def measure_noise(values: list[float]) -> float:
+    """The standard deviation about the line between neighbours: that of second differences, by their median."""
+    bends = [abs(b - (a + c) / 2) for a, b, c in zip(values, values[1:], values[2:], strict=False)]
+    return NORMAL_OF_MEDIAN * median(bends) / sqrt(1.5) if bends else 0.0

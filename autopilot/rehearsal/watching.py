@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from autopilot.agent.shipped.tree import Scanned, scan
-from autopilot.agent.shipped.watch import ends_of
-from autopilot.rehearsal.lines import is_table
+from autopilot.agent.shipped.watch import ends_of, mask
+from autopilot.rehearsal.tables import SUFFIXES, is_table
 
 LOOK_S = 0.02
 SETTLED_S = 0.15
 """What has not changed for so long is one save."""
+LARGE = 0.5
+"""Of the largest file at the checkpoint path."""
+AS_LARGE = 0.9
+BETWEEN = 0.2
+"""Of the time between two writes of a file."""
+DATABASE = b"SQLite format 3"
 LARGEST_OUTPUT = 4 << 20
 """Bytes of an output file that is compared."""
+
+
+class SeenFile(NamedTuple):
+    identity: list[object]
+    ends: bytes | None
+    changed_at: float
+    writes: int
+    """In this run: what was there before it may be the half of a file, which it writes again."""
 
 
 class SaveWatch:
@@ -22,8 +37,10 @@ class SaveWatch:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.known: dict[str, tuple[list[object], bytes | None, float]] = {}
+        self.known: dict[str, SeenFile] = {}
         self.began_at: list[float] = []
+        self.writes: dict[str, list[float]] = {}
+        """When each file was begun, by its path without digits."""
         self.changed_at = -1e9
         self.longest_s = 0.0
         self.in_place = ""
@@ -36,7 +53,7 @@ class SaveWatch:
         is_first, self.is_first = self.is_first, False
         for each in changed:
             self.note_rewrite(each, now)
-            self.known[each.path] = ([*each.identity], ends_of(each.path, each.entry.size), now)
+            self.note_write(each, now, is_first)
         for path in [path for path in self.known if path not in present]:
             del self.known[path]
         if not changed or is_first:
@@ -48,18 +65,57 @@ class SaveWatch:
         return True
 
     def has_changed(self, each: Scanned) -> bool:
-        return self.known[each.path][0] != [*each.identity]
+        return self.known[each.path].identity != [*each.identity]
+
+    def note_write(self, each: Scanned, now: float, is_first: bool) -> None:
+        before = self.known.get(each.path)
+        writes = 0 if is_first else 1 + (before.writes if before is not None else 0)
+        self.known[each.path] = SeenFile([*each.identity], ends_of(each.path, each.entry.size), now, writes)
+        if not is_first and is_large(each, self.known.values()):
+            begun = self.writes.setdefault(mask(each.path), [])
+            if not begun or now - begun[-1] > SETTLED_S:
+                begun.append(now)
 
     def note_rewrite(self, each: Scanned, now: float) -> None:
-        """A file that had been left alone, is the same one, and is neither as it was nor only longer."""
-        if each.path not in self.known:
+        """A file that this run had written and left alone, is the same one, and is neither as it was nor only longer.
+
+        Where saves alternate between files, the other one is whole meanwhile.
+        """
+        before = self.known.get(each.path)
+        if before is None or not before.writes or now - before.changed_at < SETTLED_S:
             return
-        before, ends, changed_at = self.known[each.path]
-        if before[:3] != [*each.identity][:3] or not before_size(before) or now - changed_at < SETTLED_S:
+        size = size_of(before.identity)
+        if before.identity[:3] != [*each.identity][:3] or not size or not is_large(each, self.known.values()):
             return
-        size = before_size(before)
-        if each.entry.size < size or ends_of(each.path, size) != ends:
+        is_other = [is_between(other, before, now) for path, other in self.known.items() if path != each.path]
+        has_gone = each.entry.size < size or ends_of(each.path, size) != before.ends
+        if has_gone and not any(is_other) and not is_kept_otherwise(each.path, before.ends):
             self.in_place = self.in_place or os.path.basename(each.path)
+
+    def newest(self, before: float) -> float | None:
+        """When, by the wall clock, the newest of the large files was written that were there before."""
+        files = list_saved(self.path)
+        most = max((each.entry.size for each in files), default=0)
+        times = [each.entry.mtime_ns / 1e9 for each in files if each.entry.size >= LARGE * most]
+        return max((time for time in times if time <= before), default=None)
+
+
+def is_between(other: SeenFile, before: SeenFile, now: float) -> bool:
+    """Whether one as large was written by another save since then: not by the same one, nor by the present one."""
+    apart = max(SETTLED_S, BETWEEN * (now - before.changed_at))
+    is_apart = other.changed_at - before.changed_at > apart and now - other.changed_at > apart
+    return is_apart and size_of(other.identity) >= AS_LARGE * size_of(before.identity)
+
+
+def is_large(each: Scanned, others: Iterable[SeenFile]) -> bool:
+    """Whether it is of the weights: what is small beside them only speaks of them."""
+    most = max((size_of(other.identity) for other in others), default=0)
+    return each.entry.size >= LARGE * most or not each.entry.size
+
+
+def is_kept_otherwise(path: str, ends: bytes | None) -> bool:
+    """Whether it is a table, or a database with a journal of its own."""
+    return (ends or b"").startswith(DATABASE) or (path.endswith(SUFFIXES) and is_table(read_text(Path(path))))
 
 
 def list_saved(path: str) -> list[Scanned]:
@@ -69,16 +125,16 @@ def list_saved(path: str) -> list[Scanned]:
         return []
 
 
-def before_size(identity: list[object]) -> int:
+def size_of(identity: list[object]) -> int:
     size = identity[3] if len(identity) > 3 else 0
     return size if isinstance(size, int) else 0
 
 
-def read_outputs(workdir: Path, is_left_out: Callable[[Path], bool]) -> dict[str, str]:
-    """The texts that the program has written beside its checkpoint."""
+def read_outputs(workdir: Path, code: frozenset[Path]) -> dict[str, str]:
+    """The tables that the program has written, by their paths in the directory."""
     found = {}
     for path in sorted(workdir.rglob("*")):
-        if path.is_file() and not path.is_symlink() and not is_left_out(path):
+        if path.suffix in SUFFIXES and path.is_file() and not path.is_symlink() and path not in code:
             text = read_text(path)
             if text:
                 found[str(path.relative_to(workdir))] = text
@@ -90,12 +146,3 @@ def read_text(path: Path) -> str:
         return path.read_text() if path.stat().st_size <= LARGEST_OUTPUT else ""
     except (OSError, ValueError):
         return ""
-
-
-def is_overwritten(before: str, after: str) -> bool:
-    """Whether most of what stood there is gone, although something new is written after what is left of it."""
-    lines, now = before.splitlines(), after.splitlines()
-    same = next(
-        (n for n, (old, new) in enumerate(zip(lines, now, strict=False)) if old != new), min(len(lines), len(now))
-    )
-    return is_table(before) and len(now) > same and same < len(lines) / 2

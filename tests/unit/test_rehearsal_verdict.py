@@ -8,25 +8,28 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.errors import UserError
-from autopilot.rehearsal.lines import has_steps_twice, read_output
+from autopilot.rehearsal.handlers import counts_on_term
+from autopilot.rehearsal.lines import Claim, Line, Scale, read_claims
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
-from autopilot.rehearsal.program import read_command
+from autopilot.rehearsal.program import CopiedCode, read_command
 from autopilot.rehearsal.report import as_json, in_words
+from autopilot.rehearsal.tables import count_most, is_doubled, is_overwritten
 from autopilot.rehearsal.verdict import FaultKind, judge
-from autopilot.rehearsal.watching import is_overwritten
+from autopilot.rehearsal.watching import SaveWatch
 
 KILL = Loss(LossKind.KILL, keeps_disk=False)
 TERM = Loss(LossKind.TERM, keeps_disk=False)
 
 
 def steps(first: int, last: int, apart: float = 0.0) -> tuple[Said, ...]:
-    return tuple(Said(step, 100 / step + apart) for step in range(first, last + 1))
+    return tuple(Said(step, 100 / step + apart, step / 10) for step in range(first, last + 1))
 
 
+MID_SAVE = Loss(LossKind.MID_SAVE, keeps_disk=True)
 WHOLE = SeenRun(steps(1, 100), 10.0, exit_code=0)
-LOST = SeenRun(steps(1, 52), 5.2, lost_by=KILL, saves=10, unsent_s=1.0)
-RESUMED = SeenRun(steps(51, 100), 5.0, exit_code=0, restored=True)
-SOUND = RehearsalSeen((WHOLE, WHOLE), (LOST, RESUMED), SeenCheckpoint(1000, 0.1, 0.5), verified=10)
+LOST = SeenRun(steps(1, 52), 5.2, lost_by=KILL, saves=10)
+RESUMED = SeenRun(steps(51, 100), 5.0, exit_code=0, restored=True, saved_step=50)
+SOUND = RehearsalSeen((WHOLE, WHOLE), (LOST, RESUMED), SeenCheckpoint(1000, 0.1, 0.5, 5.0), verified=10)
 
 
 def resumed(said: tuple[Said, ...]) -> RehearsalSeen:
@@ -43,7 +46,7 @@ def termed(has_saved: bool, was_killed: bool) -> RehearsalSeen:
     [
         (resumed(steps(1, 100)), FaultKind.DOES_NOT_RESUME),
         (replace(SOUND, course=(), verified=0), FaultKind.DOES_NOT_RESUME),
-        (resumed(steps(15, 100)), FaultKind.WORK_DONE_TWICE),
+        (resumed(steps(41, 100)), FaultKind.WORK_DONE_TWICE),
         (replace(SOUND, course=(LOST, SeenRun((), 1.0, exit_code=1, restored=True))), FaultKind.TORN),
         (replace(SOUND, in_place="model.pt"), FaultKind.TORN),
         (termed(has_saved=False, was_killed=False), FaultKind.SIGTERM_SAVE),
@@ -81,6 +84,40 @@ def test_nothing_is_sound_that_was_not_resumed() -> None:
     assert next(in_words(SOUND, verdict, None)).startswith("not proven")
 
 
+@pytest.mark.parametrize(
+    ("promised", "missed"),
+    [
+        ((KILL,), ()),
+        ((KILL, TERM), ("a resume after SIGTERM",)),
+        ((KILL, MID_SAVE), ("a resume after SIGKILL in the middle of a save", "a resume on the disk that was kept")),
+    ],
+)
+def test_each_kind_of_loss_that_was_promised_must_be_followed_by_a_resume(
+    promised: tuple[Loss, ...], missed: tuple[str, ...]
+) -> None:
+    verdict = judge(replace(SOUND, promised=promised))
+    assert verdict.unproven == missed
+    assert verdict.is_sound == (not missed)
+
+
+def test_a_resume_from_the_save_before_is_no_fault() -> None:
+    """A save that was being written when the machine was lost, or was not uploaded yet, costs the one before it too."""
+    assert judge(resumed(steps(46, 100))).is_sound
+
+
+def test_a_loss_that_goes_up_and_down_is_no_jump_where_another_batch_comes_after_a_resume() -> None:
+    def noisy(first: int, salt: int) -> tuple[Said, ...]:
+        return tuple(Said(step, 5 + (step * salt) % 7, step / 10) for step in range(first, 101))
+
+    whole = replace(WHOLE, said=noisy(1, 3))
+    seen = replace(SOUND, whole=(whole, whole), course=(replace(LOST, said=noisy(1, 3)[:52]), RESUMED))
+    other_batches = replace(RESUMED, said=noisy(51, 5))
+    assert judge(replace(seen, course=(seen.course[0], other_batches))).is_sound
+    far_off = replace(RESUMED, said=tuple(replace(said, loss=40.0) for said in noisy(51, 5)))
+    (found,) = judge(replace(seen, course=(seen.course[0], far_off))).findings
+    assert found.kind is FaultKind.JUMP_AT_THE_SEAM
+
+
 def test_a_loss_costs_its_work_at_the_price() -> None:
     verdict = judge(SOUND)
     assert verdict.redone_steps == (2,)
@@ -89,22 +126,147 @@ def test_a_loss_costs_its_work_at_the_price() -> None:
     assert body["loss_costs_usd"] == pytest.approx(0.2)
 
 
-def test_steps_and_losses_are_read_as_trainers_and_people_print_them() -> None:
-    text = "step 3 loss: 0.5\nEpoch 1\n{'loss': 0.25, 'epoch': 1.0}\nstep 4/10 train_loss=1e-3\nloading 3 files\n"
-    assert read_output(text) == (Said(3, 0.5), Said(1, None), Said(1, 0.25), Said(4, 0.001))
-    assert read_output("at 7 of it\n", r"at (?P<step>\d+)") == (Said(7, None),)
+def claims_of(text: str, pattern: str = "") -> list[Claim]:
+    return read_claims([Line(n / 10, line) for n, line in enumerate(text.splitlines())], pattern)
+
+
+def numbers(whole: str, resumed_text: str) -> list[int]:
+    """Of the resumed run, by how the whole one counts."""
+    return [said.step for said in Scale.of(claims_of(whole)).place(claims_of(resumed_text))]
+
+
+def epochs(first: int, last: int) -> str:
+    return "".join(
+        f"Epoch {e}\n" + "".join(f"  step {s}/4 loss {9 - e}.{s}\n" for s in range(4)) for e in range(first, last)
+    )
+
+
+def bar(first: int, total: int, of: int) -> str:
+    return "".join(f" {n}%|##   | {n}/{total} [00:01<00:02, 1.0it/s]\n" for n in range(first, of + 1))
+
+
+def dictionaries(first: int, last: int) -> str:
+    return "".join(f"{{'loss': '0.{n}', 'grad_norm': '1', 'epoch': '{n / 20:.2f}'}}\n" for n in range(first, last + 1))
+
+
+@pytest.mark.parametrize(
+    ("whole", "again", "first", "last"),
+    [
+        ("step 1 loss 3\nstep 2 loss 2\nstep 3 loss 1\n", "resumed at step 2\nstep 3 loss 1\n", 3, 3),
+        (epochs(0, 5), epochs(2, 5), 8, 19),
+        (bar(0, 40, 40), bar(0, 40, 0) + bar(21, 40, 30), 21, 30),
+        (bar(0, 40, 40), bar(0, 20, 20), 21, 40),
+        (bar(0, 40, 40) + bar(0, 3, 3), bar(0, 3, 3) + bar(31, 40, 40), 31, 40),
+        (dictionaries(1, 19), dictionaries(11, 19), 11, 19),
+    ],
+)
+def test_the_same_work_has_the_same_number_in_each_run(whole: str, again: str, first: int, last: int) -> None:
+    found = numbers(whole, again)
+    assert (found[0], found[-1]) == (first, last)
+
+
+def test_steps_that_begin_again_are_no_measure_where_no_epoch_is_told() -> None:
+    text = "step 1\nstep 2\nstep 1\nstep 2\n"
+    assert Scale.of(claims_of(text)).is_unclear
+    assert numbers(text, text) == []
+
+
+def test_losses_of_validations_and_steps_of_settings_are_not_those_of_the_training() -> None:
+    text = "Total steps: 400\nwarmup_steps: 20\nstep 3 loss: 0.5 val loss: 0.9\nval loss 0.8\n"
+    assert [(claim.step, claim.loss) for claim in claims_of(text)] == [(3, 0.5)]
+    assert [claim.step for claim in claims_of("at 7 of it\n", r"at (?P<step>\d+)")] == [7]
+
+
+CSV = "step,loss\n" + "".join(f"{n},1\n" for n in range(1, 20))
+ROWS = "".join(f'{{"loss": 0.5, "step": {n}}}\n{{"eval_loss": 0.5, "step": {n}}}\n' for n in range(1, 20))
 
 
 def test_a_table_that_was_begun_afresh_is_told_from_one_that_was_cut_off() -> None:
-    before = "step,loss\n" + "".join(f"{n},1\n" for n in range(1, 20))
-    assert is_overwritten(before, "step,loss\n18,1\n19,1\n20,1\n")
-    assert not is_overwritten(before, before[:-10] + "20,1\n")
+    assert is_overwritten(CSV, "step,loss\n18,1\n19,1\n20,1\n")
+    assert not is_overwritten(CSV, CSV[:-10] + "20,1\n")
     assert not is_overwritten('{"best": 1,\n "at": 7,\n "of": 3}', '{"best": 2,\n "at": 9,\n "of": 3}')
-    assert has_steps_twice(before + "19,1\n20,1\n")
-    assert not has_steps_twice(before)
+
+
+@pytest.mark.parametrize(("table", "again"), [(CSV, "19,1\n20,1\n"), (ROWS, '{"step": 19, "loss": 0.5}\n')])
+def test_rows_that_are_there_more_often_than_without_a_loss_are_doubled(table: str, again: str) -> None:
+    assert is_doubled(table + again, count_most(table))
+    assert not is_doubled(table, count_most(table))
+
+
+def write(path: Path, data: bytes) -> None:
+    with path.open("r+b" if path.exists() else "wb") as file:
+        file.truncate(0)
+        file.write(data)
+
+
+def watch(directory: Path, *files: str) -> str:
+    """What is named as written in place, of whole files that are written one after another, a second apart."""
+    saves = SaveWatch(str(directory))
+    saves.look(0.0)
+    for n, name in enumerate(files):
+        write(directory / name, bytes([n]) * 1000)
+        saves.look(float(n + 1))
+    return saves.in_place
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (("a.pt", "a.pt"), "a.pt"),
+        (("a.pt", "b.pt", "a.pt", "b.pt"), ""),
+        (("1.pt", "2.pt", "3.pt"), ""),
+    ],
+)
+def test_one_file_written_over_is_in_place_and_two_in_turn_are_not(
+    tmp_path: Path, files: tuple[str, ...], found: str
+) -> None:
+    assert watch(tmp_path, *files) == found
+
+
+def test_what_a_run_finds_half_written_it_may_write_again(tmp_path: Path) -> None:
+    write(tmp_path / "1.pt", b"half")
+    assert watch(tmp_path, "1.pt", "2.pt") == ""
 
 
 @pytest.mark.parametrize("place", ["/data/ckpt", "../ckpt", "runs/../../ckpt"])
 def test_a_checkpoint_outside_of_the_copy_is_refused_before_anything_runs(place: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="would write over it"):
         read_command(("python", "train.py"), tmp_path, place)
+
+
+HANDLER = "import signal, sys\ndef stop(*_):\n    {}\nsignal.signal(signal.SIGTERM, stop)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "counts"),
+    [
+        (HANDLER.format("save()"), True),
+        (HANDLER.format("global stopping; stopping = True"), True),
+        (HANDLER.format("stopping.append(1)"), True),
+        (HANDLER.format("print('told to end'); sys.exit(0)"), False),
+        (HANDLER.format("raise SystemExit(143)"), False),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", False),
+        ("signal.signal(signal.SIGTERM, trainer.stop)", True),
+        ("# what comes after SIGTERM", False),
+        ("if checkpoint.should_save(): save()", True),
+        ("control.should_save = True", False),
+        ("from autopilot import training", True),
+    ],
+)
+def test_a_handler_that_only_ends_the_program_counts_on_no_save(source: str, counts: bool) -> None:
+    assert counts_on_term([source]) == counts
+
+
+def test_what_a_program_starts_or_imports_is_read_as_well(tmp_path: Path) -> None:
+    files = {
+        "run.sh": "python train.py",
+        "train.py": "from parts import saving\n",
+        "parts/saving.py": "a",
+        "other.py": "b",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    code = CopiedCode(tmp_path, tuple(files))
+    assert code.read_sources("sh run.sh") == [files["run.sh"], files["train.py"], "a"]
+    assert len(code.read_sources("python -m other")) == len(files)

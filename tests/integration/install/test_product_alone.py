@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,3 +86,19 @@ def test_the_daemon_and_the_client_commands_need_no_laboratory(python: Path) -> 
         refused = command(python, theatre, "demo")
         assert (refused.returncode, refused.stdout) == (Exit.USAGE, "")
         assert "gpu-autopilot-lab" in refused.stderr
+
+
+def test_one_line_in_an_empty_home_rehearses_the_example_without_a_daemon(python: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    said = subprocess.run(
+        [python, "-P", "-m", "autopilot.cli.main", "rehearse", "--example", "--losses", "1", "--json"],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+    )
+    assert said.returncode == Exit.OK, said.stdout + said.stderr
+    body = json.loads(said.stdout)
+    assert (body["sound"], len(body["losses"])) == (True, 1)
+    assert list(home.iterdir()) == []

@@ -7,7 +7,7 @@ import sys
 import time
 
 FAULT = sys.argv[1]
-STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 400
+STEPS = int(sys.argv[2]) if len(sys.argv) > 2 else 200
 EVERY = 10
 PATH = "ckpt.json"
 step, weight, momentum = 0, 4.0, 0.0

@@ -134,6 +134,7 @@ class Theatre:
                 "AUTOPILOT_LOG__FORMAT": "json",
                 "CONFIGURATION_DIRECTORY": str(daemon),
                 "XDG_CONFIG_HOME": str(daemon),
+                "XDG_STATE_HOME": str(daemon),
             }
         )
 
