@@ -15,7 +15,7 @@ from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.play import Start, budget_of, optimal_cost, play
 from autopilot_lab.backtest.policies import Policy, fit_models, parse_policies, starter
 from autopilot_lab.backtest.scores import CENT_FRACTION
-from tools.bids.columns import MODES, Case, Half, cases
+from tools.bids.columns import MODES, Asked, Case, Half, cases
 from tools.bids.kept import RESULTS, Kept, Place, append, code_now, read
 from tools.bids.report import KEPT_PROMISE, OWN, tables
 from tools.calibration.__main__ import share_of
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--shard", type=share_of, default=(1, 1), metavar="K/N", help="the K-th of N shares")
     parser.add_argument("--minutes", type=float, default=20.0, help="how long a share may take (default: 20)")
-    parser.add_argument("--starts", type=int, default=32, help="of each column, at the most (default: 32)")
+    parser.add_argument("--starts", type=int, default=32, help="of each column in all shares (default: 32)")
     parser.add_argument("--columns", default="", metavar="NAMES", help="these alone (default: all)")
     parser.add_argument("--mode", choices=MODES, default="as live", help="how it is played (default: as live)")
     parser.add_argument("--clearing", action="store_true", help="recorded suites that pay the clearing price")
@@ -54,23 +54,20 @@ def main(arguments: Sequence[str]) -> int:
     if options.report:
         return _report(options.results)
     traces = options.traces if options.traces.exists() else None
-    live = MODES[options.mode]
     half: Half = "choosing" if options.chosen_on else "scored"
-    only = set(filter(None, options.columns.split(",")))
-    wanted = cases(traces, live, options.clearing, half, options.shard)
+    only = frozenset(filter(None, options.columns.split(",")))
+    asked = Asked(MODES[options.mode], half, options.clearing, options.starts, only, options.shard)
     code, known = code_now(), {one.case for one in read(options.results) if one.code == code_now()}
     policies = parse_policies(",".join((options.policy, *RULES)))
-    ends_at, counts, played = time.monotonic() + options.minutes * 60, dict[tuple[str, float], int](), 0
-    for case in wanted:
-        column = (case.market, case.deadline_h)
-        counts[column] = counts.get(column, 0) + 1
-        is_asked = counts[column] <= options.starts and (not only or case.market in only)
-        if not is_asked or place_of(half, options.mode, case) in known:
+    ends_at, played = time.monotonic() + options.minutes * 60, 0
+    for case in cases(traces, asked):
+        place = place_of(half, options.mode, case)
+        if place in known:
             continue
         if time.monotonic() > ends_at:
             print(f"{played} starts played, and there are more: run the same again")
             return 0
-        append(options.results, _play(code, place_of(half, options.mode, case), case, policies))
+        append(options.results, _play(code, place, case, policies))
         played += 1
     print(f"{played} starts played, all of the share")
     return 0

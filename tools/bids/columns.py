@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +20,7 @@ from autopilot_lab.backtest.session import ORIGIN
 from autopilot_lab.backtest.suite import HOUR_S, BidJob, BidRun, BidSuite
 from autopilot_lab.backtest.suite_file import read_suite
 from autopilot_lab.backtest.synthetic import Kind, synthetic_suite
+from autopilot_lab.backtest.tasks import DAY
 
 RECORDED = ("aws-g2-2015-spring", "aws-r3-2015", "aws-m3-2015")
 STRETCHES = (1.1, 1.25, 1.5, 2.0)
@@ -33,6 +36,8 @@ MODES = {
     "first job": Live(recorded_h=0.0),
 }
 Half = Literal["scored", "choosing"]
+_Place = tuple[str, float]
+"""A column: its market, and hours to the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +105,45 @@ class Case:
         return measure_pressure(mapping.job, ORIGIN, mapping.params).verdict is Verdict.WILL_MISS
 
 
-def cases(traces: Path | None, live: Live, clearing: bool, half: Half, share: tuple[int, int]) -> Iterator[Case]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which starts are played."""
+
+    live: Live = MODES["as live"]
+    half: Half = "scored"
+    clearing: bool = False
+    """Recorded suites that pay the clearing price, in place of all that pay bids."""
+    starts: int = 32
+    """Of each column, at the most."""
+    only: frozenset[str] = frozenset()
+    """Columns by name; none: all."""
+    share: tuple[int, int] = (1, 1)
+    """(K, N): the K-th of N shares."""
+
+
+MOST_TURNS = 400
+
+
+def cases(traces: Path | None, asked: Asked) -> Iterator[Case]:
     """Spread over all columns from the first on, so that a run that is cut short has some of each.
 
-    ``share``: (K, N). Starts that ``submit`` would refuse are left out.
+    Starts that ``submit`` would refuse are left out, and others are played in their place where there are some.
     """
-    number, of = share
-    recorded = [_recorded(traces / f"{name}.json", live, clearing, half) for name in RECORDED] if traces else []
+    number, of = asked.share
+    names = [name for name in RECORDED if not asked.only or name in asked.only]
+    recorded = [_recorded(traces / f"{name}.json", asked) for name in names] if traces else []
+    made_up = [column for column in COLUMNS if not asked.clearing and (not asked.only or column.name in asked.only)]
     starts = max((len(each) for each in recorded), default=0)
     order = sorted(range(starts), key=_spread)
-    for turn in range(max(starts, 400)):
-        if turn % of != number - 1:
-            continue
-        for by_start in recorded:
-            if turn < len(order) and order[turn] < len(by_start):
-                yield from (case for case in by_start[order[turn]] if not case.would_be_refused)
-        for column in COLUMNS if not clearing else ():
-            yield from (case for case in _made_up(column, turn, live, half) if not case.would_be_refused)
+    most, counts = -(-asked.starts // of), Counter[_Place]()
+    for turn in range(number - 1, max(starts, MOST_TURNS if made_up else 0), of):
+        found = [case for each in recorded if turn < starts and order[turn] < len(each) for case in each[order[turn]]]
+        made = (case for column in made_up for case in _made_up(column, turn, asked, counts, most))
+        for case in chain(found, made):
+            place = case.market, case.deadline_h
+            if counts[place] < most and not case.would_be_refused:
+                counts[place] += 1
+                yield case
 
 
 def _spread(number: int) -> int:
@@ -124,33 +151,35 @@ def _spread(number: int) -> int:
     return int(f"{number:010b}"[::-1], 2)
 
 
-def _recorded(path: Path, live: Live, clearing: bool, half: Half) -> list[list[Case]]:
+def _recorded(path: Path, asked: Asked) -> list[list[Case]]:
     """By start, in the half of the record that is asked for."""
     if not path.exists():
         return []
     suite = read_suite(path)
     assert isinstance(suite, BidSuite)
-    suite = as_searched(suite, live)
+    suite = as_searched(suite, asked.live)
     middle, by_start = len(suite.floors[0]) // 2, dict[int, list[Case]]()
     for run in suite.runs:
         ends = run.start + run.deadline_s / suite.config.tick_s
-        is_asked = ends < middle if half == "choosing" else run.start >= middle
-        if is_asked and (run.pays == "clearing") == clearing:
+        is_asked = ends < middle if asked.half == "choosing" else run.start >= middle
+        if is_asked and (run.pays == "clearing") == asked.clearing:
             week = int(run.start * suite.config.tick_s // WEEK_S)
-            case = Case(suite.name, suite, run, f"week {week}", Conditions(live=live))
+            case = Case(suite.name, suite, run, f"week {week}", Conditions(live=asked.live))
             by_start.setdefault(run.start, []).append(case)
     return [by_start[start] for start in sorted(by_start)]
 
 
-def _made_up(column: Column, turn: int, live: Live, half: Half) -> Iterator[Case]:
-    """One start a seed: no two see the same market."""
-    seed = (CHOSEN_ON if half == "choosing" else SCORED_ON) + turn
-    lived = replace(live, **column.live)
-    suite = _one_start(column.kind, seed, lived.search_rows)
-    run = suite.runs[0]
+def _made_up(column: Column, turn: int, asked: Asked, counts: Mapping[_Place, int], most: int) -> Iterator[Case]:
+    """One start a seed: no two see the same market. None is made up for deadlines that have their starts."""
+    seed = (CHOSEN_ON if asked.half == "choosing" else SCORED_ON) + turn
+    live = replace(asked.live, **column.live)
     for stretch in column.stretches:
-        due = replace(run, deadline_s=round(stretch * run.work_s, 3))
-        conditions = Conditions(column.budget_share, live=lived)
+        deadline_s = round(stretch * DAY.work_s, 3)
+        if counts.get((column.name, round(deadline_s / HOUR_S, 3)), 0) >= most:
+            continue
+        suite = _one_start(column.kind, seed, live.search_rows)
+        due = replace(suite.runs[0], deadline_s=deadline_s)
+        conditions = Conditions(column.budget_share, live=live)
         yield Case(column.name, suite, due, str(seed), conditions, column.copies, column.left_out)
 
 

@@ -16,7 +16,7 @@ from autopilot_lab.backtest.play import Conditions, estimated_job
 from autopilot_lab.backtest.suite import BidSuite
 from autopilot_lab.backtest.suite_file import suite_from
 from tools.bids import __main__ as command
-from tools.bids.columns import FIELD, Case, cases
+from tools.bids.columns import FIELD, Asked, Case, cases
 from tools.bids.kept import Kept, append, code_now, read
 from tools.bids.report import tables
 
@@ -35,9 +35,8 @@ def traces(tmp_path: Path) -> Path:
 
 
 def recorded(traces: Path, **asked: Any) -> list[tuple[int, float, str]]:
-    wanted: dict[str, Any] = {"live": Live(), "clearing": False, "half": "scored", "share": (1, 1)} | asked
     found: list[tuple[int, float, str]] = []
-    for case in cases(traces, **wanted):
+    for case in cases(traces, Asked(**asked)):
         if case.market != "aws-m3-2015":
             break
         found.append((case.run.start // 288, case.deadline_h, case.run.pays))
@@ -115,7 +114,7 @@ def test_no_start_is_played_whose_estimate_submit_would_refuse() -> None:
 
 def test_columns_like_the_field_are_there_with_what_they_are_named_for() -> None:
     first: dict[tuple[str, float], Case] = {}
-    for case in islice(cases(None, Live(), False, "scored", (1, 1)), 30):
+    for case in islice(cases(None, Asked()), 30):
         first.setdefault((case.market, case.deadline_h), case)
     found = {market for market, _ in first}
     assert found >= FIELD
@@ -146,7 +145,7 @@ def test_what_is_known_is_not_played_again(tmp_path: Path, capsys: pytest.Captur
     asked = ["--traces", str(tmp_path / "none"), "--results", str(results), "--starts", "1", "--policy", "autopilot"]
     assert command.main([*asked, "--minutes", "0"]) == 0
     assert "0 starts played, and there are more" in capsys.readouterr().out
-    first = next(cases(None, Live(), False, "scored", (1, 1)))
+    first = next(cases(None, Asked()))
     place = command.place_of("scored", "as live", first)
     _, mode, pays, market, stretch, deadline_h, start = place
     append(

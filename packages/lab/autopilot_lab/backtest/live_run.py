@@ -160,11 +160,12 @@ class LiveRunState(BidRunState):
 
     def take(self, choice: Choice | Spot, at: int, late_s: float = 0.0) -> Choice:
         self._at = at
-        self._is_refused = self._live.refuses and self._is_below(choice, at)
-        if self._is_refused and isinstance(choice, Spot):
+        self._is_refused = False
+        if isinstance(choice, Spot) and self._refuses(choice, at):
+            self._is_refused = True
             self.outcome.refused += 1
             self._leave_alone(choice.machine)
-            choice = self._as_before()
+            choice = self.stay() if self.running is SPOT else self.running
         if self._new is None and self._is_move(choice):
             self.outcome.migrations += 1
             loading_s, is_dud = self._live.loading_s(self._block, at), self._live.is_dud(self._block, at)
@@ -173,13 +174,10 @@ class LiveRunState(BidRunState):
             return super().take(choice, at, late_s)
         return self._move_on(self._new, at)
 
-    def _is_below(self, choice: Choice | Spot, at: int) -> bool:
-        """Whether it rents another machine at less than its floor is now."""
-        is_create = self._new is None and isinstance(choice, Spot) and choice.machine != self.machine
-        return is_create and isinstance(choice, Spot) and choice.bid < self._floors[choice.machine][at]
-
-    def _as_before(self) -> Choice | Spot:
-        return self.running if self.running is not SPOT else self.stay()
+    def _refuses(self, choice: Spot, at: int) -> bool:
+        """Whether it would rent another machine at less than its floor is now."""
+        is_create = self._new is None and choice.machine != self.machine
+        return self._live.refuses and is_create and choice.bid < self._floors[choice.machine][at]
 
     def go_on(self, before: Choice) -> None:
         if self._is_dud and self.running in (SPOT, ON_DEMAND) and self.pending_s <= self._config.tick_s:

@@ -87,7 +87,7 @@ class BidMapping:
         self._numbers = {machine: number for number, machine in enumerate(config.machines)}
         self._auction: AuctionShape | None = None
         self._refit_ticks = ceil(REFIT_S / config.tick_s)
-        self._step_ticks = max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
+        self._step_ticks = 1 if isinf(job.work_s) else max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
 
     def _begin(self, job: BidJob, begun_at: datetime = ORIGIN) -> Session:
         return Session(

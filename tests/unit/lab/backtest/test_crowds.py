@@ -285,7 +285,8 @@ def view_of(config: BidConfig, **values: object) -> BidView:
     view = BidView(())
     usual: dict[str, object] = {
         "tick": 0, "now_s": 0.0, "ticks_left": 400, "work_left_s": 24 * 3600.0, "safe_left_s": 24 * 3600.0,
-        "done_s": 0.0, "saved_s": 0.0, "running": Choice.NONE, "machine": None, "bid": 0.0, "is_set_up": False, "pending_s": 0.0,
+        "done_s": 0.0, "saved_s": 0.0, "running": Choice.NONE, "machine": None, "bid": 0.0, "is_set_up": False,
+        "pending_s": 0.0,
         "floors": [0.3], "spent": 0.0, "progress": None,
     }  # fmt: skip
     for name, value in (usual | values).items():
