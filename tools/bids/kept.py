@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tools.bids.columns import Half
 from tools.calibration.kept import ROOT, code_of
 
 RESULTS = ROOT / "docs/research/bids.jsonl"
@@ -15,6 +16,9 @@ WHAT_COUNTS = (
     "packages/lab/autopilot_lab/backtest", "tools/bids/columns.py",
 )  # fmt: skip
 """What a result depends on."""
+
+
+Place = tuple[Half, str, str, str, str, float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +34,17 @@ class Kept:
     costs: Mapping[str, float]
     """By policy; dollars."""
     late: tuple[str, ...]
-    """The policies that were late, where on-demand capacity from the first tick on would have been in time."""
+    """The policies that were not done in time, where on-demand capacity from the first tick on would have been."""
+    half: Half = "scored"
+    """Whether numbers may be chosen on it."""
+    done: Mapping[str, float] = field(default_factory=dict)
+    """By policy: the share of the work that was done by the end, where it was not all of it."""
+    over: tuple[str, ...] = ()
+    """The policies that went beyond the budget."""
 
     @property
-    def case(self) -> tuple[str, str, str, str, float, int]:
-        return self.mode, self.pays, self.market, self.stretch, self.deadline_h, self.start
+    def case(self) -> Place:
+        return self.half, self.mode, self.pays, self.market, self.stretch, self.deadline_h, self.start
 
 
 def code_now() -> str:
@@ -52,4 +62,4 @@ def read(path: Path) -> list[Kept]:
     if not path.exists():
         return []
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [Kept(**(row | {"late": tuple(row["late"])})) for row in rows]
+    return [Kept(**(row | {"late": tuple(row["late"]), "over": tuple(row.get("over", ()))})) for row in rows]

@@ -1,18 +1,22 @@
-"""Published and folk rules for machines with floors."""
+"""Published and folk rules for machines with floors, as they are, or with the product's promise kept.
+
+``promise=1``: on demand in time for an estimate that is as wrong as the product holds time for, and for a machine that
+takes long to work; and no dollar beyond the budget. What such a rule costs more is the price of the promise.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from math import inf, isinf
+from math import ceil, inf, isinf, log
 
-from autopilot.domain.params import BidRules
+from autopilot.domain.params import BidRules, Deadline
 from autopilot_lab.backtest.bids import BidChooser, BidView
 from autopilot_lab.backtest.choices import Choice, Spot
 from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, Params, whole_ticks
 
-NONE, SPOT, ON_DEMAND, KEEP = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP
+NONE, SPOT, ON_DEMAND, KEEP, PARK = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP, Choice.PARK
 
 MOVE_RATIO = 1.25
 """A machine is left for the cheapest one when its floor is that many times higher."""
@@ -26,6 +30,13 @@ HISTORY_S = 14 * 86400.0
 LIVE_CEILING = float(BidRules().ceiling_of_on_demand)
 """As live, rules keep below an on-demand renter as the policy does."""
 
+SEEN_S = 600.0
+"""Of the promise: from the moment that a machine does not work to the next create, all in all."""
+DUD_RISK = 0.05
+"""So unlikely may it be that all launches that time is kept for come to nothing."""
+SAFE_STOP_TICKS = 2
+"""Of the promise: ticks on demand that the budget keeps."""
+
 _Rule = Callable[[BidView], Choice | Spot]
 
 
@@ -36,12 +47,13 @@ def on_demand(_config: BidConfig, _job: BidJob, _params: Params) -> BidChooser:
 
 def floor_markup(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
     """Bids the floor times ``markup`` in every tick, below the on-demand price."""
-    return _guard(config, job, _marked_up(config, job, params["markup"]))
+    rule = _marked_up(config, job, params["markup"])
+    return (_promise if params.get("promise") else _guard)(config, job, rule)
 
 
 def on_demand_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
     """The folk rule of clearing-price markets: bid what on-demand costs."""
-    return _guard(config, job, _bidding(config.on_demand_price))
+    return _guard(config, job, _bidding(config, config.on_demand_price))
 
 
 def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
@@ -66,20 +78,20 @@ def _marked_up(config: BidConfig, job: BidJob, markup: float) -> _Rule:
     limit = config.on_demand_price * (LIVE_CEILING if job.is_live else 1.0)
 
     def rule(view: BidView) -> Choice | Spot:
-        machine = _machine(view)
+        machine = _machine(view, config)
         if _runs_unobserved(view) and machine == view.machine:
             return Spot(machine, view.bid)
         bid = view.floors[machine] * markup
-        return Spot(machine, bid) if bid < limit else NONE
+        return Spot(machine, bid) if bid < limit * config.speed(machine) else NONE
 
     return rule
 
 
-def _bidding(bid: float) -> _Rule:
+def _bidding(config: BidConfig, bid: float) -> _Rule:
     """One bid for all of the run."""
 
     def rule(view: BidView) -> Choice | Spot:
-        machine = _machine(view)
+        machine = _machine(view, config)
         if view.floors[machine] <= bid or (_runs_unobserved(view) and machine == view.machine):
             return Spot(machine, bid)
         return NONE if view.machine is None else KEEP
@@ -92,20 +104,26 @@ def _runs_unobserved(view: BidView) -> bool:
     return view.running is SPOT and view.machine is not None and isinf(view.floors[view.machine])
 
 
-def _machine(view: BidView) -> int:
-    """The held machine, unless another is far cheaper."""
-    floors = view.floors
+def _machine(view: BidView, config: BidConfig) -> int:
+    """The held machine, unless another is far cheaper for the same work."""
+    floors = (
+        view.floors
+        if not config.gpus
+        else [floor / gpu.speed for floor, gpu in zip(view.floors, config.gpus, strict=True)]
+    )
     cheapest = floors.index(min(floors))
     held = view.machine
     if held is None:
         return cheapest
-    floor = view.bid if _runs_unobserved(view) else floors[held]
+    floor = view.bid / config.speed(held) if _runs_unobserved(view) else floors[held]
     return cheapest if floor > MOVE_RATIO * floors[cheapest] else held
 
 
 def _guard(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
     """A deadline net: on demand in time for the work since the last checkpoint to be lost once more."""
     tick_s, migrate_s = config.tick_s, config.migrate_s
+    if job.deadline_s == inf:
+        return rule
 
     def choose(view: BidView) -> Choice | Spot:
         left = view.ticks_left
@@ -116,6 +134,43 @@ def _guard(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
         return rule(view)
 
     return choose
+
+
+def _promise(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
+    """The same with the time that the product holds, and a budget that is never exceeded."""
+    tick_s, tick_h = config.tick_s, config.tick_s / HOUR_S
+    launches = 1 if not job.duds else ceil(log(DUD_RISK) / log(job.duds))
+    start_s = launches * config.migrate_s + SEEN_S
+    rate = config.on_demand_price + config.storage_rate
+
+    def is_pressed(view: BidView) -> bool:
+        left_s, held_s = _left_s(view, config, job)
+        time_s = view.ticks_left * tick_s - (view.now_s - view.tick * tick_s)
+        # Back from on demand only where there is time for another start there.
+        return left_s + held_s + start_s * (2 if view.running is ON_DEMAND else 1) >= time_s
+
+    def choose(view: BidView) -> Choice | Spot:
+        left = inf if job.budget is None else job.budget - view.spent
+        if left < SAFE_STOP_TICKS * tick_h * rate:
+            return PARK
+        if job.deadline_s < inf and is_pressed(view):
+            left_s, _ = _left_s(view, config, job)
+            if (left_s + config.migrate_s) / HOUR_S * rate < left:
+                return ON_DEMAND
+        return rule(view)
+
+    return choose
+
+
+def _left_s(view: BidView, config: BidConfig, job: BidJob) -> tuple[float, float]:
+    """Work left from the last checkpoint on, and the time that is held for more: by progress, or by the estimate."""
+    numbers = Deadline()
+    if view.progress is not None and view.progress >= numbers.pace_known_at:
+        left_s = view.done_s * (1 / view.progress - 1)
+        return left_s + view.safe_left_s - view.work_left_s, numbers.pace_error * left_s
+    first_slack_s = max(job.deadline_s - job.work_s - config.migrate_s, 0.0)
+    longest_s = max(job.deadline_s / numbers.least_stretch - job.work_s, 0.0)
+    return view.safe_left_s, min(numbers.estimate_error * job.work_s, numbers.held_share * first_slack_s, longest_s)
 
 
 def fixed_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:

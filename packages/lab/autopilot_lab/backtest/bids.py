@@ -23,9 +23,9 @@ class BidView:
     """What a policy sees in a tick. One object a run, overwritten each tick: keep numbers, not the view."""
 
     __slots__ = (
-        "_first", "_floors", "_hosts", "_ran", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "now_s",
-        "pending_s", "progress", "recognised", "running", "safe_left_s", "spent", "taken", "tick", "ticks_left",
-        "work_left_s",
+        "_first", "_floors", "_hosts", "_ran", "_seen", "_truth", "bid", "done_s", "floors", "is_set_up", "left_out",
+        "machine", "now_s", "pending_s", "progress", "recognised", "running", "safe_left_s", "saved_s", "spent",
+        "taken", "tick", "ticks_left", "work_left_s",
     )  # fmt: skip
 
     tick: int
@@ -34,9 +34,13 @@ class BidView:
     ticks_left: int
     """Whole ticks until the deadline, this one included; negative after it."""
     work_left_s: float
-    """By the estimate that the policy has; never below 0."""
+    """By the estimate that the policy has; never below 0, and infinite without one."""
     safe_left_s: float
     """Work left if the run were paused now: counted from the last checkpoint."""
+    done_s: float
+    """Work done; more than the estimate where that was too low."""
+    saved_s: float
+    """The same up to the last checkpoint."""
     running: Choice
     """NONE (nothing is held), KEEP (a machine is held, paused), SPOT or ON_DEMAND."""
     machine: int | None
@@ -56,6 +60,8 @@ class BidView:
     """What trainers print, as it is recognised in the output of what runs; None: nothing."""
     taken: frozenset[int]
     """Machines that others have whom we know of: they cannot be had."""
+    left_out: frozenset[int]
+    """Machines that are left alone for some time, like one that refused a create: they are not shown."""
 
     def __init__(
         self, floors: Sequence[array[float]], listing: Listing | None = None, recorded_from: int | None = None
@@ -67,7 +73,8 @@ class BidView:
         self._floors = floors if listing is None else listing.shown
         self._hosts = None if listing is None else listing.hosts
         self._seen = 0
-        self.taken, self.recognised = frozenset(), None
+        self.taken = self.left_out = frozenset()
+        self.recognised = None
 
     @property
     def shows_running(self) -> bool:
@@ -94,7 +101,7 @@ class BidView:
         self._seen = seen
         newest = max(seen - 1, 0)
         self.floors = shown = [floors[newest] for floors in self._floors]
-        for machine in self.taken:
+        for machine in self.taken | self.left_out:
             shown[machine] = inf
         if self._hosts is not None and held is not None:
             if not runs:
@@ -144,6 +151,7 @@ def play_bids(
     for tick in range(ticks):
         if played.step(tick, tick in refused, observe):
             break
+    outcome.done_s = state.done_s
     return outcome
 
 
@@ -170,6 +178,7 @@ class BidPlay:
         """Whether the run is over by the end of that tick. ``is_refused``: no on-demand machine can be had in it."""
         state, view, outcome, at = self.state, self.view, self.state.outcome, self._run.start + tick
         outcome.decisions += 1
+        view.left_out = state.leave_out(at)
         # Who pays what all pay sees the floor of the machine that runs: it is charged that.
         is_unseen = state.running is SPOT and self._run.pays == "bid"
         view.show(max(at + 1 - self._lag_ticks, 1), state.machine, runs=is_unseen)
@@ -246,6 +255,7 @@ class BidRunState:
         view.safe_left_s = max(job.work_s - self.safe_s, 0.0)
         view.running, view.machine, view.bid, view.is_set_up = self.running, self.machine, self.bid, self.is_set_up
         view.pending_s = self.pending_s
+        view.done_s, view.saved_s = self.done_s, self.safe_s
         view.spent = self.outcome.cost
         view.progress = self.done_s / self._work_s if job.reports_progress else None
 
@@ -260,6 +270,10 @@ class BidRunState:
         Takes and returns what ran before on the machine that is held. Here nothing is seen before the next tick.
         """
         return before
+
+    def leave_out(self, _at: int) -> frozenset[int]:
+        """Machines that are left alone at that tick of the traces. Here nothing is refused."""
+        return frozenset()
 
     def stay(self) -> Choice | Spot:
         """A refused move leaves what ran where it was."""
@@ -327,7 +341,7 @@ class BidRunState:
         tick_s = self._config.tick_s
         served_s = min(self.pending_s, tick_s)
         self.pending_s -= served_s
-        self.done_s += tick_s - served_s
+        self.done_s += (tick_s - served_s) * self._config.speed(self.machine)
         self.safe_s = self.done_s // self._config.checkpoint_s * self._config.checkpoint_s
         outcome.lost += self._billed_of_start_s(served_s) * self.billed_rate / HOUR_S
         worked = self.billed_rate * (tick_s - served_s) / HOUR_S
@@ -344,7 +358,7 @@ class BidRunState:
         """A pause loses the work since the last checkpoint; a planned move saves it first."""
         outcome = self.outcome
         outcome.pauses += 1
-        thrown_back = self.billed_rate * (self.done_s - self.safe_s) / HOUR_S
+        thrown_back = self.billed_rate * (self.done_s - self.safe_s) / self._config.speed(self.machine) / HOUR_S
         outcome.spot -= thrown_back
         outcome.lost += thrown_back
         self.done_s = self.safe_s

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Flag = Parameter(negative="")
 Place = Literal["processes", "ray"]
-Kind = Literal["vast", "three-machines", "calm", "stormy", "trending"]
+Kind = Literal["vast", "vast-like", "contested", "two-gpus", "three-machines", "calm", "stormy", "trending"]
 Auction = Literal["pay-as-bid", "uniform", "cap"]
 PAYS: Mapping[Auction, Pays] = {"pay-as-bid": "bid", "uniform": "clearing", "cap": "cap"}
 LONGEST = timedelta(days=3660)
@@ -77,7 +77,8 @@ def backtest(
     suite
         A suite file of kind "availability" or "bids".
     synthetic
-        Instead of a suite: a market made from a seed: vast (30 machines), three-machines, calm, stormy or trending.
+        Instead of a suite: a market made from a seed: vast, vast-like, contested, two-gpus, three-machines, calm,
+        stormy or trending.
     seed
         The first seed of --synthetic.
     seeds

@@ -30,6 +30,10 @@ SEES_OUTBID_S = 30.0
 """From an outbid to the answer to it: a look at the market every 15 s, the calls, and the market's own time."""
 FIRST_LOOK_S = 45.0
 """From the submit to the first machine: the next look finds the job, the one after has learnt, the third has tables."""
+SEES_REFUSED_S = 30.0
+"""From a create to the next one where the market has refused it: its answer, and a look at what is left."""
+LEFT_OUT_S = 1800.0
+"""So long a machine is not shown that refused a create or came to nothing: all policies leave it alone."""
 RELEASED_S = 60.0
 """From the end of the work to that of the bill: the agent's report, the next look, the destroy."""
 
@@ -52,6 +56,12 @@ class Live:
     bars: Bars = ""
     """Whether what trainers print is recognised in their output: nothing, the job's own bar, or one of something else
     that takes from a hundredth of the job to a little more than all of it."""
+    has_estimate: bool = True
+    """Whether the policy knows how long the work may be."""
+    refuses: bool = False
+    """Whether a create is refused whose bid is below the floor that is; or else a paused machine is had for it."""
+    duds: float = 0.0
+    """This share of launches comes to nothing, on demand too: the machine loads, and then does not work."""
 
     def bar_s(self, work_s: float, block: str) -> float:
         """How long the work takes that a bar in the output is of; 0: there is none."""
@@ -69,6 +79,10 @@ class Live:
         """From the create to work, of a machine that is rented in that tick of the run's market."""
         drawn = LOADING_MEDIAN_S * _draws("loading", f"{block} {tick}").lognormvariate(0.0, LOADING_SPREAD)
         return min(max(drawn, SHORTEST_LOADING_S), LONGEST_LOADING_S)
+
+    def is_dud(self, block: str, tick: int) -> bool:
+        """Whether a launch in that tick of the run's market comes to nothing."""
+        return self.duds > 0 and _draws("dud", f"{block} {tick}").random() < self.duds
 
 
 def as_searched(suite: BidSuite, live: Live) -> BidSuite:

@@ -1,5 +1,5 @@
-"""A run as it is live: machines load for as long as they do, and bill once they are up; an outbid is seen within the
-tick; a move makes the new machine ready beside the old.
+"""A run as it is live: machines load for as long as they do, and bill once they are up; some come to nothing; an outbid
+and a refused create are seen within the tick; a move makes the new machine ready beside the old.
 """
 
 from __future__ import annotations
@@ -9,9 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autopilot.domain.readings import Recognised
-from autopilot_lab.backtest.bids import KEEP, ON_DEMAND, PARK, SPOT, BidChooser, BidRunState, BidView
+from autopilot_lab.backtest.bids import KEEP, NONE, ON_DEMAND, PARK, SPOT, BidChooser, BidRunState, BidView
 from autopilot_lab.backtest.choices import Choice, Spot
-from autopilot_lab.backtest.live import FIRST_LOOK_S, PREPARING_S, RELEASED_S, SEES_OUTBID_S, SEES_SAVED_S, Live
+from autopilot_lab.backtest.live import (
+    FIRST_LOOK_S,
+    LEFT_OUT_S,
+    PREPARING_S,
+    RELEASED_S,
+    SEES_OUTBID_S,
+    SEES_REFUSED_S,
+    SEES_SAVED_S,
+    Live,
+)
 from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidRun
 
@@ -26,10 +35,18 @@ class _NewMachine:
     choice: Choice | Spot
     left_s: float
     """Of its loading."""
+    is_dud: bool
+
+
+MOST_REFUSED = 5
+"""Creates in a row that are refused within a tick, before the next one is waited for."""
 
 
 class LiveRunState(BidRunState):
-    __slots__ = ("_bar_s", "_block", "_live", "_new", "_unbilled_s", "_watched_from_s")
+    __slots__ = (
+        "_at", "_bar_s", "_block", "_is_dud", "_is_refused", "_left_out", "_live", "_new", "_unbilled_s",
+        "_watched_from_s",
+    )  # fmt: skip
 
     def __init__(
         self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome, live: Live
@@ -40,6 +57,13 @@ class LiveRunState(BidRunState):
         self._new: _NewMachine | None = None
         self._unbilled_s = 0.0
         """Of the time that is pending: the machine loads."""
+        self._at = run.start
+        self._is_dud = False
+        """Whether what runs will not work once it has loaded."""
+        self._is_refused = False
+        """Whether the last create was."""
+        self._left_out: dict[int, int] = {}
+        """Machine → the tick of the traces from which on it is tried again."""
 
     def tell(self, view: BidView, job: BidJob) -> None:
         super().tell(view, job)
@@ -64,6 +88,14 @@ class LiveRunState(BidRunState):
         return {machine for machine in (self.machine, new) if machine is not None}
 
     @property
+    def bids(self) -> dict[int, float]:
+        """What is bid on those of them that run or load, by machine."""
+        bids = {self.machine: self.bid} if self.machine is not None and self.running is SPOT else {}
+        if self._new is not None and isinstance(self._new.choice, Spot):
+            bids[self._new.choice.machine] = self._new.choice.bid
+        return bids
+
+    @property
     def may_take_next(self) -> bool:
         """Whether the machine on which the work has ended runs, and another task could have it."""
         return self.is_done and not self.is_moving and self.running in (SPOT, ON_DEMAND)
@@ -71,14 +103,14 @@ class LiveRunState(BidRunState):
     @property
     def beyond_s(self) -> float:
         """So long before the end of its last tick the work was done."""
-        return max(self.done_s - self._work_s, 0.0)
+        return max(self.done_s - self._work_s, 0.0) / self._config.speed(self.machine)
 
     def take_over(self, left: LiveRunState) -> None:
         """Have the machine on which another task has ended in the tick before, and has been at work there since."""
         self.running, self.machine, self.bid, self.is_set_up = left.running, left.machine, left.bid, left.is_set_up
         self.billed_rate = left.billed_rate
         self._bill_on(left.released_s)
-        self.done_s = max(left.beyond_s - PREPARING_S, 0.0)
+        self.done_s = max(left.beyond_s - PREPARING_S, 0.0) * self._config.speed(self.machine)
         self.safe_s = 0.0
 
     @property
@@ -90,8 +122,17 @@ class LiveRunState(BidRunState):
     def first_look_s(self) -> float:
         return FIRST_LOOK_S
 
+    def leave_out(self, at: int) -> frozenset[int]:
+        self._left_out = {machine: until for machine, until in self._left_out.items() if until > at}
+        return frozenset(self._left_out)
+
+    def _leave_alone(self, machine: int | None) -> None:
+        if machine is not None:
+            self._left_out[machine] = self._at + round(LEFT_OUT_S / self._config.tick_s)
+
     def answer_within_tick(self, before: Choice, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
-        """Twice it is of use that the daemon looks every 15 s: when a checkpoint is known, and after an outbid."""
+        """It is of use that the daemon looks every 15 s: when a checkpoint is known, after an outbid, and when a create
+        was refused."""
         begins_s, late_s = view.tick * self._config.tick_s, 0.0
         if before is SPOT and self._checkpoint_in_s is not None:
             late_s = self._checkpoint_in_s + SEES_SAVED_S
@@ -105,6 +146,14 @@ class LiveRunState(BidRunState):
             view.show_outbid(self.machine)
             view.now_s = begins_s + late_s
             before = self._ask(late_s, view, job, choose, at)
+        for _ in range(MOST_REFUSED - 1):
+            if not self._is_refused:
+                break
+            late_s += SEES_REFUSED_S
+            view.left_out = self.leave_out(at)
+            view.show(at + 1, self.machine, runs=self.running is SPOT and self._bills_at_bid)
+            view.now_s = begins_s + late_s
+            before = self._ask(late_s, view, job, choose, at)
         return before
 
     @property
@@ -112,14 +161,16 @@ class LiveRunState(BidRunState):
         """Seconds of the tick until the machine that runs makes a checkpoint; None: it makes none in this tick."""
         if self.running is not SPOT or self.is_moving or self.pending_s > 0:
             return None
-        left_s = self._config.checkpoint_s - (self.done_s - self.safe_s)
-        is_seen = left_s + SEES_SAVED_S < min(self._config.tick_s, self._work_s - self.done_s)
+        speed = self._config.speed(self.machine)
+        left_s = (self._config.checkpoint_s - (self.done_s - self.safe_s)) / speed
+        is_seen = left_s + SEES_SAVED_S < min(self._config.tick_s, (self._work_s - self.done_s) / speed)
         return left_s if is_seen else None
 
     def _answer_at_checkpoint(self, in_s: float, view: BidView, job: BidJob, choose: BidChooser, at: int) -> Choice:
         begun = self.done_s, self.safe_s
-        self.done_s += in_s
-        self.safe_s = self.done_s - SEES_SAVED_S
+        speed = self._config.speed(self.machine)
+        self.done_s += in_s * speed
+        self.safe_s = self.done_s - SEES_SAVED_S * speed
         before = self._ask(in_s, view, job, choose, at)
         if self.running is SPOT:
             # It goes on, and the work of the tick is not done yet.
@@ -132,21 +183,43 @@ class LiveRunState(BidRunState):
         return self.take(self.stay() if choice is PARK else choice, at, late_s)
 
     def take(self, choice: Choice | Spot, at: int, late_s: float = 0.0) -> Choice:
+        self._at = at
+        self._is_refused = False
+        if isinstance(choice, Spot) and self._refuses(choice, at):
+            self._is_refused = True
+            self.outcome.refused += 1
+            self._leave_alone(choice.machine)
+            choice = self.stay() if self.running is SPOT else self.running
         if self._new is None and self._is_move(choice):
             self.outcome.migrations += 1
-            self._new = _NewMachine(choice, self._live.loading_s(self._block, at))
+            loading_s, is_dud = self._live.loading_s(self._block, at), self._live.is_dud(self._block, at)
+            self._new = _NewMachine(choice, loading_s, is_dud)
         if self._new is None:
             return super().take(choice, at, late_s)
         return self._move_on(self._new, at)
 
+    def _refuses(self, choice: Spot, at: int) -> bool:
+        """Whether it would rent another machine at less than its floor is now."""
+        is_create = self._new is None and choice.machine != self.machine
+        return self._live.refuses and is_create and choice.bid < self._floors[choice.machine][at]
+
     def go_on(self, before: Choice) -> None:
-        super().go_on(before)
+        if self._is_dud and self.running in (SPOT, ON_DEMAND) and self.pending_s <= self._config.tick_s:
+            self._end_dud()
+        else:
+            super().go_on(before)
         if self.is_done:
             self._release()
         new = self._new
-        if new is not None and new.left_s <= 0:
+        if new is None:
+            return
+        if new.left_s <= 0 and new.is_dud:
+            self._drop(new)
+        elif new.left_s <= 0:
             # The old machine has saved, the new one fetches that.
             self._promote(new, self._config.resume_s)
+        elif self.running is NONE:
+            self._promote(new, new.left_s, loads_s=new.left_s - PREPARING_S)
 
     def _release(self) -> None:
         """What the last tick has beyond the end of the work is not billed."""
@@ -171,7 +244,13 @@ class LiveRunState(BidRunState):
             return choice.machine != self.machine
         return choice is ON_DEMAND and self.running is SPOT
 
+    def _bid(self, choice: Spot, at: int, late_s: float) -> Choice:
+        if choice.machine != self.machine:
+            self._is_dud = False
+        return super()._bid(choice, at, late_s)
+
     def _start_s(self, at: int, late_s: float) -> float:
+        self._is_dud = self._live.is_dud(self._block, at)
         return self._load(self._live.loading_s(self._block, at), late_s)
 
     def _resume_s(self, late_s: float) -> float:
@@ -214,9 +293,24 @@ class LiveRunState(BidRunState):
             return self._config.on_demand_price
         return choice.bid if self._bills_at_bid else self._floors[choice.machine][at + 1]
 
+    def _end_dud(self) -> None:
+        """What runs has loaded, and does not work: it is given up."""
+        self.outcome.duds += 1
+        self.outcome.storage += self._storage
+        self.outcome.lost += self._billed_of_start_s(self.pending_s) * self.billed_rate / HOUR_S
+        self._leave_alone(self.machine)
+        self.running, self.machine, self.bid, self.is_set_up, self.pending_s = NONE, None, 0.0, False, 0.0
+
+    def _drop(self, new: _NewMachine) -> None:
+        """The same of the machine to which a move was to go."""
+        self._new = None
+        self.outcome.duds += 1
+        if isinstance(new.choice, Spot):
+            self._leave_alone(new.choice.machine)
+
     def _promote(self, new: _NewMachine, pending_s: float, *, loads_s: float = 0.0) -> None:
         """``loads_s``: of what is pending, at first."""
-        self._new = None
+        self._new, self._is_dud = None, new.is_dud
         self.pending_s, self._unbilled_s = pending_s, max(loads_s, 0.0)
         if isinstance(new.choice, Spot):
             self.running, self.machine, self.bid, self.is_set_up = SPOT, new.choice.machine, new.choice.bid, True

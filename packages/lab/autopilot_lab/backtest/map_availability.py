@@ -75,7 +75,7 @@ class AvailabilityMapping:
         if held is not None:
             state = AgentState.SETTING_UP if view.pending_s > 0 else AgentState.RUNNING
             session.see(held, InstanceStatus.RUNNING, self._billed[held.capacity_type], state, now)
-        session.set_progress(view.work_left_s, view.spent)
+        session.set_progress(self._job.work_s - view.work_left_s, view.spent)
         if view.tick == 0 and self._job.budget is not None and self._is_refused(view):
             return Choice.PARK
         outlook = Outlook(shape=self._shape, belief=self._belief)

@@ -26,6 +26,7 @@ from autopilot_lab.backtest.choices import Choice
 from autopilot_lab.backtest.choices import Spot as SpotAt
 from autopilot_lab.backtest.session import (
     GB_MONTH,
+    GPU,
     MARKET,
     ORIGIN,
     Session,
@@ -64,6 +65,11 @@ def views_of(pays: str, *, shows_held_floors: bool) -> dict[str, ProviderView]:
     return {MARKET: ProviderView(able, known=True, credit=None)}
 
 
+def sorted_models(config: BidConfig) -> tuple[str, ...]:
+    """The models of a market that has several, that of on-demand machines first."""
+    return tuple(gpu.name for gpu in sorted(set(config.gpus), key=lambda gpu: abs(gpu.speed - 1.0)))
+
+
 class BidMapping:
     def __init__(self, config: BidConfig, job: BidJob, given: Given) -> None:
         if given.get(PAYS_BID):
@@ -74,18 +80,21 @@ class BidMapping:
         self.params = with_given(self._params(), given)
         self._on_demand_price = price_of(config.on_demand_price)
         self._storage_rate = price_of(config.storage_rate)
+        self._models = sorted_models(config)
         self._session = self._begin(job)
-        self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_price, self._storage_rate)
+        first = self._models[0] if self._models else GPU
+        self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_price, self._storage_rate, first)
         self._numbers = {machine: number for number, machine in enumerate(config.machines)}
         self._auction: AuctionShape | None = None
         self._refit_ticks = ceil(REFIT_S / config.tick_s)
-        self._step_ticks = max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
+        self._step_ticks = 1 if isinf(job.work_s) else max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
 
     def _begin(self, job: BidJob, begun_at: datetime = ORIGIN) -> Session:
         return Session(
             job,
             self.params,
             begun_at,
+            self._models,
             disk_gb=GB_MONTH,
             max_bid=(self._on_demand_price * self.params.bids.ceiling_of_on_demand).quantize(BID_UNIT),
             checkpoint_interval=timedelta(seconds=self._config.checkpoint_s),
@@ -108,9 +117,9 @@ class BidMapping:
         held = self._update_held(view, now)
         if held is not None:
             self._see(view, held, now)
-        saved = session.estimate - timedelta(seconds=view.safe_left_s)
+        saved = timedelta(seconds=view.saved_s)
         saved_as = Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now)
-        session.set_progress(view.work_left_s, view.spent, saved_as, view.progress, view.recognised)
+        session.set_progress(view.done_s, view.spent, saved_as, view.progress, view.recognised)
         answer: Choice | SpotAt = view.running
         if view.machine is not None:
             answer = SpotAt(view.machine, view.bid)
@@ -185,8 +194,12 @@ class BidMapping:
         self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
 
     def _offers(self, view: BidView) -> tuple[Offer, ...]:
-        machines = zip(self._config.machines, view.floors, strict=True)
-        shown = (offer(name, price_of(floor), None, self._storage_rate) for name, floor in machines if not isinf(floor))
+        config = self._config
+        shown = (
+            offer(name, price_of(floor), None, self._storage_rate, config.gpus[number].name if config.gpus else GPU)
+            for number, (name, floor) in enumerate(zip(config.machines, view.floors, strict=True))
+            if not isinf(floor)
+        )
         return (*shown, self._always)
 
     def _shape(self, view: BidView) -> AuctionShape:

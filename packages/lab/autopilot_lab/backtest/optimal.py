@@ -7,7 +7,7 @@ subtracted at once, so work left may exceed the whole: no optimum ends a start b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import gcd
 
 import numpy as np
@@ -35,15 +35,27 @@ class _Band:
     Arrays have ``pad`` zeros in front (no work left costs nothing) and infinities behind (too late).
     """
 
-    def __init__(self, work_s: float, tick_s: float, starts_s: Sequence[float], deadline_s: float, also_s: float = 0.0):
-        unit = gcd(*(round(value * _PER_S) for value in (tick_s, *starts_s, also_s)))
+    def __init__(
+        self,
+        work_s: float,
+        tick_s: float,
+        starts_s: Sequence[float],
+        ticks: int,
+        also_s: float = 0.0,
+        speeds: Collection[float] = (1.0,),
+    ) -> None:
+        """``speeds``: what is done of the work in a second."""
+        timed = [value * speed for value in (tick_s, *starts_s) for speed in speeds]
+        unit = gcd(*(round(value * _PER_S) for value in (*timed, also_s)))
         self.unit_s = unit / _PER_S
-        self.tick = round(tick_s / self.unit_s)
+        self.tick = round(tick_s * max(speeds) / self.unit_s)
+        """What is done in a tick at the most."""
         self.work = whole_ticks(work_s, self.unit_s)
-        self.ticks = ticks_until(deadline_s, tick_s)
-        self.most = self.work + self.units(max(starts_s))
+        self.ticks = ticks
+        start = self.units(max(starts_s) * max(speeds))
+        self.most = self.work + start
         self.pad = self.tick
-        self.size = self.pad + self.most + self.units(max(starts_s)) + 1 + self.units(also_s)
+        self.size = self.pad + self.most + start + 1 + self.units(also_s)
 
     def units(self, duration_s: float) -> int:
         return round(duration_s / self.unit_s)
@@ -60,7 +72,7 @@ class _Band:
 
 def optimal_availability(config: AvailabilityConfig, run: AvailabilityRun, trace: bytes) -> float:
     """The least dollars with which the run finishes by its deadline."""
-    band = _Band(run.work_s, config.tick_s, (run.restart_s,), run.deadline_s)
+    band = _Band(run.work_s, config.tick_s, (run.restart_s,), ticks_until(run.deadline_s, config.tick_s))
     restart, pad = band.units(run.restart_s), band.pad
     spot = config.spot_rate * config.tick_s / HOUR_S
     on_demand = config.on_demand_price * config.tick_s / HOUR_S
@@ -93,11 +105,18 @@ def optimal_availability(config: AvailabilityConfig, run: AvailabilityRun, trace
 
 def optimal_bids(config: BidConfig, run: BidRun, floors: Sequence[array[float]]) -> float:
     """The least dollars with which the run finishes by its deadline: each bid is the floor to come."""
-    band = _Band(run.work_s, config.tick_s, (config.migrate_s, config.resume_s), run.deadline_s, config.checkpoint_s)
-    migrate, resume, pad = band.units(config.migrate_s), band.units(config.resume_s), band.pad
+    machines = len(floors)
+    speeds = [1.0, *(config.speed(machine) for machine in range(machines))]
+    ticks = min(ticks_until(run.deadline_s, config.tick_s), len(floors[0]) - 1 - run.start)
+    starts_s = config.migrate_s, config.resume_s
+    band = _Band(run.work_s, config.tick_s, starts_s, ticks, config.checkpoint_s, set(speeds))
+    pad = band.pad
+    # By what runs, the one on demand first: how far a tick of it brings the work, from no work left on.
+    shifts = [
+        tuple(pad - band.units((config.tick_s - start_s) * speed) for start_s in (0.0, *starts_s)) for speed in speeds
+    ]
     tick_h = config.tick_s / HOUR_S
     storage = config.storage_rate * tick_h
-    machines = len(floors)
     # Modes: nothing, on demand, each machine running, each machine paused.
     nothing, demanded, first_running, first_paused = 0, 1, 2, 2 + machines
     rates = [
@@ -113,19 +132,19 @@ def optimal_bids(config: BidConfig, run: BidRun, floors: Sequence[array[float]])
         if low > high:
             continue
         here = slice(pad + low, pad + high + 1)
-        going, starting, resuming = (slice(low + more, high + more + 1) for more in (0, migrate, resume))
+        after = [tuple(slice(low + more, high + more + 1) for more in shift) for shift in shifts]
         runs = [demanded, *range(first_running, first_paused)]
         paid = rates[tick]
         size = high - low + 1
         elsewhere, kept, other = elsewhere_row[:size], kept_row[:size], other_row[:size]
         elsewhere[:] = old[nothing, here]
-        for mode, rate in zip(runs, paid, strict=True):
+        for mode, rate, (_, starting, _) in zip(runs, paid, after, strict=True):
             np.minimum(elsewhere, np.add(old[mode, starting], rate, out=other), out=elsewhere)
         new[nothing, here] = elsewhere
-        np.minimum(elsewhere, np.add(old[demanded, going], paid[0], out=other), out=new[demanded, here])
+        np.minimum(elsewhere, np.add(old[demanded, after[0][0]], paid[0], out=other), out=new[demanded, here])
         for machine in range(machines):
             running, paused = first_running + machine, first_paused + machine
-            rate = paid[1 + machine]
+            rate, (going, _, resuming) = paid[1 + machine], after[1 + machine]
             np.minimum(elsewhere, np.add(old[paused, here], storage, out=kept), out=kept)
             np.minimum(kept, np.add(old[running, resuming], rate, out=other), out=new[paused, here])
             np.minimum(elsewhere, np.add(old[running, going], rate, out=other), out=kept)

@@ -23,6 +23,12 @@ class Outcome:
     """Spot runs that the market ended."""
     migrations: int = 0
     """Planned moves: something else was still held."""
+    refused: int = 0
+    """Creates that the market refused."""
+    duds: int = 0
+    """Launches that came to nothing."""
+    done_s: float = 0.0
+    """Work that was done by the end, on the GPU of on-demand machines."""
     decisions: int = 0
     deciding_s: float = 0.0
     """Real time spent in the policy."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 from autopilot.domain.params import Deadline
@@ -51,9 +52,17 @@ def estimated_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
     perturbed, budget = conditions.perturbation, budget_of(suite, run, conditions)
     live = conditions.live
     if isinstance(run, BidRun) and live is not None:
-        work_s = live.estimated_work_s(run.work_s, run.block)
+        work_s = live.estimated_work_s(run.work_s, run.block) if live.has_estimate else inf
         told = (budget, Deadline().estimate_error, perturbed.lag_ticks, perturbed.vanish)
-        return BidJob(work_s, run.deadline_s, run.pays, *told, is_live=True, reports_progress=live.reports_progress)
+        return BidJob(
+            work_s,
+            run.deadline_s,
+            run.pays,
+            *told,
+            is_live=True,
+            reports_progress=live.reports_progress,
+            duds=live.duds,
+        )
     work_s = perturbed.estimated_work_s(run.work_s, run.block)
     known = (budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
     if isinstance(run, BidRun):

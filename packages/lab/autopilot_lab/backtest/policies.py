@@ -43,7 +43,7 @@ REGISTRY: dict[str, Registered] = {
         {"availability": f"{_ONE}:uniform_progress", "bids": f"{_BIDS}:uniform_progress"}, {"markup": 1.1}
     ),
     "fixed-bid": Registered({"bids": f"{_BIDS}:fixed_bid"}),
-    "floor-markup": Registered({"bids": f"{_BIDS}:floor_markup"}, {"markup": 1.1}),
+    "floor-markup": Registered({"bids": f"{_BIDS}:floor_markup"}, {"markup": 1.1, "promise": 0.0}),
     "on-demand-bid": Registered({"bids": f"{_BIDS}:on_demand_bid"}),
 }
 

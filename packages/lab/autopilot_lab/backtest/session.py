@@ -6,11 +6,12 @@ Nothing is decided here. ``decide`` and ``guard`` are those that run live, and e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
-from math import inf
+from math import inf, isinf
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid
@@ -90,16 +91,21 @@ def vanishing_ticks(vanish: float) -> int:
 class Session:
     """The job as the policy knows it, and what it rents."""
 
-    def __init__(self, job: RunJob, params: Params, begun_at: datetime = ORIGIN, **limits: object) -> None:
+    def __init__(
+        self, job: RunJob, params: Params, begun_at: datetime = ORIGIN, gpus: Sequence[str] = (), **limits: object
+    ) -> None:
+        """``gpus``: the models that the market has, that of the estimate first; none: one that has no name."""
         self.params = params
-        self.estimate = timedelta(seconds=job.work_s)
+        estimate = None if isinf(job.work_s) else timedelta(seconds=job.work_s)
+        models = tuple(dict.fromkeys(gpus)) or (GPU,)
         spec = JobSpec(
             name="run",
             image="",
             run="",
-            gpus=(GpuChoice(GPU),),
-            work_estimate=self.estimate,
-            deadline=ORIGIN + timedelta(seconds=job.deadline_s),
+            gpus=tuple(map(GpuChoice, models)),
+            work_estimate=estimate,
+            work_on=models[0] if gpus and estimate else None,
+            deadline=None if isinf(job.deadline_s) else ORIGIN + timedelta(seconds=job.deadline_s),
             budget=None if job.budget is None else price_of(job.budget),
             **{"disk_gb": ZERO, "checkpoint_interval": timedelta(0), **limits},  # type: ignore[arg-type]
         )
@@ -115,18 +121,19 @@ class Session:
 
     def set_progress(
         self,
-        work_left_s: float,
+        done_s: float,
         spent: float,
         checkpoint: Checkpoint | None = None,
         reported: float | None = None,
         recognised: Recognised | None = None,
     ) -> None:
         """``reported``: the share of the work that the job says is done. ``recognised``: what its output tells."""
-        done = self.estimate - timedelta(seconds=work_left_s)
+        done = timedelta(seconds=done_s)
         self.job = replace(self.job, work_done=done, spent=price_of(spent), checkpoint=checkpoint)
         if reported:
             pace = Decimal(reported) / Decimal(done / HOUR)
-            self.job = replace(self.job, progress=Decimal(reported), paces=((pace_key(GPU, 1), pace),))
+            key = pace_key(self.job.spec.gpus[0].name, 1)
+            self.job = replace(self.job, progress=Decimal(reported), paces=((key, pace),))
         if recognised is not None and self.job.main is not None:
             agent = replace(self.job.main.agent, readings=Readings(recognised=recognised))
             self.job = replace(self.job, leases=(replace(self.job.main, agent=agent),))
@@ -221,13 +228,19 @@ def _instance(lease: Lease, status: InstanceStatus, billed: Decimal, price_to_wi
     )
 
 
-def offer(machine: str, floor: Decimal | None, on_demand_price: Decimal | None, storage_rate: Decimal = ZERO) -> Offer:
+def offer(
+    machine: str,
+    floor: Decimal | None,
+    on_demand_price: Decimal | None,
+    storage_rate: Decimal = ZERO,
+    gpu: str = GPU,
+) -> Offer:
     return Offer(
         provider=MARKET,
         offer_id=machine,
         machine_id=machine,
         host_id=machine,
-        gpu=GPU,
+        gpu=gpu,
         num_gpus=1,
         vram_gb=ZERO,
         floor=floor,

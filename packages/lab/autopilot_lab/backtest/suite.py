@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar, Literal
 
 HOUR_S = 3600.0
@@ -62,6 +63,17 @@ class AvailabilitySuite:
 
 
 @dataclass(frozen=True, slots=True)
+class Gpu:
+    """What a machine has, beside the GPU that on-demand machines have."""
+
+    name: str
+    price: float
+    """What its floors are beside those of that GPU."""
+    speed: float
+    """The work it does in an hour, in hours of that GPU."""
+
+
+@dataclass(frozen=True, slots=True)
 class BidConfig:
     """Machines that run the highest bids; rates in $/h."""
 
@@ -77,16 +89,26 @@ class BidConfig:
     checkpoint_s: float
     """A pause throws the work back to a multiple of this."""
     machines: tuple[str, ...]
+    gpus: tuple[Gpu, ...] = ()
+    """Of each machine; none: all have the GPU that on-demand machines have."""
+
+    def speed(self, machine: int | None) -> float:
+        """Of a spot machine, or of one on demand."""
+        return 1.0 if machine is None or not self.gpus else self.gpus[machine].speed
 
 
 @dataclass(frozen=True, slots=True)
 class BidRun:
     start: int
     work_s: float
+    """On the GPU of on-demand machines."""
     deadline_s: float
+    """Infinite: there is none."""
     pays: Pays
     """``bid``: a tick that runs costs the bid; ``clearing``: the floor, which all pay; ``cap``: the same, and a machine
     that runs is stopped to change its bid."""
+    copy: int = 0
+    """Which of several that begin at once (``copies``)."""
 
     @property
     def setting(self) -> str:
@@ -94,7 +116,7 @@ class BidRun:
 
     @property
     def block(self) -> str:
-        return str(self.start)
+        return f"{self.start}.{self.copy}" if self.copy else str(self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +167,9 @@ class BidJob:
     """What a policy sees of a run; fields as in ``AvailabilityJob``."""
 
     work_s: float
+    """Infinite: there is no estimate."""
     deadline_s: float
+    """Infinite: there is none."""
     pays: Pays
     budget: float | None = None
     estimate_error: float = 0.0
@@ -154,6 +178,8 @@ class BidJob:
     is_live: bool = False
     """Whether the daemon's day is played, and not the bare suite."""
     reports_progress: bool = False
+    duds: float = 0.0
+    """Share of launches that come to nothing."""
 
 
 Job = AvailabilityJob | BidJob
@@ -180,6 +206,9 @@ ROUNDING_S = 1e-6
 """Hours times 3600 are whole seconds but for this."""
 
 
+MOST_TICKS = 10**9
+
+
 def ticks_until(deadline_s: float, tick_s: float) -> int:
-    """The whole ticks that end by a deadline."""
-    return int((deadline_s + ROUNDING_S) // tick_s)
+    """The whole ticks that end by a deadline; without one, more than any trace has."""
+    return MOST_TICKS if deadline_s == inf else int((deadline_s + ROUNDING_S) // tick_s)

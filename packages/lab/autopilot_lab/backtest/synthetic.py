@@ -1,9 +1,10 @@
 """Seeded spot markets made up for fitting and for tests: none of their prices was ever seen.
 
-``vast``: hosts with overlapping chunks that come and go, rivals with bids, on-demand renters who outrank any bid,
-on-demand 1.7 times the usual floor, floors seen late and partly. ``three-machines``: a few machines, always listed,
-whose floors are calm for days and then are not, under an on-demand price that is ten times as high. ``calm``,
-``stormy`` and ``trending``: markets of 3 to 12 machines that share a weather which lasts (``weather``).
+``vast``, ``vast-like``, ``contested`` and ``two-gpus``: hosts with overlapping chunks that come and go, rivals with
+bids, on-demand renters who outrank any bid, floors seen late and partly (``crowds``). ``three-machines``: a few
+machines, always listed, whose floors are calm for days and then are not, under an on-demand price that is ten times
+as high. ``calm``, ``stormy`` and ``trending``: markets of 3 to 12 machines that share a weather which lasts
+(``weather``).
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import random
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import exp, log
 from typing import Literal, NamedTuple
 
-from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidRun, BidSuite, Listing, Pays
+from autopilot_lab.backtest.crowds import CROWDS, crowded_market
+from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidRun, BidSuite, Gpu, Listing, Pays
 from autopilot_lab.backtest.tasks import DAY, MIGRATE_S, RESUME_S, TICK_S, TICKS_PER_H, Task
 from autopilot_lab.backtest.weather import WEATHERS, weather_floors
 
-Kind = Literal["vast", "three-machines", "calm", "stormy", "trending"]
+Kind = Literal["vast", "vast-like", "contested", "two-gpus", "three-machines", "calm", "stormy", "trending"]
 WARM_UP_H = 240.0
 """Recorded before the first run starts."""
 
@@ -42,7 +44,7 @@ def synthetic_suite(
     deadlines_s = [round(stretch * task.work_s, 3) for stretch in stretches] or task.deadlines_s
     hours = WARM_UP_H + starts * apart_h + max(deadlines_s) / HOUR_S + 1
     ticks = int(hours * TICKS_PER_H) + 2
-    floors, listing, on_demand_price = _market(kind, rng, ticks)
+    floors, listing, on_demand_price, gpus = _market(kind, rng, ticks)
     config = BidConfig(
         tick_s=TICK_S,
         on_demand_price=on_demand_price,
@@ -51,6 +53,7 @@ def synthetic_suite(
         resume_s=RESUME_S,
         checkpoint_s=task.checkpoint_s,
         machines=tuple(f"machine-{number}" for number in range(len(floors))),
+        gpus=gpus,
     )
     runs = tuple(
         BidRun(int((WARM_UP_H + number * apart_h) * TICKS_PER_H), task.work_s, deadline_s, pay)
@@ -65,108 +68,16 @@ class _Market(NamedTuple):
     floors: tuple[array[float], ...]
     listing: Listing | None
     on_demand_price: float
+    gpus: tuple[Gpu, ...] = ()
 
 
 def _market(kind: Kind, rng: random.Random, ticks: int) -> _Market:
     if kind in WEATHERS:
         floors, on_demand_price = weather_floors(kind, rng, ticks)
         return _Market(floors, None, on_demand_price)
-    return _vast(rng, ticks) if kind == "vast" else _three_machines(rng, ticks)
-
-
-# --- vast ------------------------------------------------------------------------------------------------------
-
-MACHINES = 30
-MEDIAN_FLOOR, FLOOR_SPREAD = 0.30, 0.22
-ON_DEMAND_SPREAD = 1.7
-SEEN_SHARE = 0.38
-"""Of the ticks in which a machine can be had, the median share in which the search shows it."""
-
-
-@dataclass(slots=True)
-class _Spells:
-    """Something that begins at random and lasts: gaps are exponential, lengths log-normal. Hours."""
-
-    gap_h: float
-    median_h: float
-    spread: float
-
-    def draw(self, rng: random.Random, ticks: int, pace: Sequence[float] | None = None) -> list[tuple[int, int]]:
-        spells: list[tuple[int, int]] = []
-        at = 0.0
-        while True:
-            hurry = 1.0 if pace is None else pace[min(int(at), ticks - 1)]
-            at += rng.expovariate(hurry / (self.gap_h * TICKS_PER_H))
-            if at >= ticks:
-                return spells
-            length = max(self.median_h * rng.lognormvariate(0.0, self.spread) * TICKS_PER_H, 1.0)
-            spells.append((int(at), min(int(at + length), ticks)))
-            if pace is None:
-                at += length
-
-
-def _vast(rng: random.Random, ticks: int) -> _Market:
-    pace = _demand(rng, ticks)
-    floors: list[array[float]] = []
-    shown: list[array[float]] = []
-    hosts: list[int] = []
-    host = 0
-    while len(floors) < MACHINES:
-        chunks = min(rng.choice((1, 1, 2, 3, 4)), MACHINES - len(floors))
-        rows = _host(rng, ticks, chunks, pace)
-        floors += rows
-        shown += [_list(rng, row) for row in rows]
-        hosts += [host] * chunks
-        host += 1
-    return _Market(tuple(floors), Listing(tuple(shown), tuple(hosts)), MEDIAN_FLOOR * ON_DEMAND_SPREAD)
-
-
-def _demand(rng: random.Random, ticks: int) -> list[float]:
-    """How fast renters come, around 1: a slow random walk that is drawn back, and the hours of the day."""
-    pace, level = [], 0.0
-    for tick in range(ticks):
-        if tick % TICKS_PER_H == 0:
-            level = 0.985 * level + rng.gauss(0.0, 0.09)
-        busy = 0.25 if 8 <= tick // TICKS_PER_H % 24 < 20 else -0.25
-        pace.append(exp(level + busy))
-    return pace
-
-
-def _host(rng: random.Random, ticks: int, chunks: int, pace: Sequence[float]) -> list[array[float]]:
-    base = MEDIAN_FLOOR * rng.lognormvariate(0.0, FLOOR_SPREAD)
-    popularity = rng.lognormvariate(0.0, 0.5)
-    rows = [array("d", [base]) * ticks for _ in range(chunks)]
-    for row in rows:
-        # A rival's bid must be outbid; where several bid, the highest.
-        for first, last in _Spells(9.0 / popularity, 2.5, 1.1).draw(rng, ticks, pace):
-            bid = base * (1.0 + rng.expovariate(1 / 0.22))
-            for tick in range(first, last):
-                row[tick] = max(row[tick], bid)
-    # Rents on demand, of one chunk or all of them, and the host's own absences: no bid runs then.
-    for first, last in _Spells(16.0 / popularity, 7.0, 1.2).draw(rng, ticks, pace):
-        taken = rows if rng.random() < 0.4 else [rng.choice(rows)]
-        for row in taken:
-            row[first:last] = array("d", [inf]) * (last - first)
-    for first, last in _Spells(96.0, 10.0, 1.0).draw(rng, ticks):
-        again = rng.lognormvariate(0.0, 0.06)
-        for row in rows:
-            row[first:last] = array("d", [inf]) * (last - first)
-            row[last:] = array("d", [floor * again for floor in row[last:]])
-    return rows
-
-
-def _list(rng: random.Random, floors: array[float]) -> array[float]:
-    """What a search shows: stints of a machine that can be had, each floor a scrape or two old."""
-    share = min(max(SEEN_SHARE * rng.lognormvariate(0.0, 0.4), 0.05), 0.98)
-    shown, is_listed = array("d"), rng.random() < share
-    stint_ticks = 1.5 * TICKS_PER_H
-    for tick in range(len(floors)):
-        leaves, comes = 1 / stint_ticks, share / (1 - share) / stint_ticks
-        if rng.random() < (leaves if is_listed else comes):
-            is_listed = not is_listed
-        age = rng.choice((0, 0, 1, 2))
-        shown.append(floors[max(tick - age, 0)] if is_listed else inf)
-    return shown
+    if kind in CROWDS:
+        return _Market(*crowded_market(CROWDS[kind], rng, ticks))
+    return _three_machines(rng, ticks)
 
 
 # --- three machines --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from autopilot_lab.backtest.bids import BidChooser, BidView, play_bids
 from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.crowds import ON_DEMAND_SPREAD
 from autopilot_lab.backtest.map_live import start_on_bids
 from autopilot_lab.backtest.play import Conditions, play
 from autopilot_lab.backtest.suite import (
@@ -22,7 +23,7 @@ from autopilot_lab.backtest.suite import (
     BidSuite,
     Listing,
 )
-from autopilot_lab.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
+from autopilot_lab.backtest.synthetic import Kind, synthetic_suite
 from autopilot_lab.backtest.tasks import DAY
 
 
