@@ -19,7 +19,7 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef
 from autopilot.rehearsal.following import RunFollower, RunStart
-from autopilot.rehearsal.lines import Scale
+from autopilot.rehearsal.lines import StepScale
 from autopilot.rehearsal.machine import RehearsalMachine
 from autopilot.rehearsal.mailbox import RehearsalLease, serve_store
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun
@@ -69,7 +69,7 @@ class RehearsalBounds:
 class CourseNotes:
     """What is learnt on the way."""
 
-    scale: Scale | None = None
+    scale: StepScale | None = None
     ends: bool = False
     """A run that nothing interrupts comes to its end in its share of the time."""
     whole_s: float = 0.0
@@ -294,7 +294,7 @@ class RehearsalCourse:
             await machine.kill()
         await lease.renew()
         claims = look.claims()
-        self.notes.scale = self.notes.scale or Scale.of(claims)
+        self.notes.scale = self.notes.scale or StepScale.of(claims)
         said = self.notes.scale.place(claims)
         run = replace(run, said=said, restored=has_saved, saved_step=self.step_at(look.newest_save))
         self.told = [*self.told, *said]

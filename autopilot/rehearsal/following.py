@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from typing import NamedTuple
 
-from autopilot.rehearsal.lines import Claim, read_claims
+from autopilot.rehearsal.lines import PrintedStep, read_claims
 from autopilot.rehearsal.machine import RehearsalMachine
 from autopilot.rehearsal.mailbox import RehearsalLease
 from autopilot.rehearsal.observed import Loss, LossKind, SeenRun, TermSave
@@ -54,7 +54,7 @@ class RunFollower:
         self.worked_from: float | None = None
         self.newest_save: float | None = None
         """Of what it began with, by the wall clock."""
-        self.told: list[Claim] = []
+        self.told: list[PrintedStep] = []
 
     async def follow(self) -> SeenRun:
         await self.wait_for_job()
@@ -86,7 +86,7 @@ class RunFollower:
         """However long its start takes on a busy computer."""
         return 0.0 if self.worked_from is None else time.monotonic() - self.worked_from
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[PrintedStep]:
         """What the program told: in lines, or else in the file that autopilot.checkpoint.progress writes."""
         return read_claims(self.printed.lines, self.start.lease.work.progress) or self.told
 
@@ -114,7 +114,7 @@ class RunFollower:
         except (OSError, ValueError, KeyError, TypeError):
             return
         if isinstance(step, int) and (not self.told or self.told[-1].step != step):
-            self.told.append(Claim(time.time(), step, None, None))
+            self.told.append(PrintedStep(time.time(), step, None, None))
 
     def is_due(self, loss: Loss, has_changed: bool) -> bool:
         """Once something new is verified, or saved twice on a disk that is kept; then at its moment, or when the

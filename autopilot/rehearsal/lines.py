@@ -27,13 +27,13 @@ ENOUGH = 3
 """Lines with a loss after which those without one are no sign of work: a line may speak of a step that was loaded."""
 
 
-class Line(NamedTuple):
+class PrintedLine(NamedTuple):
     at: float
     """When it was printed, in seconds of the wall clock."""
     text: str
 
 
-class Claim(NamedTuple):
+class PrintedStep(NamedTuple):
     """What one line tells; ``total`` is that of a bar."""
 
     at: float
@@ -44,7 +44,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class StepScale:
     """How a program counts its steps, by what it told in a run that nothing interrupted."""
 
     by_loss: bool = False
@@ -61,7 +61,7 @@ class Scale:
     """Its steps begin again, and nothing tells how often they have."""
 
     @classmethod
-    def of(cls, claims: Iterable[Claim]) -> Scale:
+    def of(cls, claims: Iterable[PrintedStep]) -> StepScale:
         claims = list(claims)
         total, others = choose_bar(claims)
         claims = carry(claims, others)
@@ -78,7 +78,7 @@ class Scale:
             return cls(by_loss, steps_of_epoch=max(max(steps) - min(steps) + 1, total or 0), other_totals=others)
         return cls(is_unclear=True)
 
-    def place(self, claims: Iterable[Claim]) -> tuple[Said, ...]:
+    def place(self, claims: Iterable[PrintedStep]) -> tuple[Said, ...]:
         """The same numbers for the same work, in each run."""
         found = []
         for each in carry(claims, self.other_totals):
@@ -87,7 +87,7 @@ class Scale:
                 found.append(Said(step, each.loss, each.at))
         return tuple(found)
 
-    def number(self, claim: Claim) -> int | None:
+    def number(self, claim: PrintedStep) -> int | None:
         if self.epoch_unit is not None:
             return None if claim.epoch is None else round(claim.epoch / self.epoch_unit)
         if claim.step is None or self.is_unclear:
@@ -99,7 +99,7 @@ class Scale:
         return claim.step
 
 
-def choose_bar(claims: Iterable[Claim]) -> tuple[int | None, frozenset[int]]:
+def choose_bar(claims: Iterable[PrintedStep]) -> tuple[int | None, frozenset[int]]:
     """(the total of the bar that never begins again, or of the one that is heard most; the totals of all others)."""
     bars: dict[int, list[int]] = {}
     for each in claims:
@@ -110,9 +110,9 @@ def choose_bar(claims: Iterable[Claim]) -> tuple[int | None, frozenset[int]]:
     return chosen, frozenset(bars.keys() - {chosen})
 
 
-def carry(claims: Iterable[Claim], other_totals: frozenset[int] = frozenset()) -> list[Claim]:
+def carry(claims: Iterable[PrintedStep], other_totals: frozenset[int] = frozenset()) -> list[PrintedStep]:
     """A loss belongs to the step of its line, or else to the one that was told last; a step to the epoch told last."""
-    found: list[Claim] = []
+    found: list[PrintedStep] = []
     step: int | None = None
     epoch: float | None = None
     for each in claims:
@@ -126,22 +126,22 @@ def carry(claims: Iterable[Claim], other_totals: frozenset[int] = frozenset()) -
     return found
 
 
-def read_claims(lines: Iterable[Line], pattern: str = "") -> list[Claim]:
+def read_claims(lines: Iterable[PrintedLine], pattern: str = "") -> list[PrintedStep]:
     """One of each line that tells something."""
     progress = Progress("", pattern)
     found = []
     for line in lines:
         told, loss = read_line(line, progress, pattern), read_loss(line.text)
         if told is not None or loss is not None:
-            found.append((told or Claim(line.at, None, None, None))._replace(loss=loss))
+            found.append((told or PrintedStep(line.at, None, None, None))._replace(loss=loss))
     return found
 
 
-def read_line(line: Line, progress: Progress, pattern: str) -> Claim | None:
+def read_line(line: PrintedLine, progress: Progress, pattern: str) -> PrintedStep | None:
     if pattern:
         progress.said = (None, None)
         progress.feed(line.text.encode() + b"\n")
-        return None if progress.said[0] is None else Claim(line.at, progress.said[0], None, None)
+        return None if progress.said[0] is None else PrintedStep(line.at, progress.said[0], None, None)
     if SETTING.search(line.text):
         return None
     marks = read_marks(line.text)
@@ -153,16 +153,16 @@ def read_line(line: Line, progress: Progress, pattern: str) -> Claim | None:
     plain = _STEP.search(line.text)
     if plain is None and epoch is None:
         return None
-    return Claim(line.at, int(plain[1]) if plain else None, epoch, None)
+    return PrintedStep(line.at, int(plain[1]) if plain else None, epoch, None)
 
 
-def read_mark(line: Line, mark: Mark, epoch: float | None) -> Claim | None:
+def read_mark(line: PrintedLine, mark: Mark, epoch: float | None) -> PrintedStep | None:
     """A bar that is at nothing has only been drawn."""
     if mark.kind == "bar" and not mark.done:
         return None
     epoch = mark.epoch if epoch is None else epoch
     total = int(mark.total) if mark.kind == "bar" and mark.total else None
-    return Claim(line.at, int(mark.done), epoch, None, total)
+    return PrintedStep(line.at, int(mark.done), epoch, None, total)
 
 
 def read_loss(line: str) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from autopilot.rehearsal.lines import Line
+from autopilot.rehearsal.lines import PrintedLine
 
 AGENT_LINE = "autopilot: "
 BLOCK = 1 << 20
@@ -22,7 +22,7 @@ class Printed:
         self.path = path
         self.offset = path.stat().st_size if path.exists() else 0
         self.rest = ""
-        self.lines: list[Line] = []
+        self.lines: list[PrintedLine] = []
         self.bytes = 0
 
     def read(self, now: float, *, is_last: bool = False) -> None:
@@ -50,7 +50,7 @@ class Printed:
     def keep(self, now: float, lines: list[str]) -> None:
         own = [line for line in lines if line and not line.startswith(AGENT_LINE)]
         self.bytes += sum(len(line) + 1 for line in own)
-        self.lines += [Line(now, line[:LINE_CHARS]) for line in own]
+        self.lines += [PrintedLine(now, line[:LINE_CHARS]) for line in own]
         if len(self.lines) > 2 * (FIRST_LINES + LAST_LINES):
             del self.lines[FIRST_LINES:-LAST_LINES]
 

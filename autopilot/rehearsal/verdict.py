@@ -138,7 +138,7 @@ def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
         )
         return
     for after, lacking in resumes(seen):
-        if begins_again(seen, after) and lacking > told_apart(seen) + SPARE_STEPS:
+        if begins_again(seen, after) and lacking > reported_apart(seen) + SPARE_STEPS:
             yield (
                 FaultKind.DOES_NOT_RESUME,
                 f"with a checkpoint of step {after.saved_step} there, it began at step {after.first_step}",
@@ -157,7 +157,7 @@ def begins_again(seen: RehearsalSeen, after: SeenRun) -> bool:
     return bool(starts) and after.first_step is not None and after.first_step <= max(starts)
 
 
-def told_apart(seen: RehearsalSeen) -> int:
+def reported_apart(seen: RehearsalSeen) -> int:
     """Steps between two that are told."""
     gaps = [b.step - a.step for run in seen.whole for a, b in pairwise(run.said) if b.step > a.step]
     return int(median(gaps)) if gaps else 1
@@ -175,7 +175,7 @@ def find_torn(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
 def find_work_twice(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     """Against the save that it began with: one that was being written may cost the interval before it."""
     interval = seen.checkpoint.interval_steps
-    allowed = interval + told_apart(seen) + SPARE_STEPS
+    allowed = interval + reported_apart(seen) + SPARE_STEPS
     for after, lacking in resumes(seen):
         if interval and lacking > allowed and not begins_again(seen, after):
             yield (

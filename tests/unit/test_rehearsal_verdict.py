@@ -9,7 +9,7 @@ import pytest
 
 from autopilot.domain.errors import UserError
 from autopilot.rehearsal.handlers import counts_on_term
-from autopilot.rehearsal.lines import Claim, Line, Scale, read_claims
+from autopilot.rehearsal.lines import PrintedLine, PrintedStep, StepScale, read_claims
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
 from autopilot.rehearsal.program import CopiedCode, read_command
 from autopilot.rehearsal.report import as_json, in_words
@@ -126,13 +126,13 @@ def test_a_loss_costs_its_work_at_the_price() -> None:
     assert body["loss_costs_usd"] == pytest.approx(0.2)
 
 
-def claims_of(text: str, pattern: str = "") -> list[Claim]:
-    return read_claims([Line(n / 10, line) for n, line in enumerate(text.splitlines())], pattern)
+def claims_of(text: str, pattern: str = "") -> list[PrintedStep]:
+    return read_claims([PrintedLine(n / 10, line) for n, line in enumerate(text.splitlines())], pattern)
 
 
 def numbers(whole: str, resumed_text: str) -> list[int]:
     """Of the resumed run, by how the whole one counts."""
-    return [said.step for said in Scale.of(claims_of(whole)).place(claims_of(resumed_text))]
+    return [said.step for said in StepScale.of(claims_of(whole)).place(claims_of(resumed_text))]
 
 
 def epochs(first: int, last: int) -> str:
@@ -167,7 +167,7 @@ def test_the_same_work_has_the_same_number_in_each_run(whole: str, again: str, f
 
 def test_steps_that_begin_again_are_no_measure_where_no_epoch_is_told() -> None:
     text = "step 1\nstep 2\nstep 1\nstep 2\n"
-    assert Scale.of(claims_of(text)).is_unclear
+    assert StepScale.of(claims_of(text)).is_unclear
     assert numbers(text, text) == []
 
 

@@ -63,7 +63,7 @@ class AvailabilitySuite:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuKind:
     """What a machine has, beside the GPU that on-demand machines have."""
 
     name: str
@@ -89,7 +89,7 @@ class BidConfig:
     checkpoint_s: float
     """A pause throws the work back to a multiple of this."""
     machines: tuple[str, ...]
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuKind, ...] = ()
     """Of each machine; none: all have the GPU that on-demand machines have."""
 
     def speed(self, machine: int | None) -> float:
