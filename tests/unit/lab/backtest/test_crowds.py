@@ -249,15 +249,16 @@ def test_a_faster_gpu_does_the_work_sooner_and_is_chosen_by_what_the_work_costs(
 # --- copies
 
 
-def test_copies_never_share_a_machine_and_one_copy_plays_as_if_alone() -> None:
-    floors = {"a": [0.3] * 400, "b": [0.4] * 400, "c": [0.5] * 400}
+def test_one_copy_plays_as_if_alone_and_two_have_a_machine_each_where_there_are_two() -> None:
+    floors = {"a": [0.3] * 400, "b": [0.304] * 400, "c": [0.5] * 400}
     suite = by_hand(floors, FIELD)
     conditions = Conditions(live=FIELD)
     alone = play(suite, suite.runs[0], bids(1.02), conditions)
     (one,) = play_copies(suite, suite.runs[0], bids(1.02), conditions, 1)
     assert (one.cost, one.status, one.pauses) == (alone.cost, alone.status, alone.pauses)
     two = play_copies(suite, suite.runs[0], bids(1.02), conditions, 2)
-    assert sorted(outcome.cost > alone.cost * 1.1 for outcome in two) == [False, True], "one has the second cheapest"
+    assert [outcome.pauses for outcome in two] == [0, 0]
+    assert [outcome.spot for outcome in two] == pytest.approx([3 * 0.306, 3 * 0.304 * 1.02], rel=0.015)
 
 
 def test_copies_pay_more_than_one_alone_where_machines_are_short() -> None:
