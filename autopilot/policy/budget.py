@@ -239,6 +239,21 @@ def restart_reserve(lease: Lease, params: Params) -> Decimal:
     return create_reserve(lease.bid, lease.storage_rate, params, traffic, billing.tail, billing.unwatched)
 
 
+def permits_outstanding(leases: Iterable[Lease], now: datetime, params: Params) -> Decimal:
+    """Dollars that machines under short permits may bill from now on beyond what is held back, if no newer orders reach
+    them: the daemon may be lost in the very moment in which it rents another. ``permit_ttl_s``, turned round.
+    """
+    stopping = timedelta(seconds=_stopping_alone_s(params))
+    outstanding = ZERO
+    for lease in leases:
+        renewed_at = lease.permit.renewed_at
+        if lease.is_over or renewed_at is None or has_long_permit(lease):
+            continue
+        ttl = timedelta(seconds=min(lease.permit.ttl_s or SHORT_PERMIT_S, SHORT_PERMIT_S))
+        outstanding += worst_case(lease.burn_upper, max(renewed_at + ttl - now - stopping, timedelta(0)))
+    return outstanding
+
+
 def is_stale(lease: Lease, now: datetime) -> bool:
     return not lease.is_over and now - lease.observed_at > STALE_AFTER
 
@@ -263,10 +278,15 @@ def permit_ttl_s(lefts: Iterable[tuple[Decimal | None, Decimal]], longest_s: int
     ``lefts``: for each limit what is left beyond all commitments, and the $/h that may draw on it at once. What a stop
     was going to take is there too: only the machine itself ends its run then.
     """
-    stopping_s = params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s - PERMIT_TAIL_S
+    stopping_s = _stopping_alone_s(params)
     shortest = float(longest_s)
     for left_over, per_hour in lefts:
         if left_over is not None and per_hour > ZERO:
             lasts_s = float(max(left_over, ZERO) / per_hour) * 3600
             shortest = min(shortest, stopping_s + lasts_s)
     return max(min(PERMIT_LEAST_S, longest_s), int(shortest))
+
+
+def _stopping_alone_s(params: Params) -> float:
+    """Of the time that is held back for a stop, what a machine that is left alone may work on for."""
+    return params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s - PERMIT_TAIL_S

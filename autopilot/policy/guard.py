@@ -131,6 +131,21 @@ def _sum_up(leases: Same[tuple[Lease, ...]], params: Same[Params]) -> _Sums:
     return _Sums(committed, budget.burn(held), sum(1 for lease in held if not lease.is_over))
 
 
+@dataclass(frozen=True, slots=True)
+class _Unheard:
+    """What machines may cost should the daemon be lost right after the action. A short permit is not held back for, so
+    a further machine must fit beside what those that run may bill until theirs end.
+    """
+
+    now: datetime | None
+    """None: the action rents no machine."""
+    params: Params
+
+    def cost(self, leases: Iterable[Lease]) -> Decimal:
+        """Dollars beyond their commitments."""
+        return ZERO if self.now is None else budget.permits_outstanding(leases, self.now, self.params)
+
+
 Refusal = tuple[Reason, tuple[tuple[str, Number], ...]]
 
 
@@ -149,10 +164,11 @@ def guard(
         purse = _market_purse(job, action, exposure)
         pledged_there = more if purse is None else more + pledged_on.get(purse.market, ZERO)
         if refusal is None and is_growth:
+            unheard = _Unheard(now if isinstance(action, Acquire) else None, params)
             refusal = (
                 _unobserved_for_long(job, action, exposure, now)
-                or _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
-                or _over_uncertified(purse, pledged_there, exposure, params)
+                or _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, unheard)
+                or _over_uncertified(purse, pledged_there, exposure, unheard)
             )
         if refusal is None:
             allowed.append(action)
@@ -325,10 +341,15 @@ def _refuse_uncertified(job: Job, provider: str, market: Market, exposure: Expos
     return None
 
 
-def _over_uncertified(purse: MarketPurse | None, more: Decimal, exposure: Exposure, params: Params) -> Refusal | None:
+def _over_uncertified(
+    purse: MarketPurse | None, more: Decimal, exposure: Exposure, unheard: _Unheard
+) -> Refusal | None:
     """``more``: dollars committed on that market."""
-    left = None if purse is None else purse.left(exposure.leases, params)
-    if purse is None or left is None or more <= left:
+    left = None if purse is None else purse.left(exposure.leases, unheard.params)
+    if purse is None or left is None:
+        return None
+    left -= unheard.cost(purse.drawing(exposure.leases))
+    if more <= left:
         return None
     return Reason.OVER_UNCERTIFIED, (("provider", purse.market), ("needed", more), ("left", left))
 
@@ -356,22 +377,37 @@ def _lease(job: Job, lease_id: str) -> Lease | None:
     return next((lease for lease in job.leases if lease.id == lease_id), None)
 
 
+def _over_purses(job: Job, more: Decimal, exposure: Exposure, unheard: _Unheard) -> Refusal | None:
+    for purse in exposure.purses.get(job.id, ()):
+        left = purse.left_for(job, exposure.leases, unheard.params)
+        if left is not None and more > (left := left - unheard.cost(purse.drawing(exposure.leases))):
+            return purse.reason, (("needed", more), ("left", left))
+    return None
+
+
+def _on_budget(job: Job, exposure: Exposure) -> tuple[Lease, ...]:
+    """Whose cost counts towards the job's budget: an array's tasks have one together."""
+    purse = None if job.array_id is None else exposure.array_purses.get(job.array_id)
+    return job.leases if purse is None else tuple(purse.drawing(exposure.leases))
+
+
 def _over_caps(
-    job: Job, more: Decimal, more_per_hour: Decimal, exposure: Exposure, limits: Limits, params: Params
+    job: Job, more: Decimal, more_per_hour: Decimal, exposure: Exposure, limits: Limits, unheard: _Unheard
 ) -> Refusal | None:
     """The first cap that ``more`` dollars committed, or ``more_per_hour`` $/h burnt, would break."""
+    params = unheard.params
     if job.spec.budget is not None:
-        after = budget.sum_committed(job, params) + more
+        after = budget.sum_committed(job, params) + more + unheard.cost(_on_budget(job, exposure))
         if after > job.spec.budget:
             return Reason.OVER_BUDGET, (("committed", after), ("budget", job.spec.budget))
     if job.spec.max_rate is not None:
         burn = budget.burn(job.leases) + more_per_hour
         if burn > job.spec.max_rate:
             return Reason.OVER_RATE_LIMIT, (("burn", burn), ("limit", job.spec.max_rate))
-    purse = exposure.purse_left(job, params)
-    if purse is not None and more > purse[0]:
-        return purse[1], (("needed", more), ("left", purse[0]))
+    if (refusal := _over_purses(job, more, exposure, unheard)) is not None:
+        return refusal
     open_commitments = exposure.held + sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
+    open_commitments += unheard.cost(exposure.leases)
     for reason, spent, limit in (
         (Reason.OVER_DAY_LIMIT, exposure.spent_day, limits.day),
         (Reason.OVER_MONTH_LIMIT, exposure.spent_month, limits.month),

@@ -46,6 +46,11 @@ def test_a_machine_that_ran_unobserved_until_its_destroy_counts() -> None:
     play(1383)
 
 
+def test_a_permit_that_is_outstanding_counts_when_another_machine_is_rented() -> None:
+    """The daemon was lost as it began a move: both machines worked on, on the same last dollars."""
+    play(943)
+
+
 def test_what_all_jobs_of_a_token_really_spend_never_passes_its_allowance() -> None:
     played = [play(seed, has_token=True) for seed in range(QUICK)]
     statuses = [{(job.status, job.reason) for job in scenario.jobs.values()} for scenario in played]

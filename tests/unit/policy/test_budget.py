@@ -13,7 +13,8 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import LeaseState, Role, cost_by_day, keep_watched
+from autopilot.domain.lease import LeaseState, Permit, Role, cost_by_day, keep_watched
+from autopilot.domain.money import ceil_nano
 from autopilot.domain.offer import DeadMan
 from autopilot.domain.params import Budget, Params
 from autopilot.mailbox.orders import CHECKPOINTS_AHEAD
@@ -239,6 +240,19 @@ def test_a_permit_never_ends_between_two_renewals_of_a_daemon_that_lives() -> No
     params = Params(budget=Budget(detect_s=30, save_timeout_s=90, destroy_s=30))
     assert budget.permit_ttl_s([(D(0), D(1))], 900, params) == budget.PERMIT_LEAST_S == 180
     assert budget.permit_ttl_s([(D(0), D(1))], 100, params) == 100
+
+
+def test_what_a_short_permit_may_still_cost_is_what_its_length_was_made_from() -> None:
+    params = Params(budget=Budget(detect_s=60, save_timeout_s=300, destroy_s=60))
+    lease = a_lease()
+    ttl_s = budget.permit_ttl_s([(lease.burn_upper / 10, lease.burn_upper)], 900, params)
+    under = replace(lease, permit=Permit(1, START, ttl_s))
+    costs = [budget.permits_outstanding([under], START + timedelta(minutes=minutes), params) for minutes in (0, 3, 6)]
+    assert costs == [ceil_nano(lease.burn_upper * share) for share in (D("0.1"), D("0.05"), D(0))]
+    over, long = replace(under, state=LeaseState.GONE), replace(under, permit=Permit(1, START, 7200))
+    assert budget.permits_outstanding([lease, over, long], START, params) == 0, (
+        "no permit, none in force, one held back"
+    )
 
 
 def test_a_permit_is_held_back_for_every_address_that_its_machine_has() -> None:
