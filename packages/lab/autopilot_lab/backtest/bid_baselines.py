@@ -10,6 +10,7 @@ from math import inf, isinf
 from autopilot.domain.params import BidRules
 from autopilot_lab.backtest.bids import BidChooser, BidView
 from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.promise import Promise
 from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, Params, whole_ticks
 
 NONE, SPOT, ON_DEMAND, KEEP = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP
@@ -35,8 +36,22 @@ def on_demand(_config: BidConfig, _job: BidJob, _params: Params) -> BidChooser:
 
 
 def floor_markup(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
-    """Bids the floor times ``markup`` in every tick, below the on-demand price."""
-    return _guard(config, job, _marked_up(config, job, params["markup"]))
+    """Bids the floor times ``markup`` in every tick, below the on-demand price.
+
+    ``promise``: 1 to hold the time for a wrong estimate that the product holds, and heed progress as it does.
+    """
+    rule = _guard(config, job, _marked_up(config, job, params["markup"]))
+    return _promising(rule, Promise(config, job)) if params["promise"] else rule
+
+
+def _promising(rule: BidChooser, promise: Promise) -> BidChooser:
+    def choose(view: BidView) -> Choice | Spot:
+        held_s = promise.hold(view)
+        view.work_left_s += held_s
+        view.safe_left_s += held_s
+        return rule(view)
+
+    return choose
 
 
 def on_demand_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
