@@ -10,6 +10,7 @@ from typing import Any
 from autopilot.domain.errors import UserError
 from autopilot.domain.params import TUNABLE as NUMBERS
 from autopilot.pricing.auction.floors import TUNABLE as FLOOR_NUMBERS
+from autopilot_lab.backtest.reserve import TUNABLE as RESERVE_NUMBERS
 from autopilot_lab.backtest.suite import PAYS_BID, Config, Job, Params, Suite
 
 
@@ -44,6 +45,7 @@ REGISTRY: dict[str, Registered] = {
     ),
     "fixed-bid": Registered({"bids": f"{_BIDS}:fixed_bid"}),
     "floor-markup": Registered({"bids": f"{_BIDS}:floor_markup"}, {"markup": 1.1, "promise": 0.0}),
+    "reserve": Registered({"bids": f"{_OWN}.reserve:reserve"}, dict.fromkeys(RESERVE_NUMBERS)),
     "on-demand-bid": Registered({"bids": f"{_BIDS}:on_demand_bid"}),
 }
 
