@@ -247,7 +247,8 @@ def permits_outstanding(leases: Iterable[Lease], now: datetime, params: Params) 
     outstanding = ZERO
     for lease in leases:
         renewed_at = lease.permit.renewed_at
-        if lease.is_over or renewed_at is None or has_long_permit(lease):
+        is_held_back = has_long_permit(lease) or lease.billing.unwatched is not None
+        if lease.is_over or renewed_at is None or is_held_back:
             continue
         ttl = timedelta(seconds=min(lease.permit.ttl_s or SHORT_PERMIT_S, SHORT_PERMIT_S))
         outstanding += worst_case(lease.burn_upper, max(renewed_at + ttl - now - stopping, timedelta(0)))
