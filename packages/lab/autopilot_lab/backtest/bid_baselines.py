@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from math import ceil, inf, isinf, log
+from math import inf, isinf
 
 from autopilot.domain.params import BidRules, Deadline
 from autopilot_lab.backtest.bids import BidChooser, BidView
@@ -32,8 +32,6 @@ LIVE_CEILING = float(BidRules().ceiling_of_on_demand)
 
 SEEN_S = 600.0
 """Of the promise: from the moment that a machine does not work to the next create, all in all."""
-DUD_RISK = 0.05
-"""So unlikely may it be that all launches that time is kept for come to nothing."""
 SAFE_STOP_TICKS = 2
 """Of the promise: ticks on demand that the budget keeps."""
 
@@ -139,8 +137,7 @@ def _guard(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
 def _promise(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
     """The same with the time that the product holds, and a budget that is never exceeded."""
     tick_s, tick_h = config.tick_s, config.tick_s / HOUR_S
-    launches = 1 if not job.duds else ceil(log(DUD_RISK) / log(job.duds))
-    start_s = launches * config.migrate_s + SEEN_S
+    start_s = config.migrate_s + SEEN_S
     rate = config.on_demand_price + config.storage_rate
 
     def is_pressed(view: BidView) -> bool:
