@@ -27,7 +27,7 @@ class Recognised:
     """Progress of a training that was recognised in the job's output or files. The job itself says nothing of it."""
 
     form: str
-    """How it is told: ``bar``, ``step``, ``epochs`` or ``trainer`` in the output, ``saved`` in a state file."""
+    """Where it was read: ``bar``, ``step``, ``epochs`` or ``trainer`` in the output, ``saved`` in a state file."""
     step: int | None
     fraction: float
     """0..1."""

@@ -75,7 +75,7 @@ class CourseNotes:
     whole_s: float = 0.0
     """From the first step that it told to the last."""
     start_s: float = 0.0
-    """From the start of a machine to the first step that is told, at the most."""
+    """From the start of a machine to the first step that it prints, at the most."""
     intervals: list[float] = field(default_factory=list)
     apart: dict[str, list[float]] = field(default_factory=dict)
     """Steps between two saves, by the name of the file."""
@@ -97,7 +97,7 @@ class CourseNotes:
 
     @property
     def interval_steps(self) -> float:
-        """Of the file that is written most seldom: any of them may be the one that it goes on from."""
+        """Of the file that is written most seldom: the program may resume from any of them."""
         return max((median(apart) for apart in self.apart.values()), default=0.0)
 
 
@@ -178,7 +178,9 @@ class RehearsalCourse:
     def list_not_reached(self, whole: tuple[SeenRun, ...], course: list[SeenRun]) -> list[str]:
         missed, lost = [], sum(run.lost_by is not None for run in course)
         if self.notes.scale is not None and self.notes.scale.is_unclear:
-            missed.append("a comparison of steps: they begin again, and no epoch is told; print a step that only grows")
+            missed.append(
+                "a comparison of steps: they begin again, and no epoch is printed; print a step that only grows"
+            )
         if not self.notes.verified and any(run.saves for run in whole):
             missed.append(
                 "a verified checkpoint: its saves follow so closely that none was left alone; save less often"

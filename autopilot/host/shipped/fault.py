@@ -20,7 +20,8 @@ class Fault(Exception):
 
 
 class Retries:
-    """How a boot goes on after a fault: ever more slowly, until its time is over or the same refusal has come thrice.
+    """When a boot is tried again after a fault: after ever longer waits, until its time is over, or docker has refused
+    the container in the same words three times.
 
     A pull is not a refusal: a network that fails is often back after minutes.
     """

@@ -118,6 +118,8 @@ def test_columns_like_the_field_are_there_with_what_they_are_named_for() -> None
     for case in islice(cases(None, Asked()), 30):
         first.setdefault((case.market, case.deadline_h), case)
     found = {market for market, _ in first}
+    contested = islice(cases(None, Asked(only=frozenset(["no deadline"]))), 3)
+    assert len({estimated_job(each.suite, each.run, each.conditions).work_s for each in contested}) == 3
     assert found >= FIELD
     duds, bound = first["with duds", 36.0].conditions, first["budget", 48.0].conditions
     assert duds.live is not None

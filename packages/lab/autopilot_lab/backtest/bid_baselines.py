@@ -9,11 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from math import ceil, inf, isinf, log
+from math import inf, isinf
 
-from autopilot.domain.params import BidRules, Deadline
+from autopilot.domain.params import BidRules
 from autopilot_lab.backtest.bids import BidChooser, BidView
 from autopilot_lab.backtest.choices import Choice, Spot
+from autopilot_lab.backtest.promise import weigh_left
 from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, Params, whole_ticks
 
 NONE, SPOT, ON_DEMAND, KEEP, PARK = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP, Choice.PARK
@@ -32,8 +33,6 @@ LIVE_CEILING = float(BidRules().ceiling_of_on_demand)
 
 SEEN_S = 600.0
 """Of the promise: from the moment that a machine does not work to the next create, all in all."""
-DUD_RISK = 0.05
-"""So unlikely may it be that all launches that time is kept for come to nothing."""
 SAFE_STOP_TICKS = 2
 """Of the promise: ticks on demand that the budget keeps."""
 
@@ -139,12 +138,11 @@ def _guard(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
 def _promise(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
     """The same with the time that the product holds, and a budget that is never exceeded."""
     tick_s, tick_h = config.tick_s, config.tick_s / HOUR_S
-    launches = 1 if not job.duds else ceil(log(DUD_RISK) / log(job.duds))
-    start_s = launches * config.migrate_s + SEEN_S
+    start_s = config.migrate_s + SEEN_S
     rate = config.on_demand_price + config.storage_rate
 
     def is_pressed(view: BidView) -> bool:
-        left_s, held_s = _left_s(view, config, job)
+        _, left_s, held_s = weigh_left(view, config, job)
         time_s = view.ticks_left * tick_s - (view.now_s - view.tick * tick_s)
         # Back from on demand only where there is time for another start there.
         return left_s + held_s + start_s * (2 if view.running is ON_DEMAND else 1) >= time_s
@@ -154,23 +152,12 @@ def _promise(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
         if left < SAFE_STOP_TICKS * tick_h * rate:
             return PARK
         if job.deadline_s < inf and is_pressed(view):
-            left_s, _ = _left_s(view, config, job)
+            _, left_s, _ = weigh_left(view, config, job)
             if (left_s + config.migrate_s) / HOUR_S * rate < left:
                 return ON_DEMAND
         return rule(view)
 
     return choose
-
-
-def _left_s(view: BidView, config: BidConfig, job: BidJob) -> tuple[float, float]:
-    """Work left from the last checkpoint on, and the time that is held for more: by progress, or by the estimate."""
-    numbers = Deadline()
-    if view.progress is not None and view.progress >= numbers.pace_known_at:
-        left_s = view.done_s * (1 / view.progress - 1)
-        return left_s + view.safe_left_s - view.work_left_s, numbers.pace_error * left_s
-    first_slack_s = max(job.deadline_s - job.work_s - config.migrate_s, 0.0)
-    longest_s = max(job.deadline_s / numbers.least_stretch - job.work_s, 0.0)
-    return view.safe_left_s, min(numbers.estimate_error * job.work_s, numbers.held_share * first_slack_s, longest_s)
 
 
 def fixed_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:

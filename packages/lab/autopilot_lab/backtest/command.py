@@ -77,7 +77,7 @@ def backtest(
     suite
         A suite file of kind "availability" or "bids".
     synthetic
-        A market made from a seed: vast, vast-like, contested, two-gpus, three-machines, calm, stormy or trending.
+        Instead of a suite: a market made from a seed, like vast, vast-like, contested, two-gpus, calm or stormy.
     seed
         The first seed of --synthetic.
     seeds

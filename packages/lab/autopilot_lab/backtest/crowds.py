@@ -16,7 +16,7 @@ from math import exp, inf
 from statistics import median
 from typing import NamedTuple
 
-from autopilot_lab.backtest.suite import GpuKind, Listing
+from autopilot_lab.backtest.suite import GpuModel, Listing
 from autopilot_lab.backtest.tasks import TICKS_PER_H
 
 MEDIAN_FLOOR = 0.30
@@ -74,7 +74,7 @@ class Crowd:
     """Standard deviation of the change of all floors in an hour, as a log ratio that is drawn back."""
     over_cheapest: bool = True
     """Whether on demand costs ``ON_DEMAND_SPREAD`` × the cheapest floor shown, at the median; or × the usual one."""
-    gpus: tuple[GpuKind, ...] = ()
+    gpus: tuple[GpuModel, ...] = ()
     """Each host has one of them; none: all have the same."""
     machines: int = 30
 
@@ -88,7 +88,7 @@ CROWDS = {
         are_hidden=True,
         drift=0.02,
     ),
-    "two-gpus": Crowd(gpus=(GpuKind("RTX 3090", 1.0, 1.0), GpuKind("RTX 5080", 1.4, 1.5)), drift=0.02),
+    "two-gpus": Crowd(gpus=(GpuModel("RTX 3090", 1.0, 1.0), GpuModel("RTX 5080", 1.4, 1.5)), drift=0.02),
 }
 
 
@@ -98,7 +98,7 @@ class Crowded(NamedTuple):
     floors: tuple[array[float], ...]
     listing: Listing
     on_demand_price: float
-    gpus: tuple[GpuKind, ...]
+    gpus: tuple[GpuModel, ...]
     """Of each machine; none: all have the same."""
 
 
@@ -108,7 +108,7 @@ def crowded_market(crowd: Crowd, rng: random.Random, ticks: int) -> Crowded:
     floors: list[array[float]] = []
     shown: list[array[float]] = []
     hosts: list[int] = []
-    gpus: list[GpuKind] = []
+    gpus: list[GpuModel] = []
     host = 0
     while len(floors) < crowd.machines:
         chunks = min(rng.choice((1, 1, 2, 3, 4)), crowd.machines - len(floors))
@@ -123,7 +123,7 @@ def crowded_market(crowd: Crowd, rng: random.Random, ticks: int) -> Crowded:
     return Crowded(tuple(floors), Listing(tuple(shown), tuple(hosts)), price * ON_DEMAND_SPREAD, tuple(gpus))
 
 
-def _cheapest(shown: Sequence[array[float]], gpus: Sequence[GpuKind]) -> float:
+def _cheapest(shown: Sequence[array[float]], gpus: Sequence[GpuModel]) -> float:
     """The median over time of the cheapest floor that is shown, for the work of an hour on the first GPU."""
     speeds = [gpu.speed for gpu in gpus] or [1.0] * len(shown)
     lowest = [min(row[tick] / speed for row, speed in zip(shown, speeds, strict=True)) for tick in range(len(shown[0]))]

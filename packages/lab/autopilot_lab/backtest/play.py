@@ -61,7 +61,6 @@ def estimated_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
             *told,
             is_live=True,
             reports_progress=live.reports_progress,
-            duds=live.duds,
         )
     work_s = perturbed.estimated_work_s(run.work_s, run.block)
     known = (budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)

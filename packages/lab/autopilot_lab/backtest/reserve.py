@@ -1,4 +1,4 @@
-"""The core of bidding (``pricing.auction.choice``) played by itself: no job, no market view, no guard around it."""
+"""The core of bidding (``bidding.choice``) played by itself: no job, no market view, no guard around it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import fields, replace
 from math import inf, isinf
 
 from autopilot.domain.params import BidRules
-from autopilot.pricing.auction.choice import AuctionedMachine, ChoiceNumbers, Do, HeldNow, OpenAuction, WorkLeft, choose
-from autopilot.pricing.auction.first_step import first_step_s
-from autopilot.pricing.auction.shadows import MARKUPS, UNPAID_MARKUPS, FloorLook, LossCosts, Shadowing, Shadows
 from autopilot_lab.backtest.bids import BidChooser, BidView
 from autopilot_lab.backtest.choices import Choice, Spot
 from autopilot_lab.backtest.live import SEES_OUTBID_S
-from autopilot_lab.backtest.promise import Promise
+from autopilot_lab.backtest.promise import weigh_left
 from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, Params
+from autopilot_lab.bidding.choice import AuctionedMachine, ChoiceNumbers, Do, HeldNow, OpenAuction, WorkLeft, choose
+from autopilot_lab.bidding.first_step import first_step_s
+from autopilot_lab.bidding.shadows import MARKUPS, UNPAID_MARKUPS, FloorLook, LossCosts, Shadowing, Shadows
 
 CHOICE_NUMBERS = tuple(field.name for field in fields(ChoiceNumbers))
 SHADOW_NUMBERS = tuple(field.name for field in fields(Shadowing))
@@ -43,7 +43,6 @@ class _Player:
         how = replace(Shadowing(), **given)
         self._shadows = Shadows(how, MARKUPS if self._pays_bid else UNPAID_MARKUPS)
         self._limit = config.on_demand_price * (float(BidRules().ceiling_of_on_demand) if job.is_live else 1.0)
-        self._promise = Promise(config, job)
         self._fed = -1
         self._since_s = 0.0
         self._last: tuple[int | None, Choice] = (None, Choice.NONE)
@@ -51,7 +50,7 @@ class _Player:
         """The floor on which the last bid was made."""
 
     def choose(self, view: BidView) -> Choice | Spot:
-        held_s = self._promise.hold(view)
+        view.work_left_s, view.safe_left_s, held_s = weigh_left(view, self._config, self._job)
         if (view.machine, view.running) != self._last:
             if view.running is Choice.KEEP and self._last == (view.machine, Choice.SPOT) and self._bid_on:
                 assert view.machine is not None

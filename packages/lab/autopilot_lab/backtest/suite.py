@@ -63,7 +63,7 @@ class AvailabilitySuite:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuKind:
+class GpuModel:
     """What a machine has, beside the GPU that on-demand machines have."""
 
     name: str
@@ -89,7 +89,7 @@ class BidConfig:
     checkpoint_s: float
     """A pause throws the work back to a multiple of this."""
     machines: tuple[str, ...]
-    gpus: tuple[GpuKind, ...] = ()
+    gpus: tuple[GpuModel, ...] = ()
     """Of each machine; none: all have the GPU that on-demand machines have."""
 
     def speed(self, machine: int | None) -> float:
@@ -109,6 +109,8 @@ class BidRun:
     that runs is stopped to change its bid."""
     copy: int = 0
     """Which of several that begin at once (``copies``)."""
+    market: str = ""
+    """Of several markets, whose runs start at the same ticks: no two have the same random draws."""
 
     @property
     def setting(self) -> str:
@@ -116,7 +118,8 @@ class BidRun:
 
     @property
     def block(self) -> str:
-        return f"{self.start}.{self.copy}" if self.copy else str(self.start)
+        start = f"{self.start}.{self.copy}" if self.copy else str(self.start)
+        return f"{self.market} {start}" if self.market else start
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +181,6 @@ class BidJob:
     is_live: bool = False
     """Whether the daemon's day is played, and not the bare suite."""
     reports_progress: bool = False
-    duds: float = 0.0
-    """Share of launches that come to nothing."""
 
 
 Job = AvailabilityJob | BidJob

@@ -17,7 +17,7 @@ from math import exp, log
 from typing import Literal, NamedTuple
 
 from autopilot_lab.backtest.crowds import CROWDS, crowded_market
-from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidRun, BidSuite, GpuKind, Listing, Pays
+from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidRun, BidSuite, GpuModel, Listing, Pays
 from autopilot_lab.backtest.tasks import DAY, MIGRATE_S, RESUME_S, TICK_S, TICKS_PER_H, Task
 from autopilot_lab.backtest.weather import WEATHERS, weather_floors
 
@@ -68,7 +68,7 @@ class _Market(NamedTuple):
     floors: tuple[array[float], ...]
     listing: Listing | None
     on_demand_price: float
-    gpus: tuple[GpuKind, ...] = ()
+    gpus: tuple[GpuModel, ...] = ()
 
 
 def _market(kind: Kind, rng: random.Random, ticks: int) -> _Market:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -12,7 +13,7 @@ from autopilot_lab.backtest.live import Live, as_searched
 from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.play import Conditions, play
 from autopilot_lab.backtest.policies import parse_policies, starter
-from autopilot_lab.backtest.promise import Promise
+from autopilot_lab.backtest.promise import weigh_left
 from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidSuite, Pays
 from autopilot_lab.backtest.suite_file import suite_from
 from autopilot_lab.backtest.synthetic import Kind, synthetic_suite
@@ -94,20 +95,23 @@ def _view(work_left_s: float, safe_left_s: float, progress: float | None = None)
     return view
 
 
-class TestPromise:
+class TestWeighLeft:
     JOB = BidJob(work_s=20 * HOUR_S, deadline_s=30 * HOUR_S, pays="bid")
 
     def test_of_an_estimate_its_error_is_held(self) -> None:
-        assert Promise(CONFIG, self.JOB).hold(_view(1.0, 1.0)) == pytest.approx(0.15 * 20 * HOUR_S)
+        assert weigh_left(_view(1.0, 1.0), CONFIG, self.JOB) == pytest.approx((1.0, 1.0, 0.15 * 20 * HOUR_S))
 
     def test_with_little_slack_a_share_of_it(self) -> None:
-        tight = replace(self.JOB, deadline_s=22 * HOUR_S)
-        assert Promise(CONFIG, tight).hold(_view(1.0, 1.0)) == pytest.approx((22 / 1.08 - 20) * HOUR_S)
-        hopeless = replace(self.JOB, deadline_s=20 * HOUR_S)
-        assert Promise(CONFIG, hopeless).hold(_view(1.0, 1.0)) == 0.0
+        tight, hopeless = (replace(self.JOB, deadline_s=due_h * HOUR_S) for due_h in (22, 20))
+        assert weigh_left(_view(1.0, 1.0), CONFIG, tight)[2] == pytest.approx((22 / 1.08 - 20) * HOUR_S)
+        assert weigh_left(_view(1.0, 1.0), CONFIG, hopeless)[2] == 0.0
+
+    def test_without_a_deadline_its_error_alone(self) -> None:
+        endless = replace(self.JOB, deadline_s=inf)
+        assert weigh_left(_view(1.0, 1.0), CONFIG, endless)[2] == pytest.approx(0.15 * 20 * HOUR_S)
 
     def test_progress_replaces_the_estimate(self) -> None:
         # A quarter is done after 4 h of the 20 that were estimated.
         view = _view(16 * HOUR_S, 16.5 * HOUR_S, progress=0.25)
-        assert Promise(CONFIG, self.JOB).hold(view) == pytest.approx(0.01 * 12 * HOUR_S)
-        assert (view.work_left_s, view.safe_left_s) == pytest.approx((12 * HOUR_S, 12.5 * HOUR_S))
+        view.done_s = 4 * HOUR_S
+        assert weigh_left(view, CONFIG, self.JOB) == pytest.approx((12 * HOUR_S, 12.5 * HOUR_S, 0.01 * 12 * HOUR_S))

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-from autopilot.pricing.auction.shadows import Expected, LossCosts, Tally, expect
+from autopilot_lab.bidding.shadows import Expected, LossCosts, Tally, expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ChoiceNumbers:
     """Chosen on the choosing half of recorded and made-up markets, and flat around these values."""
 
     fear: float = 2.5
-    """How many times the losses that were seen are reckoned with: slack that is spent does not come back."""
+    """Factor on the loss rate that was seen: slack that is spent does not come back."""
     reserve_h: float = 0.5
     """Hours of slack that no plan counts on."""
     kappa: float = 0.5
@@ -191,7 +191,7 @@ def best_kind(
 
 
 def is_forced(work: WorkLeft) -> bool:
-    """Whether the deadline asks for on-demand capacity now, whatever it costs."""
+    """Whether only on-demand capacity, at any price, still meets the deadline."""
     if work.held is HeldNow.ON_DEMAND:
         return False
     if work.held is HeldNow.RUNNING:

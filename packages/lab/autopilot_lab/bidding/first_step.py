@@ -24,7 +24,7 @@ PRIOR_SPREAD = 0.6
 PRIOR_FAILED, PRIOR_TRIES = 0.02, 10.0
 """The share of tries that fail, before any was seen, and as how many tries it counts. Source: assumed."""
 MOST_TRIES = 5
-"""No more are reckoned with, however many fail."""
+"""Tries that are counted at the most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ MARKUPS = (1.001, 1.01, 1.02, 1.05, 1.1, 1.2, 1.35)
 UNPAID_MARKUPS = (1.02, 1.1, 1.35, 2.0, 4.0, 8.0)
 """The same where all pay the floor, and a bid is the most that would be paid."""
 STORM_MARKUP = 1.05
-"""Of the shadow whose short memory tells of a storm."""
+"""Of the shadow with the short half-life, which measures storms."""
 LEAVE_RATIO = 1.25
 """A machine is left for the cheapest one where it costs that many times as much."""
 LEAST_WORKED = 0.02
@@ -44,7 +44,7 @@ class Shadowing:
     half_life_h: float = 24.0
     """After so long an hour counts half. Source: chosen on made-up and recorded markets."""
     storm_half_life_h: float = 2.0
-    """The same of the shadow that tells of a storm."""
+    """The same of the shadow that measures storms."""
     unobserved_lost: float = 0.5
     """Chance that a machine was lost which is not shown while dearer ones are. Source: assumed."""
     unobserved_looks: float = 2

@@ -7,7 +7,7 @@ from math import exp, inf
 
 import pytest
 
-from autopilot.pricing.auction.shadows import (
+from autopilot_lab.bidding.shadows import (
     MARKUPS,
     PRIOR_HOURS,
     SHADOWING,

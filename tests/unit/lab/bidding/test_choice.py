@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from autopilot.pricing.auction.choice import (
+from autopilot_lab.bidding.choice import (
     NUMBERS,
     AuctionedMachine,
     BidChoice,
@@ -22,7 +22,7 @@ from autopilot.pricing.auction.choice import (
     is_forced,
     plan_bid,
 )
-from autopilot.pricing.auction.shadows import MARKUPS, UNPAID_MARKUPS, LossCosts, Tally
+from autopilot_lab.bidding.shadows import MARKUPS, UNPAID_MARKUPS, LossCosts, Tally
 
 COSTS = LossCosts(checkpoint_h=1 / 6, again_h=0.04, start_h=1 / 6)
 LOST = {1.001: 0.3, 1.01: 0.25, 1.02: 0.2, 1.05: 0.05, 1.1: 0.02, 1.2: 0.01, 1.35: 0.005}
