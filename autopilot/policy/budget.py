@@ -12,7 +12,7 @@ was last observed, at the most that it can bill an hour.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -241,7 +241,8 @@ def restart_reserve(lease: Lease, params: Params) -> Decimal:
 
 def permits_outstanding(leases: Iterable[Lease], now: datetime, params: Params) -> Decimal:
     """Dollars that machines under short permits may bill from now on beyond what is held back, if no newer orders reach
-    them: the daemon may be lost in the very moment in which it rents another. ``permit_ttl_s``, turned round.
+    them: the daemon may be lost in the very moment in which it rents another, or raises a bid. ``permit_ttl_s``, turned
+    round.
     """
     stopping = timedelta(seconds=_stopping_alone_s(params))
     outstanding = ZERO
@@ -253,6 +254,14 @@ def permits_outstanding(leases: Iterable[Lease], now: datetime, params: Params) 
         ttl = timedelta(seconds=min(lease.permit.ttl_s or SHORT_PERMIT_S, SHORT_PERMIT_S))
         outstanding += worst_case(lease.burn_upper, max(renewed_at + ttl - now - stopping, timedelta(0)))
     return outstanding
+
+
+def covers_raise(job: Job, lease: Lease, bid: Decimal, now: datetime, params: Params) -> bool:
+    """Whether the job's budget covers the lease at that bid ($/h), beside what all its permits may bill then."""
+    left_over, raised = left(job, params), replace(lease, bid=bid)
+    after = tuple(raised if each.id == lease.id else each for each in job.leases)
+    growth = commitment(raised, params) - commitment(lease, params)
+    return left_over is None or growth + permits_outstanding(after, now, params) <= left_over
 
 
 def is_stale(lease: Lease, now: datetime) -> bool:

@@ -134,16 +134,32 @@ def _sum_up(leases: Same[tuple[Lease, ...]], params: Same[Params]) -> _Sums:
 @dataclass(frozen=True, slots=True)
 class _Unheard:
     """What machines may cost should the daemon be lost right after the action. A short permit is not held back for, so
-    a further machine must fit beside what those that run may bill until theirs end.
+    a further machine, or a raise, must fit beside what those that run may bill until theirs end.
     """
 
     now: datetime | None
-    """None: the action rents no machine."""
+    """None: the action makes nothing dearer that runs on its permit alone."""
     params: Params
+    raised: Lease | None = None
+    """With the bid that the action makes."""
+
+    @classmethod
+    def after(cls, action: Action, job: Job, now: datetime, params: Params) -> _Unheard:
+        match action:
+            case Acquire():
+                return cls(now, params)
+            case ChangeBid(lease_id, bid):
+                lease = _lease(job, lease_id)
+                return cls(now, params, None if lease is None else replace(lease, bid=bid))
+        return cls(None, params)
 
     def cost(self, leases: Iterable[Lease]) -> Decimal:
         """Dollars beyond their commitments."""
-        return ZERO if self.now is None else budget.permits_outstanding(leases, self.now, self.params)
+        if self.now is None:
+            return ZERO
+        raised = self.raised
+        after = (raised if raised is not None and each.id == raised.id else each for each in leases)
+        return budget.permits_outstanding(after, self.now, self.params)
 
 
 Refusal = tuple[Reason, tuple[tuple[str, Number], ...]]
@@ -164,7 +180,7 @@ def guard(
         purse = _market_purse(job, action, exposure)
         pledged_there = more if purse is None else more + pledged_on.get(purse.market, ZERO)
         if refusal is None and is_growth:
-            unheard = _Unheard(now if isinstance(action, Acquire) else None, params)
+            unheard = _Unheard.after(action, job, now, params)
             refusal = (
                 _unobserved_for_long(job, action, exposure, now)
                 or _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, unheard)

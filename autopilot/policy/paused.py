@@ -25,6 +25,7 @@ from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.stop_causes import is_beaten
+from autopilot.policy.budget import covers_raise
 from autopilot.policy.markups import learnt_markup
 from autopilot.policy.options import waits_for_spot
 from autopilot.policy.own_bids import sets_our_price
@@ -198,7 +199,7 @@ def keep_by_raise(situation: Situation, lease: Lease) -> Answer | None:
         return None
     pays_bid = view.capabilities.bills_at_bid
     rung = raised_bid(job.spec, lease, params, learnt_markup(situation), pays_bid=pays_bid)
-    if rung is None:
+    if rung is None or not covers_raise(job, lease, rung, situation.now, params):
         return None
     price = rung if pays_bid else min(rung, to_win)
     ours = market.ours.get((lease.provider, lease.machine_id))

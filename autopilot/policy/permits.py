@@ -1,8 +1,12 @@
 """How long a machine may work on unheard, within what the limits can hold back for it.
 
-A permit of a quarter of an hour is not held back. It is shortened near a limit (``budget.permit_ttl_s``). One that is
-longer lets a machine work while its daemon sleeps, so all that it may cost is set aside when it is given. Half of what
-a limit has left is never used for this: machines are still replaced, and bids raised, while the daemon is awake.
+A permit of a quarter of an hour is not held back. It is shorter near a limit (``budget.permit_ttl_s``), where it leaves
+room for what the permits of other machines may still cost. One that is longer lets a machine work while its daemon
+sleeps, so all that it may cost is set aside when it is given. Half of what a limit has left is never used for permits:
+machines are still replaced, and bids raised, while the daemon is awake.
+
+No permit ends before the one that it replaces: its machine may not have read the newer orders. So at each moment what
+is committed and what the permits may bill (``budget.permits_outstanding``) fit the limits together.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from autopilot.policy import budget
 from autopilot.policy.budget import HELD_IN_STEPS_S, SHORT_PERMIT_S
 
 SHARE_OF_LEFT = Decimal("0.5")
-"""Of what is left beyond all else, for all long permits together."""
+"""Of what is left beyond all else, for all permits together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,15 @@ class PermitBound:
     left: Decimal | None
     """Dollars beyond all that is spent or committed, permits included; None: nothing bounds it."""
     leases: tuple[Lease, ...]
+
+    def short(self, lease: Lease, now: datetime, params: Params) -> tuple[tuple[Decimal | None, Decimal], ...]:
+        """What a short permit may use, dollars, and the $/h that draw on it: a fair part of all, and what is not
+        outstanding to other machines."""
+        if self.left is None:
+            return ()
+        others = (each for each in self.leases if each.id != lease.id)
+        free = self.left - budget.permits_outstanding(others, now, params)
+        return (self.left * SHARE_OF_LEFT, budget.burn(self.leases)), (free, lease.burn_upper)
 
     def lasts_s(self, lease: Lease, params: Params) -> float | None:
         """Seconds for which the machine of ``lease`` may work on within this limit; None: nothing bounds it."""
@@ -46,12 +59,9 @@ class PermitBound:
 def give_permit_s(
     lease: Lease, bounds: Iterable[PermitBound], longest_s: int, now: datetime, params: Params, *, may_be_long: bool
 ) -> int:
-    """Seconds from now. ``may_be_long``: whether more than a quarter of an hour may be given to it now.
-
-    A long permit never ends before the one that it replaces: its machine may not have read the newer orders.
-    """
+    """Seconds from now. ``may_be_long``: whether more than a quarter of an hour may be given to it now."""
     limits = tuple(bounds)
-    shortest = [(bound.left, budget.burn(bound.leases)) for bound in limits]
+    shortest = [each for bound in limits for each in bound.short(lease, now, params)]
     ttl_s = budget.permit_ttl_s(shortest, min(longest_s, SHORT_PERMIT_S), params)
     if may_be_long and longest_s > SHORT_PERMIT_S:
         ttl_s = max(ttl_s, _long_s(lease, limits, longest_s, params))
@@ -72,10 +82,9 @@ def _held_for(lease: Lease, params: Params) -> Decimal:
 
 
 def _held_s(lease: Lease, now: datetime) -> int:
-    """Until the end of the long permit that it has. One that was renewed in the future is no bound: the clock was
-    wrong then."""
+    """Until the end of the permit that it has. One that was renewed in the future is no bound: the clock was wrong
+    then."""
     renewed_at, ttl_s = lease.permit.renewed_at, lease.permit.ttl_s
-    if renewed_at is None or ttl_s is None or ttl_s <= SHORT_PERMIT_S or renewed_at > now:
+    if renewed_at is None or ttl_s is None or renewed_at > now:
         return 0
-    left_s = (renewed_at + timedelta(seconds=ttl_s) - now).total_seconds()
-    return ceil(left_s) if left_s > SHORT_PERMIT_S else 0
+    return max(ceil((renewed_at + timedelta(seconds=ttl_s) - now).total_seconds()), 0)

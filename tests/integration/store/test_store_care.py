@@ -110,7 +110,9 @@ async def fill(url: str) -> None:
         await work.answers.add(KeptAnswer(1000, "k", "a" * 64, START, 201, "{}"))
         await work.notices.save([PendingNotice("i", "team", "job_failed", START, "job-000001", None, "t", "x", START)])
         await work.certificates.save(Certificate("job-000001", "vastai", "account", "0.1", START, START + LASTS))
-        await work.certificates.save_findings([ClaimFinding("job-000001", "claim", ClaimVerdict.HELD, START)])
+        certified = ClaimFinding("job-000001", "claim", ClaimVerdict.HELD, START)
+        by_use = ClaimFinding("job-000001", "claim", ClaimVerdict.HELD, START, used_on="vastai")
+        await work.certificates.save_findings([certified, by_use])
         await work.certificates.save_marks([StepMark("job-000001", "rent", START)])
     await store.close()
 

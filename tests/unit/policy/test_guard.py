@@ -22,7 +22,7 @@ from autopilot.domain.actions import (
     Veto,
 )
 from autopilot.domain.after import After
-from autopilot.domain.certificate import Lack
+from autopilot.domain.certificate import Lack, UseProof
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
@@ -457,3 +457,48 @@ def test_a_market_without_a_certificate_takes_nothing_new_but_its_certification(
     held = a_job(a_lease())
     assert reason(RAISE, job=held, market=uncertified) is None
     assert reason(Release("lease-1", Reason.OUTBID), job=held, market=uncertified) is None
+
+
+def heard_for(lease: Lease, ttl_s: int) -> Lease:
+    """Its machine may work on for so long from now, without a word of the daemon's."""
+    return replace(lease, permit=replace(lease.permit, renewed_at=START, ttl_s=ttl_s))
+
+
+BESIDE = replace(SPOT, slot=Slot.NEXT)
+UNHEARD_S = 720
+"""What a quarter of an hour is beyond the time that is held back for a stop."""
+
+
+@pytest.mark.parametrize(
+    ("action", "growth", "burn"),
+    [pytest.param(BESIDE, RESERVE, D("0.304"), id="rental"), pytest.param(RAISE, GROWTH, D("0.364"), id="raise")],
+)
+@pytest.mark.parametrize("cap", ["budget", "day", "month", "token", "uncertified"])
+def test_growth_fits_beside_what_machines_may_bill_unheard(
+    action: Action, growth: Decimal, burn: Decimal, cap: str
+) -> None:
+    """The daemon may be lost right after it: each machine then works to the end of its permit."""
+    running = replace(a_lease(), observed=replace(a_lease().observed, price_to_win=D("0.350")))
+    committed = stop_cost(D("0.300"), D("0.004"), P)
+
+    def veto(left: Decimal, ttl_s: int) -> Reason | None:
+        lease = heard_for(running, ttl_s)
+        job, account = a_job(lease), exposure(lease)
+        match cap:
+            case "budget":
+                return reason(action, job=a_job(lease, spec=a_spec(budget=committed + left)), account=account)
+            case "day":
+                return reason(action, job=job, account=account, caps=limits(day=committed + left))
+            case "month":
+                return reason(action, job=job, account=account, caps=limits(month=committed + left))
+            case "token":
+                purse = Purse(committed + left, D(0), frozenset([job.id]))
+                return reason(action, job=job, account=replace(account, purses={job.id: (purse,)}))
+        account = with_market_purse(account, left)
+        proved = replace(account.market_purses["vastai"], proof=UseProof(START + timedelta(days=30)))
+        return reason(action, job=job, account=replace(account, market_purses={"vastai": proved}))
+
+    needed = growth + burn * UNHEARD_S / 3600
+    assert veto(needed, 900) is None
+    assert veto(needed - NANO, 900) is not None
+    assert veto(growth, 900 - UNHEARD_S) is None, "what is left of the permit is held back with the stop"
