@@ -230,9 +230,9 @@ def test_certifications_are_begun_and_refused_as_the_document_says(served: Serve
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_document_holds_in_very_many_calls(served: Served) -> None:
-    sent = drive(served, served.at_socket(), 15_000)
-    sent += drive(served, served.over_tcp(served.token), 10_500)
-    sent += drive(served, served.over_tcp(served.reader), 2_500)
+    sent = drive(served, served.at_socket(), 3_000)
+    sent += drive(served, served.over_tcp(served.token), 2_000)
+    sent += drive(served, served.over_tcp(served.reader), 1_000)
     sent += drive(served, served.over_tcp(""), 60, refused=401)
-    assert sent.total() >= 20_000
-    assert sent[201] >= 100, "and many of them did something"
+    assert sent.total() >= 4_500
+    assert sent[201] >= 20, "and many of them did something"
