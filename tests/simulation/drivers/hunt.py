@@ -1,6 +1,6 @@
 """Where each planted bug is found: by which seed, or by which story.
 
-``found.json`` keeps that place, so that the tests need one run a bug. A hunt looks there first, then goes through the
+``found.json`` keeps that place, so that most tests need one run a bug. A hunt looks there first, then goes through the
 stories, which are short, and then through the seeds.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autopilot.engine import reconcile
-from tests.simulation.drivers.hunt import caught_at, read_kept
+from tests.simulation.drivers.hunt import caught, read_kept
 from tests.simulation.runs.bugs import BUGS, plant
 
 
@@ -28,9 +28,13 @@ def test_every_bug_still_fits_the_code_that_it_changes(bug: str) -> None:
     assert all(getattr(target, attribute) is before for target, attribute, before in targets)
 
 
+SEEDS = 12
+"""Decisions change, and with them where a bug shows. After its kept place, all stories and so many seeds are tried."""
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bug", BUGS)
-def test_every_bug_is_found_where_it_was_found_before(bug: str) -> None:
-    kept = read_kept()
-    assert bug in kept, f"look for it: python -m tests.simulation --planted {bug} --seeds 200"
-    assert caught_at(bug, kept[bug]), f"look for it again: python -m tests.simulation --planted {bug} --seeds 200"
+def test_every_bug_is_found(bug: str) -> None:
+    catch = caught(bug, read_kept().get(bug), 1, SEEDS)
+    assert catch.place, f"look for it: python -m tests.simulation --planted {bug} --seeds 200"
