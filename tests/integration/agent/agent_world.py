@@ -39,9 +39,12 @@ TRAINER = Path(__file__).parents[3] / "packages/lab/autopilot_lab/sandbox/images
 DAY = timedelta(days=1)
 
 
-def training(steps: int, setup: str = "") -> Work:
-    command = f'exec "{sys.executable}" "$AUTOPILOT_ROOT/opt/demo/train.py" --steps {steps} --checkpoint out/model.json'
-    return Work(run=command, setup=setup, workdir="/workspace", checkpoint_path="out/model.json")
+def training(steps: int, setup: str = "", gate: Path | None = None) -> Work:
+    """``gate``: half way, when all is saved, it waits for that file. So it does not end before the test has acted,
+    however busy the computer is."""
+    run = f'"{sys.executable}" "$AUTOPILOT_ROOT/opt/demo/train.py" --checkpoint out/model.json --steps'
+    half = "" if gate is None else f'{run} {steps // 2} && until [ -e "{gate}" ]; do sleep 0.1; done && '
+    return Work(run=f"{half}exec {run} {steps}", setup=setup, workdir="/workspace", checkpoint_path="out/model.json")
 
 
 @dataclasses.dataclass

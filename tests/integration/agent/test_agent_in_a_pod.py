@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import sys
@@ -30,19 +31,18 @@ from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.providers.runpod import plugin
 from autopilot_lab.sandbox.runpod import provider as runpod_market
 from autopilot_lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
-from tests.integration.agent.agent_world import CALM, DAY, JOB, SPEED, Lease, World, processes_beneath
+from tests.integration.agent.agent_world import CALM, DAY, JOB, SPEED, Lease, World, processes_beneath, training
 from tests.patience import PATIENCE_S, eventually
 
 QUERY = OfferQuery((("RTX 3090", 1),), Decimal(0), Decimal(20), verified_only=True, datacenter_only=False)
 BID = Decimal("0.25")
 STEPS = 1500
-TRAINING = Work(
-    setup='mkdir -p "$AUTOPILOT_ROOT/opt/made" && echo "set up"',
-    run='test -d "$AUTOPILOT_ROOT/opt/made" && env | grep -c _API_KEY; '
-    f'exec python3 "$AUTOPILOT_ROOT/opt/demo/train.py" --steps {STEPS} --checkpoint out/model.json',
-    workdir="/workspace",
-    checkpoint_path="out/model.json",
-)
+
+
+def training_in_a_pod(gate: Path) -> Work:
+    work = training(STEPS, 'mkdir -p "$AUTOPILOT_ROOT/opt/made" && echo "set up"', gate)
+    return dataclasses.replace(work, run=f'test -d "$AUTOPILOT_ROOT/opt/made" && env | grep -c _API_KEY; {work.run}')
+
 
 PRECIOUS = Work(
     run="echo precious > state; trap 'echo told >> state; exit 0' TERM; sleep 1000 & wait", checkpoint_path="state"
@@ -121,9 +121,10 @@ async def market(tmp_path: Path, world: World) -> AsyncIterator[Market]:
 
 @pytest.mark.slow
 async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_again(
-    market: Market, uninterrupted: Callable[[int], str]
+    market: Market, uninterrupted: Callable[[int], str], tmp_path: Path
 ) -> None:
-    lease = await market.world.lease("a", TRAINING)
+    gate = tmp_path / "gate"
+    lease = await market.world.lease("a", training_in_a_pod(gate))
     pod_id = await market.rent(lease)
     before = await lease.until(
         "a checkpoint", lambda beat: beat.last_checkpoint is not None and beat.state == "running"
@@ -132,6 +133,7 @@ async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_agai
     await market.reached(pod_id, InstanceStatus.STOPPED)
     await eventually(lambda: not (market.root(pod_id) / "opt/made").exists(), "the container's disk is gone")
 
+    gate.touch()
     assert isinstance(await market.provider.change_bid(pod_id, Decimal("0.3")), Done)
     after = await lease.until("another boot", lambda beat: beat.boot == before.boot + 1)
     assert after.orders_seq_seen >= before.orders_seq_seen

@@ -7,6 +7,7 @@ import re
 import runpy
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -52,20 +53,22 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
 
 @pytest.mark.slow
 async def test_killed_with_its_whole_tree_it_goes_on_where_it_was(
-    world: World, uninterrupted: Callable[[int], str]
+    world: World, uninterrupted: Callable[[int], str], tmp_path: Path
 ) -> None:
-    lease = await world.lease("a", training(STEPS, setup="echo set up >> setups"))
+    gate = tmp_path / "gate"
+    lease = await world.lease("a", training(STEPS, "echo set up >> setups", gate))
     host = world.host(lease)
     host.start()
-    await lease.until("a checkpoint of step 200", lambda beat: beat.last_checkpoint is not None)
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint is not None)
     host.kill()
     assert await lease.exit() is None
+    gate.touch()
     host.start()
     exit_record = await eventually(lease.exit, "exit record")
     assert exit_record.exit_code == 0
     assert model_digest(host.model) == uninterrupted(STEPS)
     assert (host.root / "workspace/setups").read_text() == "set up\n"
-    await eventually(lambda: "model sha256" in lease.log(), "the whole log")
+    await eventually(lambda: f"model sha256 {uninterrupted(STEPS)}" in lease.log(), "the whole log")
     starts = [line for line in lease.log().splitlines() if line.startswith("training from step")]
     assert len(starts) >= 1
     assert all("from step 0" not in line for line in starts[1:])
@@ -74,10 +77,11 @@ async def test_killed_with_its_whole_tree_it_goes_on_where_it_was(
 
 @pytest.mark.slow
 async def test_moves_to_another_machine_and_ends_with_the_same_model(
-    world: World, uninterrupted: Callable[[int], str]
+    world: World, uninterrupted: Callable[[int], str], tmp_path: Path
 ) -> None:
-    old = await world.lease("old", training(STEPS))
-    new = await world.lease("new", training(STEPS), role="wait")
+    gate = tmp_path / "gate"
+    old = await world.lease("old", training(STEPS, gate=gate))
+    new = await world.lease("new", training(STEPS, gate=gate), role="wait")
     old_host, new_host = world.host(old), world.host(new)
     old_host.start()
     new_host.start()
@@ -96,11 +100,12 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
     assert manifest.step is not None
     assert 0 < manifest.step < STEPS
 
+    gate.touch()
     await old.order(role="leave", run_epoch=2)
     await new.order(role="run", run_epoch=2, restore=await verified(world.store, "old", saved.last_checkpoint))
     exit_record = await eventually(new.exit, "exit record")
     assert (exit_record.run_epoch, exit_record.exit_code) == (2, 0)
-    [begun_at] = re.findall(r"training from step (\d+) ", new.log())
+    begun_at, _ = re.findall(r"training from step (\d+) ", new.log())
     assert manifest.step <= int(begun_at) < STEPS, "its files are of that step, or of a later one"
     assert model_digest(new_host.model) == uninterrupted(STEPS)
     assert (await old.until("left", lambda beat: beat.state == "left")).run_epoch == 2
