@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money, Scalar
 from autopilot.answers.status import Certificate
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CertificationJob(Described):
     id: str
     status: str
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CertificationStep(Described):
     step: str
     over: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Claim(Described):
     id: str
     sentence: str
@@ -35,7 +34,7 @@ class Claim(Described):
     seen: dict[str, Scalar]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Certification(Described):
     market: str
     certificate: Certificate
@@ -47,14 +46,14 @@ class Certification(Described):
     billed: Money | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Accepted(Described):
     market: str
     claim: str
     accepted_at: Instant
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Drift(Described):
     provider: str
     answer: str
@@ -68,6 +67,6 @@ class Drift(Described):
     sample: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Drifts(Described):
     drifts: list[Drift]

@@ -1,7 +1,7 @@
 """Answers as JSON, and read from it again: exact, and without anything that the command line would wait for.
 
-An answer is a frozen dataclass. Money and fractions are decimal strings, instants ISO 8601 in UTC, durations seconds.
-Members that are not known are passed over: a newer daemon may tell more.
+An answer is a dataclass (``record``). Money and fractions are decimal strings, instants ISO 8601 in UTC, durations
+seconds. Members that are not known are passed over: a newer daemon may tell more.
 """
 
 from __future__ import annotations

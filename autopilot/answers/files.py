@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autopilot.answers.jobs import TakenCode
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CodeThere(Described):
     there: bool
     missing: list[int] | None
     """Numbers of the parts still to be sent; null: the index is still to be sent."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CodeBegun(Described):
     missing: list[int]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Nothing(Described):
     """An empty object."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CodeOfJob(Described):
     name: str
     code: TakenCode
@@ -33,7 +32,7 @@ class CodeOfJob(Described):
     """URLs of the index and of each part."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OutputPart(Described):
     key: str
     size: int
@@ -41,7 +40,7 @@ class OutputPart(Described):
     url: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Outputs(Described):
     name: str
     parts: list[OutputPart]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 
 from autopilot.answers.jobs import Bid, Event, PaidLease
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money, Number, Seconds
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Span(Described):
     status: str
     billed_rate: Money
@@ -18,7 +18,7 @@ class Span(Described):
     ended_at: Instant | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Entry(Described):
     id: str
     type: str
@@ -30,7 +30,7 @@ class Entry(Described):
     line_id: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class InvoiceLine(Described):
     id: str
     kind: str
@@ -40,7 +40,7 @@ class InvoiceLine(Described):
     seen_at: Instant
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Reading(Described):
     at: Instant
     gpu_busy: float | None
@@ -50,7 +50,7 @@ class Reading(Described):
     progress: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class InstanceLease(PaidLease):
     job_id: str | None
     job: str | None
@@ -65,7 +65,7 @@ class InstanceLease(PaidLease):
     waits_for: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class InstanceLife(Described):
     lease: InstanceLease
     spans: list[Span]
@@ -77,7 +77,7 @@ class InstanceLife(Described):
     """The newest 288, oldest first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Instances(Described):
     instances: list[InstanceLife]
     """Newest first."""

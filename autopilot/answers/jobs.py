@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autopilot.answers.money import Counted, JobSpend, Receipt
 from autopilot.answers.plans import Forecast, Plan
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money, Number, Scalar, Seconds
 from autopilot.domain.after import On
 from autopilot.domain.job import JobStatus
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Gpu(Described):
     busy: float | None
     memory_used: int | None
     memory_total: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Recognised(Described):
     """Progress that was recognised in the output or files of a job that reports none. It frees held time."""
 
@@ -30,7 +29,7 @@ class Recognised(Described):
     seen: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NewestReadings(Described):
     """As reported by the machine. Fractions and loads are numbers, sizes bytes."""
 
@@ -42,7 +41,7 @@ class NewestReadings(Described):
     recognised: Recognised | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Lease(Described):
     """One machine: requested, held, or released."""
 
@@ -73,12 +72,12 @@ class Lease(Described):
     label: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PaidLease(Counted, Lease):
     pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TakenCode(Described):
     """The copy of the user's code that a job runs."""
 
@@ -89,7 +88,7 @@ class TakenCode(Described):
     is_dirty: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NewestCheckpoint(Described):
     """Where the next run starts, or where the present one started if it has saved none yet."""
 
@@ -103,7 +102,7 @@ class NewestCheckpoint(Described):
     verified_at: Instant
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FailedStart(Described):
     """The newest machine on which the command never ran."""
 
@@ -118,13 +117,13 @@ class FailedStart(Described):
     at: Instant
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Note(Described):
     topic: str
     numbers: dict[str, Scalar]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Waiting(Described):
     """Why nothing runs for a job, as of the last tick."""
 
@@ -133,7 +132,7 @@ class Waiting(Described):
     notes: list[Note]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Predecessor(Described):
     """A job that another waits for, or has waited for."""
 
@@ -145,7 +144,7 @@ class Predecessor(Described):
     status: JobStatus | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Tasks(Described):
     """The tasks of an array by state."""
 
@@ -165,7 +164,7 @@ class Tasks(Described):
     cancelled: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Job(Counted):
     id: str
     name: str
@@ -211,12 +210,12 @@ class Job(Counted):
     waiting: Waiting | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobAnswer(Described):
     job: Job
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FoundCheckpoint(Described):
     lease_id: str
     number: int
@@ -227,7 +226,7 @@ class FoundCheckpoint(Described):
     """Since the lost daemon verified it; null: it did not."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FoundMachine(Described):
     lease_id: str
     provider: str
@@ -238,7 +237,7 @@ class FoundMachine(Described):
     per_hour: Money
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PassedOver(Described):
     lease_id: str
     number: int | None
@@ -246,7 +245,7 @@ class PassedOver(Described):
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FoundInStore(Described):
     checkpoint: FoundCheckpoint | None
     """The newest complete one; null: none is newer than the ledger's."""
@@ -255,13 +254,13 @@ class FoundInStore(Described):
     passed_over: list[PassedOver]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Resumed(JobAnswer):
     store: FoundInStore | None = None
     """Only for a dry run with ``from_store``; null while it is still being read: ask again."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Submitted(Described):
     """``job`` is null for a dry run."""
 
@@ -269,21 +268,21 @@ class Submitted(Described):
     plan: Plan
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SubmittedSet(Described):
     """In the order of the request."""
 
     jobs: list[Submitted]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Changed(Described):
     job: Job
     plan: Plan | None
     """If it leaves less than before."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Retried(Described):
     job: Job
     """The array, or the one named task."""
@@ -291,14 +290,14 @@ class Retried(Described):
     """Those that restart."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Cancelled(Described):
     job: Job
     unrecorded: str | None = None
     """Why the ledger could not record it. It takes effect anyway."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Checkpoint(Described):
     number: int
     step: int
@@ -309,7 +308,7 @@ class Checkpoint(Described):
     verified_at: Instant
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Bid(Described):
     lease_id: str
     at: Instant
@@ -318,7 +317,7 @@ class Bid(Described):
     decision_id: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Event(Described):
     seq: int
     at: Instant
@@ -328,7 +327,7 @@ class Event(Described):
     fields: dict[str, Scalar]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobLife(Described):
     job: Job
     leases: list[PaidLease]
@@ -343,7 +342,7 @@ class JobLife(Described):
     """Only for a job that has ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Decided(Described):
     id: str
     at: Instant
@@ -352,21 +351,21 @@ class Decided(Described):
     notes: list[Note]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Decision(Decided):
     answers: list[Event]
     """Events of the requested machine."""
     bids: list[Bid]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Why(Described):
     job: Job
     decisions: list[Decision]
     """Newest first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class LogChunk(Described):
     key: str
     lease_id: str
@@ -375,7 +374,7 @@ class LogChunk(Described):
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Logs(Described):
     chunks: list[LogChunk]
     """At most 1 MB of output."""

@@ -3,22 +3,22 @@ line, the page and the Python client read them. Their members stand in the order
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money, Number, Seconds
 from autopilot.domain.cost_columns import Costs
 from autopilot.domain.job import JobStatus
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class _Line(Described):
     key: str
     name: str | None
     """The job's or the owner's, if lines are jobs or owners."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SpendRow(Costs, _Line):
     posted: Money
     accrued: Money
@@ -30,7 +30,7 @@ class SpendRow(Costs, _Line):
     saved: Money | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Comparison(Described):
     name: str
     cost: Money
@@ -40,7 +40,7 @@ class Comparison(Described):
     sources: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Spend(Described):
     by: str
     since: date | None
@@ -52,7 +52,7 @@ class Spend(Described):
     rows: list[SpendRow]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SpendOfMonth(Spend):
     """The dearest rows, dearest first, and the sum of the others."""
 
@@ -61,7 +61,7 @@ class SpendOfMonth(Spend):
     others_count: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Counted(Described):
     """What limits count of a job or a machine."""
 
@@ -73,7 +73,7 @@ class Counted(Described):
     """What limits count in addition to the two."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Against(Described):
     """A limit, and what counts against it."""
 
@@ -86,7 +86,7 @@ class Against(Described):
     """How long the rest lasts at this rate; null: the limit is not reached."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class AccountLaunches(Described):
     rented: int
     limit: int
@@ -95,7 +95,7 @@ class AccountLaunches(Described):
     refused_limit: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobLaunches(Described):
     rented: int
     limit: int
@@ -103,7 +103,7 @@ class JobLaunches(Described):
     refused_limit: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MarketMoney(Described):
     name: str
     credit: Money | None
@@ -111,7 +111,7 @@ class MarketMoney(Described):
     runway_s: Seconds | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class AccountMoney(Described):
     day: Against
     month: Against
@@ -129,14 +129,14 @@ class AccountMoney(Described):
     launches: AccountLaunches
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class _Job(Described):
     id: str
     name: str
     status: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobMoney(Against, _Job):
     held_for: dict[str, Money]
     max_rate: Money | None
@@ -145,7 +145,7 @@ class JobMoney(Against, _Job):
     launches: JobLaunches
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class _Token(Described):
     name: str
     number: int
@@ -154,24 +154,24 @@ class _Token(Described):
     """Its maker, whose allowance it also counts against. Null: a user, or unknown."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TokenMoney(Against, _Token):
     """Amounts of its jobs, and of the jobs of all tokens that it has made."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class _Schedule(Described):
     id: str
     name: str
     is_monthly: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ScheduleMoney(Against, _Schedule):
     """Amounts of all firings together."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Budget(Described):
     now: Instant
     currency: str
@@ -184,7 +184,7 @@ class Budget(Described):
     """Open schedules with a budget over all firings. Missing from an older daemon."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Amounts(Described):
     estimate: Money
     corrected: Money
@@ -195,7 +195,7 @@ class Amounts(Described):
     held: Money
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class _Machine(Described):
     provider: str
     instance_id: str
@@ -206,12 +206,12 @@ class _Machine(Described):
     second_look_at: Instant | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ReconciledLease(Amounts, _Machine):
     pass
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Reconciliation(Described):
     month: str
     total: Amounts
@@ -220,7 +220,7 @@ class Reconciliation(Described):
     rows: list[ReconciledLease]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ReconciliationOfDearest(Reconciliation):
     """The dearest rows, dearest first, and the sum of the others."""
 
@@ -229,7 +229,7 @@ class ReconciliationOfDearest(Reconciliation):
     others_count: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MonthOfMoney(Described):
     """What the page about a month of money shows."""
 
@@ -240,17 +240,17 @@ class MonthOfMoney(Described):
     bills: ReconciliationOfDearest
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class _Posted(Described):
     posted: Money
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobSpend(Costs, _Posted):
     on_demand_equivalent: Money | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Receipt(Costs, _Posted):
     """The cost of a job, with or without confirmation by its markets' bills."""
 
@@ -268,7 +268,7 @@ class Receipt(Costs, _Posted):
     """Work that was repeated because no verified checkpoint had it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ReceiptMachine(Described):
     lease_id: str
     provider: str
@@ -283,7 +283,7 @@ class ReceiptMachine(Described):
     """What its bill is missing; null: it is complete."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ReceiptLine(Described):
     """The sum of the ledger's entries of one machine, UTC day and kind of cost."""
 
@@ -295,7 +295,7 @@ class ReceiptLine(Described):
     amount: Money
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ReceiptJob(Described):
     id: str
     name: str
@@ -305,12 +305,12 @@ class ReceiptJob(Described):
     finished_at: Instant | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class _OfJob(Described):
     job: ReceiptJob
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ItemizedReceipt(Receipt, _OfJob):
     machines: list[ReceiptMachine]
     lines: list[ReceiptLine]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autopilot.answers.instances import Span
 from autopilot.answers.jobs import Decided, Decision, Event, Job, JobLife, Lease
 from autopilot.answers.money import AccountMoney, Spend
 from autopilot.answers.plans import Forecast
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money
 from autopilot.answers.schedules import Schedule
 from autopilot.answers.status import Market
@@ -15,7 +14,7 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.token import Scope
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MachinesOfJob(Described):
     """What a strip of its last hours is drawn of."""
 
@@ -25,13 +24,13 @@ class MachinesOfJob(Described):
     events: list[Event]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Posting(Described):
     at: Instant
     amount: Money
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TaskOfPage(Described):
     id: str
     task: int
@@ -41,7 +40,7 @@ class TaskOfPage(Described):
     is_estimate: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DrawnLife(JobLife):
     """Of one job, what its page and its picture show."""
 
@@ -54,14 +53,14 @@ class DrawnLife(JobLife):
     postings: list[Posting]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TaskAtWork(Described):
     id: str
     name: str
     array_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Now(Described):
     jobs: list[Job]
     """All that are open, and the newest that are over."""
@@ -78,14 +77,14 @@ class Now(Described):
     markets: list[Market]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DecidedForJob(Decided):
     job_id: str
     job: str
     """Its name."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Decisions(Described):
     decisions: list[DecidedForJob]
     """Newest first."""
@@ -93,7 +92,7 @@ class Decisions(Described):
     """Where the next page begins; null: it is the last."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PageCaller(Described):
     """Whose rights a page has."""
 
@@ -110,14 +109,14 @@ class PageCaller(Described):
     version: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PageLink(Described):
     path: str
     url: str | None
     """Null for a caller from the network, who knows the address."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OpenedSession(Described):
     secret: str
     expires_at: Instant

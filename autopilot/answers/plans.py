@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money, Number, Seconds
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Offer(Described):
     provider: str
     machine_id: str
@@ -25,19 +24,19 @@ class Offer(Described):
     bid: Money | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RankedOffer(Offer):
     setup_s: Seconds | None
     cost_per_work_h: Money | None
     """The cost of an hour of useful work there, with set-up, disk, traffic and expected interruptions."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PlannedOffer(Offer):
     cost: Money
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Forecast(Described):
     """Over the simulated markets. Dollars are those spent from ``at`` on."""
 
@@ -58,7 +57,7 @@ class Forecast(Described):
     preemptions: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PlannedWidth(Described):
     """An array on this many machines at once."""
 
@@ -69,7 +68,7 @@ class PlannedWidth(Described):
     """How likely it is to end before the deadline."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ArrayPlan(Described):
     count: int
     needed: int
@@ -89,7 +88,7 @@ class ArrayPlan(Described):
     """What other widths would cost."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Plan(Described):
     offers: list[PlannedOffer]
     expected_cost: Money | None

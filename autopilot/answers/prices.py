@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money, Seconds
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PriceStep(Described):
     at: Instant
     low: Money | None
@@ -17,7 +16,7 @@ class PriceStep(Described):
     machines: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MarketPrices(Described):
     provider: str
     gpu: str
@@ -32,7 +31,7 @@ class MarketPrices(Described):
     steps: list[PriceStep]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Prices(Described):
     gpu: str
     since: Instant

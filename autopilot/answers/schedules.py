@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autopilot.answers.plans import Plan
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money
 from autopilot.domain.cadence import Overlap
 from autopilot.domain.job import JobStatus
 from autopilot.domain.schedule import ScheduleStatus
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Firing(Described):
     """A job that a schedule has created."""
 
@@ -21,7 +20,7 @@ class Firing(Described):
     status: JobStatus | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Schedule(Described):
     id: str
     name: str
@@ -60,7 +59,7 @@ class Schedule(Described):
     """For machines that are gone, until their bills are final."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Scheduled(Described):
     """``schedule`` is null for a dry run."""
 
@@ -72,12 +71,12 @@ class Scheduled(Described):
     """Plan of a firing due now."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ScheduleAnswer(Described):
     schedule: Schedule
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Schedules(Described):
     schedules: list[Schedule]
     """Oldest first; with ``all`` newest first."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ExecAnswer(Described):
     exit_code: int
     output: str
@@ -16,7 +15,7 @@ class ExecAnswer(Described):
     """``exited``, ``timed_out`` (124) or ``stopped`` (137)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SshAnswer(Described):
     host: str
     port: int

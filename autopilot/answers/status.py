@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autopilot.answers.plans import RankedOffer
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Certificate(Described):
     lack: str | None
     """Why nothing new is rented there."""
@@ -28,7 +27,7 @@ class Certificate(Described):
     """Without one: until when the market is proved by use; null: it is not."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Market(Described):
     name: str
     known: bool
@@ -47,7 +46,7 @@ class Market(Described):
     certificate: Certificate
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Status(Described):
     version: str
     pid: int
@@ -70,7 +69,7 @@ class Status(Described):
     providers: list[Market]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Offers(Described):
     offers: list[RankedOffer]
     markets: list[Market]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from autopilot.answers.record import record
 from autopilot.answers.scalars import Described, Instant, Money
 from autopilot.domain.token import Scope
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Token(Described):
     number: int
     name: str
@@ -27,19 +26,19 @@ class Token(Described):
     nothing was noted."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MadeToken(Described):
     token: Token
     secret: str
     """Shown only in this answer."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Tokens(Described):
     tokens: list[Token]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RevokedToken(Described):
     token: Token
     parked: list[str]
@@ -48,7 +47,7 @@ class RevokedToken(Described):
     """Names of the tokens that it made, directly or indirectly: they end with it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class WaitingPlan(Described):
     """A request of a token that a person must confirm."""
 
@@ -69,12 +68,12 @@ class WaitingPlan(Described):
     is_confirmed: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class WaitingPlans(Described):
     plans: list[WaitingPlan]
     """Oldest first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ConfirmedPlan(Described):
     plan: WaitingPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from autopilot.answers.jobs import Job, Submitted, SubmittedSet
 from autopilot.answers.plans import Plan
+from autopilot.answers.record import record
 from autopilot.answers.schedules import Scheduled
 from autopilot.cli import code, plan_views, rehearsed, schedules
 from autopilot.cli.answers import read
@@ -32,12 +33,12 @@ from autopilot.words import text
 Flag = Parameter(negative="")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SubmittedFile(Submitted):
     file: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SubmittedFiles:
     """Of several job files, in their order."""
 

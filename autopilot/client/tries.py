@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from autopilot.client.errors import AnswerLost, NotRunning, Unreachable
-from autopilot.clock import SystemClock
-from autopilot.ids import UlidIds
 
 AGAIN_AFTER_S = (1.0, 3.0, 6.0)
 """Where the answer was lost of a request that may be sent again."""
@@ -12,6 +10,9 @@ AGAIN_AFTER_S = (1.0, 3.0, 6.0)
 
 def make_key_header() -> dict[str, str]:
     """What may spend money carries a key: the daemon acts once for each, however often it comes."""
+    from autopilot.clock import SystemClock  # asyncio comes with it: 30 ms for a command that only reads
+    from autopilot.ids import UlidIds
+
     return {"Idempotency-Key": UlidIds(SystemClock()).new()}
 
 
