@@ -33,6 +33,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.ports.store import DecisionRecord, EventRecord
 from autopilot.service.wiring import Daemon, daemon
 from autopilot.store.database import open_store
+from autopilot.web.session_path import make_path
 from autopilot_lab.sandbox.server import SandboxConfig, running_sandbox
 
 JOBS, OPEN = 1_000, 200
@@ -75,16 +76,16 @@ async def measure(root: Path) -> list[Figure]:
             cpu_ms = 1000 * (_cpu_s(served) - used) / REPEATS
             figures.append(Figure(f"{name}, processor time of daemon and listener", [cpu_ms], "ms"))
             figures.append(Figure(f"{name}, compressed", [size / 1000], "kB", target=MOST_KB))
-        figures += await _measure_readers(served, base)
+        figures += await _measure_readers(served)
     return figures
 
 
-async def _measure_readers(served: Daemon, base: str) -> list[Figure]:
+async def _measure_readers(served: Daemon) -> list[Figure]:
     """Per cent of a core, of daemon and listener, that readers of Now cost beyond the ticks themselves; and how long
     ticks take beside them: one that takes longer than the time between two makes the next one late."""
     alone, usual_ms = await _watch(served)
-    cookies = [await _enter(served) for _ in range(1 + READERS // READERS_OF_A_SESSION)]
-    reading = [asyncio.create_task(_read(base, cookies[number // READERS_OF_A_SESSION])) for number in range(READERS)]
+    sessions = [await _enter(served) for _ in range(1 + READERS // READERS_OF_A_SESSION)]
+    reading = [asyncio.create_task(_read(*sessions[number // READERS_OF_A_SESSION])) for number in range(READERS)]
     await asyncio.sleep(5)
     with_readers, beside_ms = await _watch(served)
     for task in reading:
@@ -133,7 +134,7 @@ async def _read(base: str, cookie: str) -> None:
             pass
 
 
-async def _enter(served: Daemon) -> str:
+async def _enter(served: Daemon) -> tuple[str, str]:
     connector = aiohttp.UnixConnector(str(served.settings.socket_path))
     async with aiohttp.ClientSession(connector=connector) as here, here.post("http://localhost/v1/page/link") as answer:
         link = str((await answer.json())["url"])
@@ -141,7 +142,9 @@ async def _enter(served: Daemon) -> str:
         aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http,
         http.get(link, allow_redirects=False) as answer,
     ):
-        return answer.headers["Set-Cookie"].split(";")[0]
+        cookie = answer.headers["Set-Cookie"].split(";")[0]
+    origin, secret = link.partition("/enter/")[0], cookie.partition("=")[2]
+    return origin + make_path(secret).removesuffix("/"), cookie
 
 
 @asynccontextmanager
@@ -161,11 +164,10 @@ async def _served(root: Path) -> AsyncIterator[tuple[Daemon, str, aiohttp.Client
         settings = Settings(**given)
         async with daemon(settings) as served:
             await served.engine.tick()
-            cookie = await _enter(served)
-            port = cookie.partition("=")[0].rpartition("-")[2]
+            base, cookie = await _enter(served)
             headers = {"Cookie": cookie}
             async with aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.DummyCookieJar()) as http:
-                yield served, f"http://127.0.0.1:{port}", http
+                yield served, base, http
 
 
 async def _fill(state: Path, now: datetime) -> None:
