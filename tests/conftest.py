@@ -37,6 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("repeatable")
 
 
+HANGS_AFTER_S = 3600
+"""What ``timeout`` in pyproject.toml is for a test that is slow."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(HANGS_AFTER_S))
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()

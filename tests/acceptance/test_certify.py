@@ -14,7 +14,7 @@ from tests.acceptance.stage import a_theatre, command, until
 
 SETTLED = {market: {claim.id for claim in claims_of(market) if claim.step} for market in ("vastai", "runpod")}
 REAL_S = 900
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.slow
 
 
 def certified(theatre: Theatre, market: str) -> Any:

@@ -25,7 +25,6 @@ MOVED = "the job moved from market to market"
 OF_THE_STORY = {(): (MOVED,), ("--all-markets",): (MOVED, "no work was lost beyond the notice")}
 
 
-@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("options", OF_THE_STORY, ids=["two markets", "all markets"])
 def test_the_demo_ends_well_and_leaves_nothing(options: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as short:  # sockets have short paths

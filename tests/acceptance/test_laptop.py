@@ -26,7 +26,6 @@ from tests.patience import PATIENCE_S
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
     pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own for the laptop takes root"),
     pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="openssh-server is not installed"),
     pytest.mark.skipif(shutil.which("ip") is None, reason="iproute2 is not installed"),

@@ -63,7 +63,6 @@ class Asker(threading.Thread):
         self.join()
 
 
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", ["socket", "tcp"])
 def test_half_a_gigabyte_of_code(tmp_path: Path, way: str) -> None:
     (tmp_path / "job.toml").write_text(JOB)

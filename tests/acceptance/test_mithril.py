@@ -58,7 +58,6 @@ def is_at_work(theatre: Theatre, job_id: str, least: int = 0) -> bool:
     return bool(job["status"] == "running" and job["step"] > least)
 
 
-@pytest.mark.timeout(1800)
 def test_a_job_is_outbid_returns_by_itself_pays_what_rivals_bid_and_leaves_no_open_bid(theatre: Theatre) -> None:
     gpu = 'gpu = "A100 SXM4:1"\nmax_hourly = "$2.50"'
     job_id = submit(theatre, job_text(STEPS, gpu=gpu, total='total = "$60.00"'))

@@ -57,7 +57,6 @@ def is_at_work(theatre: Theatre, job_id: str, least: int = 0) -> bool:
     return bool(job["status"] == "running" and job["step"] > least)
 
 
-@pytest.mark.timeout(1800)
 def test_a_job_is_preempted_is_started_again_once_it_may_pay_more_and_leaves_nothing(theatre: Theatre) -> None:
     gpu = 'gpu = "H200:1"\nmax_hourly = "$4.50"'
     job_id = submit(theatre, job_text(STEPS, gpu=gpu, disk='disk = "40GB"', total='total = "$60.00"'))

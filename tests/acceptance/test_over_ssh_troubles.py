@@ -23,7 +23,6 @@ from tests.relay import RelayBeside, relay_beside
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(1200),
     pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own for each machine takes root"),
     pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="openssh-server is not installed"),
 ]

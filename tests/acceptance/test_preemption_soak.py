@@ -231,7 +231,6 @@ async def test_so_does_a_training_with_pytorch() -> None:
     assert await run(600, [90, 260, 430], training) == {"vastai", "runpod"}
 
 
-@pytest.mark.timeout(1700)
 async def test_preempted_fifty_times_at_random_it_ends_with_the_same_weights() -> None:
     rng = random.Random(50)
     moments = sorted(rng.sample(range(60, 4000), 50))

@@ -117,7 +117,6 @@ def tasks_of(theatre: Theatre) -> list[Json]:
         after = page["next"]
 
 
-@pytest.mark.timeout(3600)
 def test_an_array_on_both_markets_comes_to_what_it_should(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()

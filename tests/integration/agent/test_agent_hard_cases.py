@@ -223,7 +223,6 @@ async def test_killed_at_some_steps_nothing_is_lost(world: World, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 async def test_killed_between_any_two_steps_nothing_is_lost(world: World, tmp_path: Path) -> None:
     assert await dying(world, tmp_path, range(1, 1000)) >= 100
 

@@ -27,7 +27,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-@pytest.mark.timeout(250)
 async def test_a_market_that_does_not_answer_is_unknown_and_does_not_hold_the_tick(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,7 +179,6 @@ async def test_a_disk_that_fails_once(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
     "ride", [pytest.param(BUMPY, id="ride"), pytest.param(MOVE, id="move"), pytest.param(RETRY, id="retry")]

@@ -22,7 +22,6 @@ async def weather(root: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(1, 12))
 async def test_ten_jobs_come_through_any_storm(tmp_path: Path, seed: int) -> None:
     await weather(tmp_path, seed)

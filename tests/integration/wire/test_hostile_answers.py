@@ -205,7 +205,6 @@ def test_spoilt_answers_are_read_sanely_or_not_at_all(market: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("market", sorted(MARKETS))
 def test_many_spoilt_answers_are_read_sanely_or_not_at_all(market: str) -> None:
     check(market, 300)

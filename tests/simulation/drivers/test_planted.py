@@ -33,7 +33,6 @@ SEEDS = 12
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bug", BUGS)
 def test_every_bug_is_found(bug: str) -> None:
     catch = caught(bug, read_kept().get(bug), 1, SEEDS)

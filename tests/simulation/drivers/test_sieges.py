@@ -20,7 +20,6 @@ def test_a_few_clients_for_a_while() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_without_the_guard_s_row_of_the_allowance_a_token_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard.Exposure, "purse_left", lambda self, job, params: None)
     sieges = [lay_siege(seed, lasts_s=3600.0) for seed in (1, 2)]
