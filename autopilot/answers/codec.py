@@ -37,13 +37,25 @@ def plain(value: object) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
+    kind: Any = type(value)
+    if kind in _AS_IT_IS:
+        return value
+    if (names := _members_of(kind)) is not None:
+        return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {plain(key): to_json(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_json(each) for each in value]
     return plain(value)
+
+
+_AS_IT_IS = frozenset((str, int, float, bool, NoneType))
+
+
+@cache
+def _members_of(kind: type) -> tuple[str, ...] | None:
+    """None: it is no answer."""
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else None
 
 
 def from_json(kind: type[T], body: object) -> T:
