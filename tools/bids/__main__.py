@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--clearing", action="store_true", help="recorded suites that pay the clearing price")
     parser.add_argument("--chosen-on", action="store_true", help="first halves and seeds to choose numbers on")
     parser.add_argument(
-        "--policy", default=OWN, help="with settings, like autopilot:wait_margin=0.2; not for the kept file"
+        "--policy", default=OWN, help="with settings, like autopilot:half_life_h=12; not for the kept file"
     )
     parser.add_argument("--traces", type=Path, default=TRACES, help="where recorded markets are, if any")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the kept file")

@@ -13,8 +13,8 @@ on another machine (a high percentile, failed tries included: ``first_step``), c
 
    a fluid programme in certainty equivalents: x hours on spot until the slack is used up, on demand for the rest.
    Without a deadline, or without on-demand capacity, x = w: the least dollars for an hour of work.
-3. Reserve. Slack is short where S < reserve + κ · fear · ρ · w. An hour lost then costs λ = (c − p) / (fear · ρ), and a
-   bid must be cheaper than on demand together with what the losses of the last hours would cost.
+3. Reserve. Slack is short where S < reserve + κ · fear · ρ · w. A bid must then be cheaper than on demand together with
+   what the losses of the last hours would cost, at λ = (c − p) / (fear · ρ) for an hour lost.
 
 A move pays for itself: what it saves over the next hours is more than what it costs, so the dollars that are moved away
 in an hour of work are bounded by what was saved. No machine is left for a price within ``rest_h`` of its start.
@@ -27,11 +27,12 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-from autopilot.pricing.auction.shadows import Costs, Expected, Tally, expect
+from autopilot.domain.floors import Bidders
+from autopilot.pricing.auction.shadows import Expected, LossCosts, expect
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class ChoiceNumbers:
     """Chosen on the choosing half of recorded and made-up markets, and flat around these values."""
 
     fear: float = 2.5
@@ -40,6 +41,8 @@ class Numbers:
     """Hours of slack that no plan counts on."""
     kappa: float = 0.5
     """Share of the feared losses to come below which slack is short."""
+    scarce: float = 2.0
+    """So many times the feared losses to come, below which moves pay for the slack that they take."""
     storm: float = 0.2
     """Share of the time lost in the last hours that a bid must outweigh while slack is short."""
     most_storm: float = 20.0
@@ -61,15 +64,15 @@ class Numbers:
     leave_lost_h: float = 0.13
     """The same from one that was lost."""
     hysteresis: float = 1.5
-    """On demand is left where slack is that many times what would be short."""
+    """On demand is left only where slack is more than that many times the reserve, and a start."""
     last_markup: float = 1.02
     """Where the wanted bid is above the limit."""
 
 
-NUMBERS = Numbers()
+NUMBERS = ChoiceNumbers()
 
 
-class Held(Enum):
+class HeldNow(Enum):
     NOTHING = "nothing"
     PAUSED = "paused"
     """A spot machine that was lost to a bid and may be won back."""
@@ -79,7 +82,7 @@ class Held(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkLeft:
     """Where one job is. Hours, $, $/h."""
 
     left_h: float
@@ -92,8 +95,8 @@ class Work:
     """Work that a loss now would throw away."""
     first_step_h: float
     """L."""
-    costs: Costs
-    held: Held = Held.NOTHING
+    costs: LossCosts
+    held: HeldNow = HeldNow.NOTHING
     machine: str = ""
     """The spot machine that is held, if any."""
     bid: float = 0.0
@@ -109,7 +112,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class AuctionedMachine:
     """A spot machine that can be had. $/h and $."""
 
     name: str
@@ -121,12 +124,11 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Auction:
+class OpenAuction:
     """What can be had now of one kind of GPU, and what its shadows know."""
 
-    machines: Sequence[Machine]
-    tallies: Sequence[Tally]
-    storm: Tally
+    machines: Sequence[AuctionedMachine]
+    bidders: Bidders
     on_demand: float
     """c, disk included; infinite where there is none."""
     limit: float
@@ -139,13 +141,13 @@ class Do(Enum):
     WAIT = "wait"
     """Nothing runs; a machine that was lost stays paused."""
     BID = "bid"
-    """On ``Choice.machine``: a start, a move, or a raise where that is held."""
+    """On ``BidChoice.machine``: a start, a move, or a raise where that is held."""
     STAY = "stay"
     ON_DEMAND = "on demand"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BidChoice:
     do: Do
     machine: str = ""
     bid: float = 0.0
@@ -154,7 +156,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BidPlan:
     """The markup to bid by."""
 
     expected: Expected
@@ -164,18 +166,20 @@ class Plan:
     """x."""
 
 
-def choose(work: Work, auction: Auction, numbers: Numbers = NUMBERS) -> Choice:
+def choose(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMBERS) -> BidChoice:
     """Equal arguments give equal answers."""
     on_demand = _within(work, auction)
     if on_demand < inf and is_forced(work):
-        return Choice(Do.ON_DEMAND, is_forced=True)
+        return BidChoice(Do.ON_DEMAND, is_forced=True)
     plan = plan_bid(work, auction, numbers)
     if plan is None:
         return _without_bid(work, on_demand, is_short=True)
     return _Chooser(work, auction, numbers, plan, on_demand).choose()
 
 
-def best_kind(kinds: Sequence[tuple[Work, Auction]], held: int | None = None, numbers: Numbers = NUMBERS) -> int:
+def best_kind(
+    kinds: Sequence[tuple[WorkLeft, OpenAuction]], held: int | None = None, numbers: ChoiceNumbers = NUMBERS
+) -> int:
     """Which kind of GPU costs least to the end of the work, each with its own hours, start, prices and losses.
 
     ``held``: the kind that the job is on; it is left where another's J is lower by more than ``move_ratio``.
@@ -186,23 +190,23 @@ def best_kind(kinds: Sequence[tuple[Work, Auction]], held: int | None = None, nu
     return held if held is not None and costs[held] <= numbers.move_ratio * costs[best] else best
 
 
-def is_forced(work: Work) -> bool:
+def is_forced(work: WorkLeft) -> bool:
     """Whether the deadline asks for on-demand capacity now, whatever it costs."""
-    if work.held is Held.ON_DEMAND:
+    if work.held is HeldNow.ON_DEMAND:
         return False
-    if work.held is Held.RUNNING:
+    if work.held is HeldNow.RUNNING:
         return work.unsaved_h + work.work_h + work.held_h + work.first_step_h >= work.left_h
     return work.slack_h <= work.first_step_h + work.costs.start_h
 
 
-def plan_bid(work: Work, auction: Auction, numbers: Numbers = NUMBERS) -> Plan | None:
+def plan_bid(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMBERS) -> BidPlan | None:
     """The markup of least J; None: no bid does any work."""
     on_demand = _within(work, auction)
     is_bound = work.left_h < inf and on_demand < inf
     free_h = max(work.slack_h - numbers.reserve_h, 0.01)
     least = min((machine.floor for machine in auction.machines), default=None)
-    best: Plan | None = None
-    for tally in auction.tallies:
+    best: BidPlan | None = None
+    for tally in auction.bidders.tallies:
         expected = expect(tally, work.costs, least)
         if expected is None:
             continue
@@ -212,45 +216,45 @@ def plan_bid(work: Work, auction: Auction, numbers: Numbers = NUMBERS) -> Plan |
             spot_h = free_h / feared
             cost = expected.price * spot_h + on_demand * (work.work_h - spot_h)
         if best is None or cost < best.cost:
-            best = Plan(expected, cost, spot_h)
+            best = BidPlan(expected, cost, spot_h)
     return best
 
 
-def _within(work: Work, auction: Auction) -> float:
+def _within(work: WorkLeft, auction: OpenAuction) -> float:
     """The on-demand price, infinite where the budget does not reach to the end of the work at it."""
     hours = work.work_h + work.costs.start_h
     return auction.on_demand if auction.on_demand * hours <= work.budget else inf
 
 
-def _without_bid(work: Work, on_demand: float, *, is_short: bool) -> Choice:
-    if work.held in (Held.ON_DEMAND, Held.RUNNING):
-        return Choice(Do.STAY)
-    return Choice(Do.ON_DEMAND) if is_short and on_demand < inf else Choice(Do.WAIT)
+def _without_bid(work: WorkLeft, on_demand: float, *, is_short: bool) -> BidChoice:
+    if work.held in (HeldNow.ON_DEMAND, HeldNow.RUNNING):
+        return BidChoice(Do.STAY)
+    return BidChoice(Do.ON_DEMAND) if is_short and on_demand < inf else BidChoice(Do.WAIT)
 
 
 @dataclass(frozen=True, slots=True)
 class _Chooser:
     """What the deadline leaves open, by the plan."""
 
-    work: Work
-    auction: Auction
-    numbers: Numbers
-    plan: Plan
+    work: WorkLeft
+    auction: OpenAuction
+    numbers: ChoiceNumbers
+    plan: BidPlan
     on_demand: float
     """Infinite where there is none, or the budget does not reach."""
 
-    def choose(self) -> Choice:
-        if self.work.held is Held.ON_DEMAND:
+    def choose(self) -> BidChoice:
+        if self.work.held is HeldNow.ON_DEMAND:
             return self._while_on_demand()
         if self.plan.expected.price >= self.on_demand:
-            return Choice(Do.ON_DEMAND)  # spot costs no less for long
-        if self.work.held is Held.RUNNING:
+            return BidChoice(Do.ON_DEMAND)  # spot costs no less for long
+        if self.work.held is HeldNow.RUNNING:
             return self._while_running()
         target = self._target()
         bid = None if target is None else self._bid(target)
         if target is None or bid is None or not self._is_worth(bid):
             return _without_bid(self.work, self.on_demand, is_short=self._is_short)
-        return Choice(Do.BID, target.name, bid)
+        return BidChoice(Do.BID, target.name, bid)
 
     @property
     def _short_h(self) -> float:
@@ -267,8 +271,9 @@ class _Chooser:
 
     @property
     def _time_price(self) -> float:
-        """λ: $ for an hour of slack, where it is short."""
-        if self.on_demand == inf or not self._is_short:
+        """λ: $ for an hour of slack, where it is scarce."""
+        scarce_h = self.numbers.reserve_h + self.numbers.scarce * self._feared * self.work.work_h
+        if self.on_demand == inf or self.work.slack_h >= scarce_h:
             return 0.0
         return max(self.on_demand - self.plan.expected.price, 0.0) / max(self._feared, self.numbers.least_lost)
 
@@ -280,13 +285,13 @@ class _Chooser:
     def _markup(self) -> float:
         return self.plan.expected.markup
 
-    def _hourly(self, machine: Machine) -> float:
+    def _hourly(self, machine: AuctionedMachine) -> float:
         """$/h there, with what a start costs spread over the hours of a saving."""
         paid = machine.floor * (self._markup if self.auction.pays_bid else 1.0)
         is_held = machine.name == self.work.machine
         return paid + machine.storage_rate + (0.0 if is_held else machine.once / max(self._saving_h, 0.1))
 
-    def _cheapest(self) -> Machine | None:
+    def _cheapest(self) -> AuctionedMachine | None:
         # Of many hundred machines: the same as the least by ``_hourly``, in one go.
         markup, spread = self._markup if self.auction.pays_bid else 1.0, 1.0 / max(self._saving_h, 0.1)
         machines = self.auction.machines
@@ -296,12 +301,12 @@ class _Chooser:
         mine = self._mine()
         return best if best is None or mine is None or self._hourly(best) < self._hourly(mine) else mine
 
-    def _mine(self) -> Machine | None:
+    def _mine(self) -> AuctionedMachine | None:
         """The machine that is held, where its floor is shown."""
         name = self.work.machine
         return next((each for each in self.auction.machines if each.name == name), None) if name else None
 
-    def _target(self) -> Machine | None:
+    def _target(self) -> AuctionedMachine | None:
         """The cheapest machine, or the one that was lost where leaving it does not pay."""
         cheapest, mine = self._cheapest(), self._mine()
         if cheapest is None or mine is None or mine is cheapest:
@@ -311,7 +316,7 @@ class _Chooser:
         stays = own <= self.numbers.raise_ratio * least or costs > (own - least) * self._saving_h
         return mine if stays else cheapest
 
-    def _bid(self, machine: Machine) -> float | None:
+    def _bid(self, machine: AuctionedMachine) -> float | None:
         """None: nothing below the limit would win."""
         limit, bid = self.auction.limit, machine.floor * self._markup
         if not self.auction.pays_bid:
@@ -325,19 +330,19 @@ class _Chooser:
         """Whether a bid is better than on demand, or than to wait, as slack is."""
         if not self._is_short or self.on_demand == inf:
             return True
-        storm = expect(self.auction.storm, self.work.costs)
+        storm = expect(self.auction.bidders.storm, self.work.costs)
         lost = self.numbers.most_storm if storm is None else min(storm.lost, self.numbers.most_storm)
         return bid + self.numbers.storm * lost * self._time_price < self.on_demand
 
-    def _while_running(self) -> Choice:
-        stay, cheapest = Choice(Do.STAY), self._cheapest()
+    def _while_running(self) -> BidChoice:
+        stay, cheapest = BidChoice(Do.STAY), self._cheapest()
         if cheapest is None or cheapest.name == self.work.machine or self.work.since_h < self.numbers.rest_h:
             return stay
         bid, there, here = self._bid(cheapest), self._hourly(cheapest), self._here()
         if bid is None or here <= self.numbers.move_ratio * there:
             return stay
         costs = self.numbers.move_h * here + self.numbers.move_lost_h * self._time_price
-        return Choice(Do.BID, cheapest.name, bid) if (here - there) * self._saving_h > costs else stay
+        return BidChoice(Do.BID, cheapest.name, bid) if (here - there) * self._saving_h > costs else stay
 
     def _here(self) -> float:
         """$/h of the machine that runs."""
@@ -346,15 +351,15 @@ class _Chooser:
             return self.work.bid
         return mine.storage_rate + (self.work.bid if self.auction.pays_bid else min(mine.floor, self.work.bid))
 
-    def _while_on_demand(self) -> Choice:
-        """Back to spot after a rest, where slack is ample for a start there and it pays."""
-        stay, cheapest = Choice(Do.STAY), self._cheapest()
-        if cheapest is None or self.work.since_h < self.numbers.rest_h:
+    def _while_on_demand(self) -> BidChoice:
+        """Back to spot after a rest, if the hours that slack lasts there save more than the way."""
+        stay, cheapest, numbers = BidChoice(Do.STAY), self._cheapest(), self.numbers
+        first_step_h, on_demand = self.work.first_step_h, self.auction.on_demand
+        free_h = self.work.slack_h - first_step_h - numbers.hysteresis * numbers.reserve_h
+        if cheapest is None or self.work.since_h < numbers.rest_h or free_h <= 0.0:
             return stay
-        bid, first_step_h = self._bid(cheapest), self.work.first_step_h
-        is_ample = self.work.slack_h - 2 * first_step_h >= self.numbers.hysteresis * self._short_h
-        if bid is None or not is_ample or not self._is_worth(bid):
+        bid, hours = self._bid(cheapest), min(self._saving_h, free_h / max(self._feared, 1e-9))
+        if bid is None or not self._is_worth(bid):
             return stay
-        on_demand = self.auction.on_demand
-        gain = (on_demand - self._hourly(cheapest)) * self._saving_h
-        return Choice(Do.BID, cheapest.name, bid) if gain > first_step_h * on_demand else stay
+        gain = (on_demand - self._hourly(cheapest)) * hours
+        return BidChoice(Do.BID, cheapest.name, bid) if gain > first_step_h * on_demand else stay

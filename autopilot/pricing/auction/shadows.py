@@ -2,7 +2,7 @@
 
 Each bids its markup times the cheapest floor and stays, until it is outbid or another machine is far cheaper. What is
 kept of it are sums of which older hours count less: hours held and hours without a machine, losses, starts, dollars.
-None of it depends on a job; what a loss costs is the job's own (``Costs``).
+None of it depends on a job; what a loss costs is the job's own (``LossCosts``).
 
     ν      = (losses + prior losses) / (hours held + prior hours)                       losses an hour
     worked = 1 / ((1/ν + again) · (e^(ν · C) − 1) / C) − starts · start / held            share of an hour held
@@ -21,7 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from math import exp, expm1, inf
+
+from autopilot.domain.floors import Bidders, Tally
 
 MARKUPS = (1.001, 1.01, 1.02, 1.05, 1.1, 1.2, 1.35)
 """Bids over the floor, as factors. The first just wins."""
@@ -46,7 +49,7 @@ class Shadowing:
     """The same of the shadow that tells of a storm."""
     unobserved_lost: float = 0.5
     """Chance that a machine was lost which is not shown while dearer ones are. Source: assumed."""
-    unobserved_looks: int = 2
+    unobserved_looks: float = 2
     """So many looks in a row that do not show it are needed for that."""
     own_weight: float = 1.0
     """An hour and a loss of a bid that was really made count as so many of a shadow's."""
@@ -56,7 +59,7 @@ SHADOWING = Shadowing()
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class LossCosts:
     """What losses and starts cost one job; hours and $."""
 
     checkpoint_h: float
@@ -68,20 +71,6 @@ class Costs:
     loss_dollars: float = 0.0
     """Traffic, and disk while it is paused."""
     start_dollars: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The sums of one shadow."""
-
-    markup: float
-    held: float = 0.0
-    """Hours."""
-    without: float = 0.0
-    """Hours in which no machine could be had below the limit."""
-    losses: float = 0.0
-    starts: float = 0.0
-    dollars: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +98,7 @@ def prior_losses(markup: float) -> float:
     return PRIOR_LOST_AT_FLOOR * exp(-(markup - 1.0) / PRIOR_FADES) + PRIOR_LOST_ALWAYS
 
 
-def expect(tally: Tally, costs: Costs, floor: float | None = None) -> Expected | None:
+def expect(tally: Tally, costs: LossCosts, floor: float | None = None) -> Expected | None:
     """None: such bids do no work. ``floor``: $/h of now, of which the price is the markup's where nothing is known."""
     losses = (tally.losses + PRIOR_HOURS * prior_losses(tally.markup)) / (tally.held + PRIOR_HOURS)
     if tally.held > 0.0:
@@ -136,7 +125,7 @@ def hours_for_one(losses: float, checkpoint_h: float, again_h: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FloorLook:
     """One look at the market: the floors that it shows, $/h by machine; at least one, and none infinite."""
 
     floors: Mapping[str, float]
@@ -148,15 +137,20 @@ class Look:
     """Else what all pay, the floor."""
     ours: Collection[str] = ()
     """Machines that run for us: they are not shown, and are not lost."""
-    cheapest: str = field(init=False)
     least: float = field(init=False)
     dearest: float = field(init=False)
+    _cheapest: tuple[str, ...] = field(init=False)
+    """Two, or the only one."""
 
     def __post_init__(self) -> None:
-        cheapest = min(self.floors, key=self.floors.__getitem__)
-        object.__setattr__(self, "cheapest", cheapest)
-        object.__setattr__(self, "least", self.floors[cheapest])
+        cheapest = tuple(nsmallest(2, self.floors, key=self.floors.__getitem__))
+        object.__setattr__(self, "_cheapest", cheapest)
+        object.__setattr__(self, "least", self.floors[cheapest[0]])
         object.__setattr__(self, "dearest", max(self.floors.values()))
+
+    def cheapest_but(self, machine: str) -> str | None:
+        """None: there is no other."""
+        return next((name for name in self._cheapest if name != machine), None)
 
 
 class Shadow:
@@ -173,14 +167,14 @@ class Shadow:
     def tally(self) -> Tally:
         return Tally(self.markup, self.held, self.without, self.losses, self.starts, self.dollars)
 
-    def look(self, look: Look, how: Shadowing, kept: float) -> None:
+    def look(self, look: FloorLook, how: Shadowing, kept: float) -> None:
         """``kept``: the share of each sum so far that still counts."""
         self.held, self.without, self.losses = self.held * kept, self.without * kept, self.losses * kept
         self.starts, self.dollars = self.starts * kept, self.dollars * kept
         if self._machine:
             self._see(look, how)
         if not self._machine:
-            self._start(look)
+            self._start(look, look.cheapest_but(""))
         if not self._machine:
             self.without += look.hours
             return
@@ -195,7 +189,7 @@ class Shadow:
         if rise is not None and self.markup < rise:
             self.losses += weight
 
-    def _see(self, look: Look, how: Shadowing) -> None:
+    def _see(self, look: FloorLook, how: Shadowing) -> None:
         """What has become of its machine."""
         floor = look.floors.get(self._machine)
         if floor is None:
@@ -212,16 +206,22 @@ class Shadow:
             stays = floor <= LEAVE_RATIO * look.least and again < look.limit
             self._machine, self._bid = (self._machine, again) if stays else ("", 0.0)
             return
-        here, there = (self._bid, look.least * self.markup) if look.pays_bid else (floor, look.least)
-        if here > LEAVE_RATIO * there and look.cheapest != self._machine:
-            self._start(look)
+        other = look.cheapest_but(self._machine)
+        if other is None:
+            return
+        here, there = self._bid, look.floors[other] * self.markup
+        if not look.pays_bid:
+            here, there = floor, look.floors[other]
+        if here > LEAVE_RATIO * there:
+            self._start(look, other)
 
-    def _start(self, look: Look) -> None:
-        bid = look.least * self.markup
-        if not look.pays_bid and look.least < look.limit:
-            bid = min(bid, (look.least + look.limit) / 2)
-        if bid < look.limit:
-            self._machine, self._bid, self._unobserved = look.cheapest, bid, 0
+    def _start(self, look: FloorLook, machine: str | None) -> None:
+        floor = inf if machine is None else look.floors[machine]
+        bid = floor * self.markup
+        if not look.pays_bid and floor < look.limit:
+            bid = min(bid, (floor + look.limit) / 2)
+        if machine is not None and bid < look.limit:
+            self._machine, self._bid, self._unobserved = machine, bid, 0
             self.starts += 1.0
 
 
@@ -233,7 +233,7 @@ class Shadows:
         self._all = [Shadow(markup) for markup in markups]
         self._storm = Shadow(STORM_MARKUP)
 
-    def look(self, look: Look) -> None:
+    def look(self, look: FloorLook) -> None:
         kept, kept_storm = (0.5 ** (look.hours / half) for half in (self._how.half_life_h, self._how.storm_half_life_h))
         for shadow in self._all:
             shadow.look(look, self._how, kept)
@@ -247,9 +247,5 @@ class Shadows:
             shadow.add_own(hours, rise, self._how.own_weight)
 
     @property
-    def tallies(self) -> tuple[Tally, ...]:
-        return tuple(shadow.tally for shadow in self._all)
-
-    @property
-    def storm(self) -> Tally:
-        return self._storm.tally
+    def bidders(self) -> Bidders:
+        return Bidders(tuple(shadow.tally for shadow in self._all), self._storm.tally)

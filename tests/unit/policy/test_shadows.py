@@ -7,22 +7,22 @@ from math import exp, inf
 
 import pytest
 
+from autopilot.domain.floors import Tally
 from autopilot.pricing.auction.shadows import (
     MARKUPS,
     PRIOR_HOURS,
     SHADOWING,
     UNPAID_MARKUPS,
-    Costs,
-    Look,
+    FloorLook,
+    LossCosts,
     Shadowing,
     Shadows,
-    Tally,
     expect,
     hours_for_one,
     prior_losses,
 )
 
-COSTS = Costs(checkpoint_h=0.5, again_h=0.1, start_h=0.2)
+COSTS = LossCosts(checkpoint_h=0.5, again_h=0.1, start_h=0.2)
 FOREVER = Shadowing(half_life_h=inf, storm_half_life_h=inf)
 
 
@@ -37,8 +37,8 @@ def played(
     """An hour between two looks."""
     shadows = Shadows(how, markups)
     for floors in looks:
-        shadows.look(Look(floors, 1.0, limit, pays_bid, ours))
-    return shadows.tallies
+        shadows.look(FloorLook(floors, 1.0, limit, pays_bid, ours))
+    return shadows.bidders.tallies
 
 
 def test_sums_of_a_course_that_can_be_followed_by_hand() -> None:
@@ -51,7 +51,14 @@ def test_sums_of_a_course_that_can_be_followed_by_hand() -> None:
 
 def test_a_far_cheaper_machine_is_moved_to_without_a_loss() -> None:
     (tally,) = played([{"a": 1.0}, {"a": 1.0, "b": 0.7}])
-    assert (tally.losses, tally.starts, tally.dollars) == (0.0, 2.0, pytest.approx(1.02 * 1.7))
+    assert (tally.losses, tally.starts) == (0.0, 2.0)
+    assert tally.dollars == pytest.approx(1.02 * 1.7)
+
+
+def test_what_was_bid_in_a_peak_is_not_paid_on_where_another_is_cheaper() -> None:
+    (tally,) = played([{"a": 1.0, "b": 1.0}, {"a": 1.5, "b": 1.5}, {"a": 1.0, "b": 1.0}])
+    assert (tally.losses, tally.starts) == (1.0, 2.0)
+    assert tally.dollars == pytest.approx(1.02 * (1.0 + 1.5 + 1.0))
 
 
 def test_hours_with_no_bid_below_the_limit_are_hours_without() -> None:
@@ -105,21 +112,21 @@ class TestWhatAllPay:
 class TestOwnBids:
     def test_each_markup_below_the_rise_would_have_lost_too(self) -> None:
         shadows = Shadows(FOREVER)
-        shadows.look(Look({"a": 1.0}, 1.0, 9.0))
+        shadows.look(FloorLook({"a": 1.0}, 1.0, 9.0))
         shadows.add_own(5.0, rise=1.015)
-        assert [tally.losses for tally in shadows.tallies] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-        assert {tally.held for tally in shadows.tallies} == {6.0}
+        assert [tally.losses for tally in shadows.bidders.tallies] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+        assert {tally.held for tally in shadows.bidders.tallies} == {6.0}
 
     def test_their_hours_cost_what_hours_of_the_shadow_do(self) -> None:
         shadows = Shadows(FOREVER, (1.1,))
-        shadows.look(Look({"a": 1.0}, 1.0, 9.0))
+        shadows.look(FloorLook({"a": 1.0}, 1.0, 9.0))
         shadows.add_own(3.0)
-        assert shadows.tallies[0].dollars == pytest.approx(4.4)
+        assert shadows.bidders.tallies[0].dollars == pytest.approx(4.4)
 
     def test_a_loss_that_no_bid_would_have_kept_counts_for_all(self) -> None:
         shadows = Shadows(FOREVER)
         shadows.add_own(0.0, inf)
-        assert {tally.losses for tally in (*shadows.tallies, shadows.storm)} == {1.0}
+        assert {tally.losses for tally in (*shadows.bidders.tallies, shadows.bidders.storm)} == {1.0}
 
 
 class TestRate:
@@ -141,7 +148,7 @@ class TestRate:
         assert rate.price == pytest.approx(1 / 0.98, rel=1e-3)
 
     def test_dollars_of_losses_and_starts_are_in_the_price(self) -> None:
-        costs = Costs(0.5, 0.1, 0.2, loss_dollars=2.0, start_dollars=3.0)
+        costs = LossCosts(0.5, 0.1, 0.2, loss_dollars=2.0, start_dollars=3.0)
         tally = Tally(1.02, held=1e6, losses=1e4, starts=1e4, dollars=1e6)
         plain, dear = expect(tally, COSTS), expect(tally, costs)
         assert plain is not None

@@ -13,7 +13,7 @@ from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.play import Conditions, play
 from autopilot_lab.backtest.policies import parse_policies, starter
 from autopilot_lab.backtest.promise import Promise
-from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidSuite
+from autopilot_lab.backtest.suite import HOUR_S, BidConfig, BidJob, BidSuite, Pays
 from autopilot_lab.backtest.suite_file import suite_from
 from autopilot_lab.backtest.synthetic import Kind, synthetic_suite
 from tests.unit.lab.backtest.small_suites import bid_body, random_bid_body
@@ -35,9 +35,10 @@ def test_on_small_suites_it_is_in_time_and_cheaper_than_on_demand() -> None:
 
 
 @pytest.mark.parametrize("pays", ["bid", "clearing", "cap"])
-def test_whatever_is_paid_a_calm_machine_is_kept_at_about_its_floor(pays: str) -> None:
-    suite = suite_from(bid_body(runs=[[10, 3, 9, pays]]))
+def test_whatever_is_paid_a_calm_machine_is_kept_at_about_its_floor(pays: Pays) -> None:
+    suite = suite_from(bid_body(runs=[[10, 3, 9, "bid"]]))
     assert isinstance(suite, BidSuite)
+    suite = replace(suite, runs=tuple(replace(run, pays=pays) for run in suite.runs))
     (outcome,) = played(suite, "reserve", Conditions())
     assert (outcome.status, outcome.pauses, outcome.migrations, outcome.on_demand) == ("finished", 0, 0, 0.0)
     assert outcome.spot <= 3 * 1.25
