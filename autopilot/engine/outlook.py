@@ -74,7 +74,7 @@ class Outlooks:
             outlook,
             shape=self._tables.of(job.id),
             belief=belief,
-            auction=self._auctions.of(job),
+            bidders=self._auctions.of(job),
             recorded_h=self._auctions.recorded_h(job),
             is_learning=may_wait and self._auctions.is_learning(job),
         )
@@ -145,7 +145,7 @@ class Outlooks:
 
     def _shape(self, job: Job, market: Market, now: datetime) -> None:
         found = best_of_each(job, market, now, self._params)
-        self._auctions.shape(job, found, market, now)
+        self._auctions.ask(job, found, market, now)
         wanted = shape_of(job, found, market.outlook, now, self._phases, self._params)
         if wanted is not None:
             self._tables.want(job.id, wanted)

@@ -10,8 +10,9 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
-from autopilot.engine.auctions import LEARN_FROM, auction_of, auction_reserve_s
+from autopilot.engine.auctions import LEARN_FROM, is_auction, kind_of
 from autopilot.ports.store import UnitOfWork
+from autopilot.pricing.auction.first_step import first_step_s
 from autopilot.pricing.auction.played_floors import LEVEL_SPREAD, RECORD_STEP_S, FloorsQuestion
 from autopilot.pricing.availability.shape import LONGEST_S
 from autopilot.pricing.pressure import left_longer_by, measure_pressure
@@ -25,8 +26,6 @@ LAST_HOUR = 6
 """Steps."""
 LEARNT_MARKUP = 1.04
 """Mean ratio of learned bids to the floor."""
-LOOKS = 1.6
-"""Steps of the tables for which learned bids switch to on demand before they must."""
 LEAST_PLAYED = timedelta(hours=24)
 """A shorter record is not played: nothing was held against what came."""
 LEAST_OFFERS = 4
@@ -62,21 +61,20 @@ def floors_question(
         return None
     offer, able = spot.offer, market.providers[spot.offer.provider].capabilities
     record = cheapest.get((offer.provider, offer.gpu, offer.num_gpus), ())
-    is_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
     asked = on_demand.offer.on_demand_price if on_demand else offer.on_demand_price
     highest = ceiling(job.spec, asked, params)
     offers = sum(each.capacity_type is CapacityType.SPOT for each in candidates)
     is_recorded = len(record) * STEP >= LEAST_PLAYED
-    if not is_auction or not offer.floor or highest is None or not (is_recorded or offers >= LEAST_OFFERS):
+    if not is_auction(able) or not offer.floor or highest is None or not (is_recorded or offers >= LEAST_OFFERS):
         return None
     price_now = float(offer.floor)
     dearer = max(price_now / max(record[-LAST_HOUR:]), 1.0) if is_recorded else 1.0
-    auction = auction_of(job, candidates, market, now, params) if is_recorded else None
+    auction = kind_of(job, candidates, market, now, params) if is_recorded else None
     pressure = measure_pressure(job, now, params)
     if auction is None:
         guard_s = pressure.at_risk_s + pressure.to_on_demand_s + 2 * pressure.step_s
     else:
-        guard_s = LOOKS * auction.kind.step_s + spot.setup.total_seconds() + auction_reserve_s(auction.kind, params)
+        guard_s = first_step_s(spot.setup.total_seconds()) + pressure.step_s
     work_s = spot.work.total_seconds()
     held_s = max(pressure.upper_work_s - pressure.work_s, 0.0)
     left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autopilot_lab.bidding.first_step import MOST_TRIES, Starts, first_step_s
+from autopilot.pricing.auction.first_step import MOST_TRIES, Starts, first_step_s
 
 
 def test_it_is_well_above_the_mean_where_nothing_was_seen() -> None:

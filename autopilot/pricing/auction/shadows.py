@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from math import exp, expm1, inf
 
+from autopilot.domain.floors import Bidders, Tally
+
 MARKUPS = (1.001, 1.01, 1.02, 1.05, 1.1, 1.2, 1.35)
 """Bids over the floor, as factors. The first just wins."""
 UNPAID_MARKUPS = (1.02, 1.1, 1.35, 2.0, 4.0, 8.0)
@@ -69,20 +71,6 @@ class LossCosts:
     loss_dollars: float = 0.0
     """Traffic, and disk while it is paused."""
     start_dollars: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The sums of one shadow."""
-
-    markup: float
-    held: float = 0.0
-    """Hours."""
-    without: float = 0.0
-    """Hours in which no machine could be had below the limit."""
-    losses: float = 0.0
-    starts: float = 0.0
-    dollars: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +247,5 @@ class Shadows:
             shadow.add_own(hours, rise, self._how.own_weight)
 
     @property
-    def tallies(self) -> tuple[Tally, ...]:
-        return tuple(shadow.tally for shadow in self._all)
-
-    @property
-    def storm(self) -> Tally:
-        return self._storm.tally
+    def bidders(self) -> Bidders:
+        return Bidders(tuple(shadow.tally for shadow in self._all), self._storm.tally)

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-from autopilot_lab.bidding.shadows import Expected, LossCosts, Tally, expect
+from autopilot.domain.floors import Bidders
+from autopilot.pricing.auction.shadows import Expected, LossCosts, expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,7 @@ class OpenAuction:
     """What can be had now of one kind of GPU, and what its shadows know."""
 
     machines: Sequence[AuctionedMachine]
-    tallies: Sequence[Tally]
-    storm: Tally
+    bidders: Bidders
     on_demand: float
     """c, disk included; infinite where there is none."""
     limit: float
@@ -206,7 +206,7 @@ def plan_bid(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMB
     free_h = max(work.slack_h - numbers.reserve_h, 0.01)
     least = min((machine.floor for machine in auction.machines), default=None)
     best: BidPlan | None = None
-    for tally in auction.tallies:
+    for tally in auction.bidders.tallies:
         expected = expect(tally, work.costs, least)
         if expected is None:
             continue
@@ -330,7 +330,7 @@ class _Chooser:
         """Whether a bid is better than on demand, or than to wait, as slack is."""
         if not self._is_short or self.on_demand == inf:
             return True
-        storm = expect(self.auction.storm, self.work.costs)
+        storm = expect(self.auction.bidders.storm, self.work.costs)
         lost = self.numbers.most_storm if storm is None else min(storm.lost, self.numbers.most_storm)
         return bid + self.numbers.storm * lost * self._time_price < self.on_demand
 
