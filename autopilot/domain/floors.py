@@ -28,3 +28,8 @@ class Bidders:
     """One for each markup."""
     storm: Tally
     """Of the last hours alone."""
+
+    @property
+    def are_warm(self) -> bool:
+        """Whether each has held a machine."""
+        return all(tally.held > 0.0 for tally in self.tallies)

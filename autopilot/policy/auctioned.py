@@ -34,7 +34,7 @@ from autopilot.pricing.auction.choice import (
     choose,
     plan_bid,
 )
-from autopilot.pricing.auction.first_step import first_step_s
+from autopilot.pricing.auction.first_step import NO_LAUNCHES, first_step_s
 from autopilot.pricing.auction.shadows import LossCosts
 from autopilot.pricing.rule.bidding import ceiling
 from autopilot.pricing.rule.cost import Candidate
@@ -43,33 +43,38 @@ from autopilot.pricing.traffic import received_gb, restart_s
 HOUR_S = 3600.0
 MOST_WEIGHED = 8
 """Machines, those first that are cheapest to the end. What is left out is not priced."""
+MOST_LOADS = 64
+"""Starts of an image that are counted, the longest."""
 
 
 def is_auctioned(situation: Situation) -> bool:
     """Whether this job's options can be priced as an auction now."""
-    pressure = situation.pressure
-    is_known = situation.market.outlook.bidders is not None and situation.market.may_have_spot
-    has_time = pressure.slack is not None and not pressure.is_past
-    return is_known and has_time and situation.job.spec.fall_back
+    return situation.market.outlook.bidders is not None and situation.market.may_have_spot
 
 
 def by_auction(situation: Situation) -> Answer:
     """From the job's state: nothing, a machine that works or loads, or one that is paused."""
-    return _of(situation).answer()
+    bidders = situation.market.outlook.bidders
+    assert bidders is not None, "is_auctioned"
+    return _of(situation, bidders).answer()
 
 
 def learnt_markup(situation: Situation) -> Decimal | None:
     """By how much bids are above floors now, as a factor; None: not learnt."""
-    if not is_auctioned(situation):
+    bidders = situation.market.outlook.bidders
+    if bidders is None or not is_auctioned(situation):
         return None
-    auctioned = _of(situation)
-    plan = plan_bid(auctioned.work(), auctioned.auction())
+    plan = plan_bid(*weigh(situation, bidders))
     return None if plan is None else Decimal(str(plan.expected.markup))
 
 
-def _of(situation: Situation) -> _Auctioned:
-    bidders = situation.market.outlook.bidders
-    assert bidders is not None
+def weigh(situation: Situation, bidders: Bidders) -> tuple[WorkLeft, OpenAuction]:
+    """What the decision is made of, for who plays it through."""
+    auctioned = _of(situation, bidders)
+    return auctioned.work(), auctioned.auction()
+
+
+def _of(situation: Situation, bidders: Bidders) -> _Auctioned:
     possible = (each for each in situation.candidates.of_type(CapacityType.SPOT) if _can_start(situation, each))
     spots = {each.offer.machine_id: each for each in islice(possible, MOST_WEIGHED)}
     return _Auctioned(situation, bidders, spots, situation.candidates.best(CapacityType.ON_DEMAND))
@@ -109,24 +114,26 @@ class _Auctioned:
         return self.situation.job.main
 
     @property
-    def _able(self) -> Capabilities | None:
-        """What the market of this auction can do."""
+    def _provider(self) -> str | None:
+        """The market of this auction."""
         name = next((each.offer.provider for each in self.spots.values()), None)
-        if name is None and self._main is not None:
-            name = self._main.provider
-        view = None if name is None else self.situation.market.providers.get(name)
-        return None if view is None else view.capabilities
+        return self._main.provider if name is None and self._main is not None else name
+
+    @property
+    def _able(self) -> Capabilities | None:
+        """What it can do."""
+        return None if self._provider is None else self.situation.market.able(self._provider)
 
     def work(self) -> WorkLeft:
         job, pressure, params, main = self.situation.job, self.situation.pressure, self.situation.params, self._main
         left = budget.left(job, params)
         is_spot = main is not None and main.is_spot
         return WorkLeft(
-            left_h=pressure.left_s / HOUR_S,
+            left_h=pressure.left_s / HOUR_S if self._is_due else inf,
             work_h=pressure.work_s / HOUR_S,
             held_h=(pressure.upper_work_s - pressure.work_s) / HOUR_S,
             unsaved_h=0.0 if main is None or main.state is LeaseState.PAUSED else _unsaved_h(job),
-            first_step_h=(first_step_s(restart_s(job, params)) + pressure.step_s) / HOUR_S,
+            first_step_h=(self._first_step_s() + pressure.step_s) / HOUR_S,
             costs=self._costs(),
             held=_held_as(main),
             machine=main.machine_id if main is not None and is_spot else "",
@@ -134,6 +141,24 @@ class _Auctioned:
             since_h=inf if main is None else self._since_h(main),
             budget=inf if left is None else float(left),
         )
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether a deadline is still ahead that on-demand capacity may be bought for."""
+        pressure = self.situation.pressure
+        return pressure.slack is not None and not pressure.is_past and self.situation.job.spec.fall_back
+
+    def _first_step_s(self) -> float:
+        """By what machines of this market have shown of themselves."""
+        job, params, hosts = self.situation.job, self.situation.params, self.situation.market.hosts
+        start_s, provider = restart_s(job, params), self._provider
+        if provider is None:
+            return first_step_s(start_s)
+        # A load is counted to the agent's first word, and what follows is as expected.
+        after_s = max(start_s - params.timing.boot_s, 0.0)
+        took_s = tuple(load + after_s for load in hosts.loads.get((provider, job.spec.image), ())[-MOST_LOADS:])
+        give_up_s = params.loading.patience_s(hosts.longest_load_s(provider, job.spec.image), job.silent_starts)
+        return first_step_s(start_s, took_s, hosts.by_market.get(provider, NO_LAUNCHES), give_up_s)
 
     def _costs(self) -> LossCosts:
         job, params, able = self.situation.job, self.situation.params, self._able
@@ -191,13 +216,19 @@ class _Auctioned:
 
     def _own_floor(self, main: Lease) -> float | None:
         """The floor of the machine that we hold, if the market's floor of it does not echo our own bid."""
-        is_paused = main.state is LeaseState.PAUSED
-        if is_paused and main.observed.price_to_win is not None:
-            return float(main.observed.price_to_win)
-        able = self._able
+        is_paused, able = main.state is LeaseState.PAUSED, self._able
+        to_win = main.observed.price_to_win
+        if is_paused and to_win is not None:
+            can_raise = able is not None and able.can_rebid and self._covers_raise(main, to_win)
+            return float(to_win) if can_raise else None
         if able is not None and not able.bills_at_bid and main.has_run and not is_paused:
             return float(main.computes_at)  # what all pay
         return None
+
+    def _covers_raise(self, main: Lease, to_win: Decimal) -> bool:
+        """Whether the budget covers the least bid that wins: the guard refuses any other."""
+        job, now, params = self.situation.job, self.situation.now, self.situation.params
+        return budget.covers_raise(job, main, to_win, now, params)
 
     def _actions(self, chosen: BidChoice) -> tuple[Action, ...]:
         main = self._main
@@ -260,9 +291,12 @@ class _Auctioned:
         highest = ceiling(self.situation.job.spec, main.on_demand_price, params)
         if able is None or not able.can_rebid or highest is None or main.state is not LeaseState.PAUSED:
             return ()
-        bid, since = min(bid, highest), main.bidding.changed_at
+        bid, since, to_win = min(bid, highest), main.bidding.changed_at, main.observed.price_to_win
+        if to_win is not None and not self._covers_raise(main, bid):
+            bid = min(bid, _in_steps(float(to_win), params.bids.unit) + params.bids.unit)
         is_too_soon = since is not None and self.situation.now - since < timedelta(seconds=params.auction.rebid_gap_s)
-        if bid == main.bid or is_too_soon or (bid > main.bid and not is_beaten(main)):
+        is_in_vain = bid == main.bid or (bid > main.bid and not is_beaten(main))
+        if is_in_vain or is_too_soon or not self._covers_raise(main, bid):
             return ()
         return (ChangeBid(main.id, bid, Reason.OUTBID),)
 

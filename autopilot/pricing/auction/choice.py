@@ -25,9 +25,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from math import inf
 
 from autopilot.domain.floors import Bidders
+from autopilot.domain.same import Same
 from autopilot.pricing.auction.shadows import Expected, LossCosts, expect
 
 
@@ -173,7 +175,7 @@ def choose(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMBER
         return BidChoice(Do.ON_DEMAND, is_forced=True)
     plan = plan_bid(work, auction, numbers)
     if plan is None:
-        return _without_bid(work, on_demand, is_short=True)
+        return _without_bid(work, on_demand, is_short=work.left_h < inf)
     return _Chooser(work, auction, numbers, plan, on_demand).choose()
 
 
@@ -206,10 +208,7 @@ def plan_bid(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMB
     free_h = max(work.slack_h - numbers.reserve_h, 0.01)
     least = min((machine.floor for machine in auction.machines), default=None)
     best: BidPlan | None = None
-    for tally in auction.bidders.tallies:
-        expected = expect(tally, work.costs, least)
-        if expected is None:
-            continue
+    for expected in _expect_all(Same(auction.bidders), work.costs, None if auction.bidders.are_warm else least):
         spot_h, cost = work.work_h, expected.price * work.work_h
         feared = numbers.fear * expected.lost
         if is_bound and free_h < feared * work.work_h:
@@ -218,6 +217,14 @@ def plan_bid(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMB
         if best is None or cost < best.cost:
             best = BidPlan(expected, cost, spot_h)
     return best
+
+
+@lru_cache(maxsize=64)
+def _expect_all(bidders: Same[Bidders], costs: LossCosts, floor: float | None) -> tuple[Expected, ...]:
+    """Of the markups by which any work is done. Kept: bidders see something new every few minutes, a job decides more
+    often."""
+    found = (expect(tally, costs, floor) for tally in bidders.value.tallies)
+    return tuple(each for each in found if each is not None)
 
 
 def _within(work: WorkLeft, auction: OpenAuction) -> float:

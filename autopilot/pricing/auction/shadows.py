@@ -98,9 +98,27 @@ def prior_losses(markup: float) -> float:
     return PRIOR_LOST_AT_FLOOR * exp(-(markup - 1.0) / PRIOR_FADES) + PRIOR_LOST_ALWAYS
 
 
+def losses_per_h(tally: Tally) -> float:
+    """ν: losses an hour, with what is taken for granted of them."""
+    return (tally.losses + PRIOR_HOURS * prior_losses(tally.markup)) / (tally.held + PRIOR_HOURS)
+
+
+def expected_bidders(floor: float, *, pays_bid: bool) -> Bidders:
+    """What is expected of bidders where nothing is on record: of losses what is taken for granted, and of prices the
+    floor of now, $/h."""
+
+    def expected(markup: float) -> Tally:
+        paid = floor * (markup if pays_bid else 1.0)
+        losses = PRIOR_HOURS * prior_losses(markup)
+        return Tally(markup, held=PRIOR_HOURS, losses=losses, dollars=PRIOR_HOURS * paid)
+
+    markups = MARKUPS if pays_bid else UNPAID_MARKUPS
+    return Bidders(tuple(expected(markup) for markup in markups), expected(STORM_MARKUP))
+
+
 def expect(tally: Tally, costs: LossCosts, floor: float | None = None) -> Expected | None:
     """None: such bids do no work. ``floor``: $/h of now, of which the price is the markup's where nothing is known."""
-    losses = (tally.losses + PRIOR_HOURS * prior_losses(tally.markup)) / (tally.held + PRIOR_HOURS)
+    losses = losses_per_h(tally)
     if tally.held > 0.0:
         paid, starts, without = (each / tally.held for each in (tally.dollars, tally.starts, tally.without))
     elif floor is not None:
@@ -232,8 +250,10 @@ class Shadows:
         self._how = how
         self._all = [Shadow(markup) for markup in markups]
         self._storm = Shadow(STORM_MARKUP)
+        self._bidders: Bidders | None = None
 
     def look(self, look: FloorLook) -> None:
+        self._bidders = None
         kept, kept_storm = (0.5 ** (look.hours / half) for half in (self._how.half_life_h, self._how.storm_half_life_h))
         for shadow in self._all:
             shadow.look(look, self._how, kept)
@@ -243,9 +263,13 @@ class Shadows:
         """So long a machine ran under a bid that was really made. ``rise``: it was lost to so many times the floor that
         the bid was made on, infinite if no bid would have kept it: each markup below that would have lost it as well.
         """
+        self._bidders = None
         for shadow in (*self._all, self._storm):
             shadow.add_own(hours, rise, self._how.own_weight)
 
     @property
     def bidders(self) -> Bidders:
-        return Bidders(tuple(shadow.tally for shadow in self._all), self._storm.tally)
+        """The same value until something new is seen."""
+        if self._bidders is None:
+            self._bidders = Bidders(tuple(shadow.tally for shadow in self._all), self._storm.tally)
+        return self._bidders

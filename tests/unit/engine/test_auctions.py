@@ -11,18 +11,22 @@ from typing import Any
 import pytest
 
 from autopilot.domain.floors import Bidders
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import GpuChoice, Job
+from autopilot.domain.lease import Span
 from autopilot.domain.market import Market
+from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY
-from autopilot.engine.auctions import Auctions
+from autopilot.domain.reasons import Reason
+from autopilot.engine.auctions import AuctionKind, Auctions, add_own
 from autopilot.engine.history import observation
 from autopilot.policy.eligibility import eligible
 from autopilot.ports.store import StoreUnavailable
-from autopilot.pricing.auction.shadows import MARKUPS
+from autopilot.pricing.auction.shadows import MARKUPS, FloorLook, Shadows
 from autopilot.pricing.rule.cost import price_candidates
 from autopilot_lab.memory_store.store import MemoryStore
-from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
+from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 P = Params()
 OFFERS = tuple(an_offer(name, floor=D("0.2"), on_demand_price=D("0.5")) for name in ("a", "b"))
@@ -45,7 +49,7 @@ async def recorded(store: MemoryStore, lasting: timedelta, *, every: timedelta =
 
 async def ask(auctions: Auctions, job: Job, market: Market = MARKET, now: datetime = START) -> Bidders | None:
     """Asked for, and read."""
-    auctions.ask(job, price_candidates(job, market, eligible(job, market, now, P), P), market, now)
+    auctions.ask(job, price_candidates(job, market, eligible(job, market, now, P), P), market)
     auctions.learn(now)
     await auctions.close()
     return auctions.of(job)
@@ -79,18 +83,68 @@ async def test_where_too_little_is_recorded_bids_follow_the_rule(
     assert await ask(Auctions(store, P), a_job_due()) is None
 
 
+async def test_of_several_kinds_of_gpu_bids_follow_the_rule(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=2))
+    assert await ask(Auctions(store, P), a_job_due(gpus=(GpuChoice("RTX 4090", 1), GpuChoice("RTX 3090", 1)))) is None
+
+
 @pytest.mark.parametrize(
     "job",
-    [
-        a_job(spec=a_spec(work_estimate=8 * HOUR)),
-        a_job_due(gpus=(GpuChoice("RTX 4090", 1), GpuChoice("RTX 3090", 1))),
-        a_job_due(fall_back=False),
-    ],
-    ids=["no deadline", "two kinds of GPU", "never on demand"],
+    [a_job(spec=a_spec(work_estimate=8 * HOUR)), a_job(), a_job_due(fall_back=False)],
+    ids=["no deadline", "no estimate", "never on demand"],
 )
-async def test_jobs_that_no_auction_is_reckoned_for(store: MemoryStore, job: Job) -> None:
+async def test_jobs_that_nothing_is_guaranteed_to_bid_by_the_record_as_well(store: MemoryStore, job: Job) -> None:
     await recorded(store, timedelta(days=2))
-    assert await ask(Auctions(store, P), job) is None
+    assert await ask(Auctions(store, P), job) is not None
+
+
+async def test_a_job_whose_machines_are_of_several_markets_bids_by_the_rule_from_then_on(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=2))
+    auctions, job = Auctions(store, P), a_job_due()
+    assert await ask(auctions, job) is not None
+    candidates = price_candidates(job, MARKET, eligible(job, MARKET, START, P), P)
+    elsewhere = [replace(each, offer=replace(each.offer, provider="other")) for each in candidates[:1]]
+    auctions.ask(job, [*candidates, *elsewhere], MARKET)
+    assert auctions.of(job) is None
+
+
+async def test_what_is_planned_is_read_for_as_well(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=2))
+    auctions, job = Auctions(store, P), a_job_due()
+    candidates = price_candidates(job, MARKET, eligible(job, MARKET, START, P), P)
+    planned = await auctions.read_for(job, candidates, MARKET, START)
+    assert planned is not None
+    assert planned == await ask(Auctions(store, P), job)
+
+
+class TestOwnMachines:
+    KIND = AuctionKind("vastai", "RTX 4090", 1, pays_bid=True, limit=0.45)
+
+    def _seen(self, *spans: Span, **changes: Any) -> Shadows:
+        shadows = Shadows()
+        shadows.look(FloorLook({"a": 0.2}, 10.0, 0.45))
+        add_own(shadows, self.KIND, [replace(a_lease(), spans=spans, **changes)], START, START + 4 * HOUR)
+        return shadows
+
+    def test_their_hours_count_as_held(self) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START - HOUR, START + 3 * HOUR)
+        (first, *_) = self._seen(run).bidders.tallies
+        assert first.held == pytest.approx(13.0)
+        assert first.dollars / first.held == pytest.approx(0.2 * first.markup)
+
+    @pytest.mark.parametrize(("cause", "losses"), [(Reason.DISPLACED, 1), (Reason.OUTBID, 0), (None, 0)])
+    def test_what_no_bid_would_have_kept_is_a_loss_of_each(self, cause: Reason | None, losses: int) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START, START + HOUR)
+        stop = Span(InstanceStatus.STOPPED, ZERO, ZERO, START + HOUR, None, cause=cause)
+        assert {tally.losses for tally in self._seen(run, stop).bidders.tallies} == {losses}
+
+    def test_a_machine_that_is_gone_is_one_as_well(self) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START, START + HOUR)
+        assert {tally.losses for tally in self._seen(run, reason=Reason.HOST_LOST).bidders.tallies} == {1}
+
+    def test_those_of_another_kind_are_not_counted(self) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START, START + HOUR)
+        assert self._seen(run, gpu="RTX 3090").bidders.tallies[0].held == 10.0
 
 
 async def test_what_is_new_on_record_is_read_as_well(store: MemoryStore) -> None:
@@ -111,7 +165,7 @@ async def test_of_a_job_that_is_being_read_for_it_is_said(store: MemoryStore) ->
     await recorded(store, timedelta(days=2))
     auctions, job = Auctions(store, P), a_job_due()
     assert auctions.wants_asking(job)
-    auctions.ask(job, price_candidates(job, MARKET, eligible(job, MARKET, START, P), P), MARKET, START)
+    auctions.ask(job, price_candidates(job, MARKET, eligible(job, MARKET, START, P), P), MARKET)
     assert auctions.is_learning(job)
     auctions.learn(START)
     await auctions.close()

@@ -92,7 +92,7 @@ class LiveMapping(BidMapping):
         self._update_belief(view, fitting)
         self._looks.see(view)
         is_recorded = view.ticks_seen * self._config.tick_s >= LEAST_RECORDED.total_seconds()
-        is_known = is_recorded and kind_of(job, candidates, market, now, params) is not None
+        is_known = is_recorded and kind_of(job, candidates, market, params) is not None
         wanted = shape_of(job, candidates, market.outlook, now, self._phases, params)
         if wanted is not None:
             known = self._shape_of_availability

@@ -59,7 +59,9 @@ def test_a_budget_is_not_spent_on_capacity_that_it_does_not_reach_to_the_end() -
 def test_its_numbers_are_set_by_name() -> None:
     suite = suite_from(random_bid_body(1))
     assert isinstance(suite, BidSuite)
-    plain, forgetful = (sum(o.cost for o in played(suite, name, Conditions())) for name in ("autopilot", "autopilot:half_life_h=1"))
+    plain, forgetful = (
+        sum(o.cost for o in played(suite, name, Conditions())) for name in ("autopilot", "autopilot:half_life_h=1")
+    )
     assert plain != forgetful
 
 
