@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import inf, isinf
+from math import ceil, inf, isinf
 
 import structlog
 
@@ -165,7 +165,8 @@ class Auctions:
                     is_late = now - until < OWN_FROM
                     leases = await uow.leases.list_spot(until - LEARN_FROM) if is_late else ()
                 span, record.read_until = (record.read_until, until), until
-                record.recorded += play_record(record.shadows, kind, [s for s in seen if s.num_gpus == kind.num_gpus])
+                of_kind = [each for each in seen if each.num_gpus == kind.num_gpus]
+                record.recorded += play_record(record.shadows, kind, of_kind, until)
                 add_own(record.shadows, kind, leases, *span)
             if not record.is_read:
                 log.info("floors.learnt", provider=kind.provider, gpu=kind.gpu, recorded_h=record.recorded / HOUR)
@@ -187,11 +188,15 @@ def _bidders_of(record: _Record | None) -> Bidders | None:
     return record.shadows.bidders
 
 
-def play_record(shadows: Shadows, kind: AuctionKind, seen: Sequence[PriceObservation]) -> timedelta:
-    """Let the bidders see what one market showed, oldest first. Returns the time of which anything is known."""
+def play_record(shadows: Shadows, kind: AuctionKind, seen: Sequence[PriceObservation], until: datetime) -> timedelta:
+    """Let the bidders see what one market showed until then, oldest first. Returns the time of which anything is known.
+
+    What was seen last holds beyond ``until``; that is seen with what comes next.
+    """
     grid = on_grid(seen, PRICES_EVERY)
+    steps = ceil((until - seen[0].observed_at) / PRICES_EVERY) if seen else 0
     looks = 0
-    for step, is_recorded in enumerate(grid.recorded):
+    for step, is_recorded in enumerate(grid.recorded[:steps]):
         rows = zip(grid.machines, grid.shown, strict=True)
         floors = {machine: row[step] for (_, machine), row in rows if not isinf(row[step]) and row[step] > 0.0}
         if is_recorded and floors:

@@ -41,7 +41,7 @@ from autopilot.pricing.rule.cost import Candidate
 from autopilot.pricing.traffic import received_gb, restart_s
 
 HOUR_S = 3600.0
-MOST_WEIGHED = 8
+MOST_WEIGHED = 4
 """Machines, those first that are cheapest to the end. What is left out is not priced."""
 MOST_LOADS = 64
 """Starts of an image that are counted, the longest."""

@@ -16,4 +16,4 @@ def forecast_by_floors(asked: FloorsQuestion, *, runs: int = RUNS, seed: int = 0
     played = PlayedFloors(asked, runs, seed)
     played.play()
     hours = asked.work.work_h + asked.work.costs.start_h
-    return summarize(played, asked.left_h * HOUR_S, hours * played.rest_burn)
+    return summarize(played, asked.left_h * HOUR_S, hours * played.on_demand_burn)

@@ -87,8 +87,10 @@ class PlayedFloors:
 
     def __init__(self, asked: FloorsQuestion, runs: int, seed: int) -> None:
         self._asked, self._runs, self._seed = asked, runs, seed
-        rate = asked.floors[-1] if asked.on_demand_price is None else asked.on_demand_price
-        self.rest_burn = rate + asked.storage_rate
+        on_demand = asked.on_demand_price
+        self.on_demand_burn = (asked.floors[-1] if on_demand is None else on_demand) + asked.storage_rate
+        is_due = asked.work.left_h < inf
+        self.rest_burn = self.on_demand_burn if is_due else asked.floors[-1] + asked.storage_rate
 
     def play(self) -> None:
         import numpy as np

@@ -153,12 +153,26 @@ async def test_what_is_new_on_record_is_read_as_well(store: MemoryStore) -> None
     before = await ask(auctions, job)
     later = START + 2 * PRICES_EVERY
     async with store.transaction() as uow:
-        await uow.prices.add([observation(replace(OFFERS[0], floor=D("0.4")), START + PRICES_EVERY)])
+        await uow.prices.add([observation(replace(each, floor=D("0.4")), START + PRICES_EVERY) for each in OFFERS])
     after = await ask(auctions, job, now=later)
     assert before is not None
     assert after is not None
     assert after.tallies[0].losses > before.tallies[0].losses
     assert await ask(auctions, job, now=later) == after, "nothing is read twice"
+
+
+async def test_what_is_read_bit_by_bit_counts_as_much_as_what_is_read_at_once(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=1))
+    slow, job = Auctions(store, P), a_job_due()
+    for number in range(48, -1, -1):
+        bit_by_bit = await ask(slow, job, now=START - number * PRICES_EVERY)
+    at_once = await ask(Auctions(store, P), job)
+    assert bit_by_bit is not None
+    assert at_once is not None
+    assert [each.held for each in bit_by_bit.tallies] == pytest.approx(
+        [each.held for each in at_once.tallies], rel=0.02
+    )
+    assert slow.recorded_h(job) == pytest.approx(24, abs=0.5)
 
 
 async def test_of_a_job_that_is_being_read_for_it_is_said(store: MemoryStore) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from autopilot.domain.actions import Acquire, ChangeBid, Decision
 from autopilot.domain.floors import Bidders, Tally
+from autopilot.domain.hosts import HostRecord, KnownHosts
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.offer import CapacityType, Offer
@@ -21,6 +22,7 @@ from autopilot.policy.decide import decide
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_paused_lease, a_spec, an_offer
 
 P = Params()
+NO_HOSTS = KnownHosts()
 FLOOR = D("0.2")
 OFFER = an_offer("a", floor=FLOOR, on_demand_price=D(1))
 CALM = Tally(1.05, held=1e4, dollars=2100.0)
@@ -32,11 +34,16 @@ def bidders(markup: float = 1.1, storm: Tally = CALM) -> Bidders:
 
 
 def decided(
-    *offers: Offer, held: Lease | None = None, hours: float = 9.0, known: Bidders | None = None, **limits: Any
+    *offers: Offer,
+    held: Lease | None = None,
+    hours: float = 9.0,
+    known: Bidders | None = None,
+    hosts: KnownHosts = NO_HOSTS,
+    **limits: Any,
 ) -> Decision:
-    spec = a_spec(work_estimate=6 * HOUR, deadline=START + hours * HOUR, **limits)
+    spec = a_spec(**{"work_estimate": 6 * HOUR, "deadline": START + hours * HOUR, **limits})
     job: Job = replace(a_job(*(() if held is None else (held,)), spec=spec), submitted_at=START - 3 * HOUR)
-    market = replace(a_market(*(offers or (OFFER,))), outlook=Outlook(bidders=known or bidders()))
+    market = replace(a_market(*(offers or (OFFER,))), outlook=Outlook(bidders=known or bidders()), hosts=hosts)
     return decide(job, market, START, P)
 
 
@@ -110,3 +117,34 @@ def test_a_machine_that_was_outbid_is_won_back() -> None:
     held = a_paused_lease(machine_id="held", bid=D("0.2"), price_to_win=D("0.21"), on_demand_price=D(1))
     actions = decided(held=held).actions
     assert [action.bid for action in actions if isinstance(action, ChangeBid)] == [D("0.231")]
+
+
+def test_a_raise_that_the_budget_does_not_cover_is_no_option() -> None:
+    held = a_paused_lease(machine_id="held", bid=D("0.2"), price_to_win=D("0.21"), on_demand_price=D(1))
+    wide, narrow = (decided(held=held, budget=budget).actions for budget in (D(20), D("0.01")))
+    assert any(isinstance(action, ChangeBid) for action in wide)
+    assert not any(isinstance(action, ChangeBid) for action in narrow)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"deadline": None}, {"deadline": None, "work_estimate": None}, {"fall_back": False}]
+)
+def test_without_a_guarantee_the_bid_is_that_of_the_cheapest_hour_of_work(limits: dict[str, Any]) -> None:
+    assert bid(**limits) == D("0.220")
+
+
+def test_without_a_deadline_nothing_is_bought_on_demand_for_want_of_a_bid() -> None:
+    dear = an_offer("a", floor=D("0.95"), on_demand_price=D(1))
+    assert decided(dear, deadline=None).actions == ()
+    assert decided(dear, hours=6.9, fall_back=False).actions == ()
+
+
+def test_starts_that_take_long_on_a_market_are_held_for() -> None:
+    """Half of the launches come to nothing there: five tries may be needed, each for as long as a silent machine is
+    waited for."""
+    record = HostRecord("vastai", "x", "x", "RTX 4090", START, launches=100.0, failed=50.0)
+    duds = KnownHosts.of({record.key: record})
+    assert decided(held=machine(300, bid=D("0.22")), hours=7.5).actions == ()
+    (action,) = decided(held=machine(300, bid=D("0.22")), hours=7.5, hosts=duds).actions
+    assert isinstance(action, Acquire)
+    assert (action.capacity_type, action.reason) == (CapacityType.ON_DEMAND, Reason.DEADLINE)
