@@ -40,7 +40,7 @@ LEAST_RECORDED = timedelta(hours=4)
 """From then on bids that are learnt cost less than those of the rule (docs/research/2026-11-bids-and-rules.md)."""
 OWN_FROM = timedelta(days=1)
 """So far back our own machines are learnt from when a record is read for the first time: older hours hardly count."""
-UNSEEN_LOSSES = LOSSES - {Reason.OUTBID}
+UNOBSERVED_LOSSES = LOSSES - {Reason.OUTBID}
 NEAR = 0.05
 """Share by which a limit may differ from that of bidders that serve as well."""
 
@@ -215,7 +215,7 @@ def add_own(shadows: Shadows, kind: AuctionKind, leases: Iterable[Lease], since:
         if (lease.provider, lease.gpu, lease.num_gpus) != (kind.provider, kind.gpu, kind.num_gpus):
             continue
         shadows.add_own(_hours_run(lease, since, until))
-        for _ in range(_unseen_losses(lease, since, until)):
+        for _ in range(_unobserved_losses(lease, since, until)):
             shadows.add_own(0.0, inf)
 
 
@@ -224,12 +224,12 @@ def _hours_run(lease: Lease, since: datetime, until: datetime) -> float:
     return sum(max((min(run.ended_at or until, until) - max(run.started_at, since)) / HOUR, 0.0) for run in runs)
 
 
-def _unseen_losses(lease: Lease, since: datetime, until: datetime) -> int:
+def _unobserved_losses(lease: Lease, since: datetime, until: datetime) -> int:
     last = lease.spans[-1] if lease.spans else None
     stops = [(span.started_at, span.cause) for span in lease.spans if span.status is InstanceStatus.STOPPED]
     if last is not None and last.status is InstanceStatus.RUNNING and last.ended_at is not None:
         stops.append((last.ended_at, lease.reason))
-    return sum(since <= at < until and cause in UNSEEN_LOSSES for at, cause in stops)
+    return sum(since <= at < until and cause in UNOBSERVED_LOSSES for at, cause in stops)
 
 
 def _is_near(one: AuctionKind, other: AuctionKind) -> bool:

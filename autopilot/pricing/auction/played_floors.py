@@ -15,12 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, exp, inf, log
-from random import Random
+from typing import TYPE_CHECKING
 
 from autopilot.domain.floors import Bidders
 from autopilot.pricing.arrays import Flags, Floats
 from autopilot.pricing.auction.choice import AuctionedMachine, BidChoice, Do, HeldNow, OpenAuction, WorkLeft, choose
 from autopilot.pricing.auction.shadows import PRIOR_LOST_ALWAYS, losses_per_h
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 HOUR_S = 3600.0
 RECORD_STEP_S = 600.0
@@ -96,7 +99,7 @@ class PlayedFloors:
         import numpy as np
 
         paths = _Paths(self._asked)
-        runs = [_Run(paths, Random(f"{self._seed} {number}")) for number in range(self._runs)]  # noqa: S311
+        runs = [_Run(paths, np.random.default_rng((self._seed, number))) for number in range(self._runs)]
         for run in runs:
             run.play()
         self.going = np.array([not run.is_over for run in runs])
@@ -123,12 +126,12 @@ class _Paths:
         now = log(asked.floors[-1])
         near = sorted(range(len(asked.floors)), key=lambda at: abs(log(asked.floors[at]) - now))
         self.begins = near[: max(int(NEAREST * len(near)), 1)]
-        self._rates = [(tally.markup, losses_per_h(tally)) for tally in asked.bidders.tallies]
+        self._known = [(tally.markup, losses_per_h(tally)) for tally in asked.bidders.tallies]
 
-    def rate_of(self, markup: float) -> float:
+    def losses_at(self, markup: float) -> float:
         """Losses an hour of a bid that is so many times the cheapest floor."""
-        below = [rate for known, rate in self._rates if known <= markup + 1e-9]
-        return below[-1] if below else self._rates[0][1]
+        below = [losses for known, losses in self._known if known <= markup + 1e-9]
+        return below[-1] if below else self._known[0][1]
 
     @cached_property
     def held_markup(self) -> float:
@@ -138,17 +141,17 @@ class _Paths:
 class _Run:
     """One market."""
 
-    def __init__(self, paths: _Paths, rng: Random) -> None:
+    def __init__(self, paths: _Paths, rng: Generator) -> None:
         asked = paths.asked
         self._paths, self._rng, self._asked = paths, rng, asked
-        self._level = exp(asked.level_spread * rng.gauss(0.0, 1.0))
-        self._at, self._has_dearth = rng.choice(paths.begins), False
+        self._level = exp(asked.level_spread * rng.standard_normal())
+        self._at, self._has_dearth = paths.begins[int(rng.integers(len(paths.begins)))], False
         self._price = asked.floors[self._at] * self._level
         self._left_h, self._since_h, self._pending_h = asked.left_h, asked.work.since_h, 0.0
         self._held: HeldNow = HeldNow.NOTHING if asked.work.held is HeldNow.PAUSED else asked.work.held
-        self._bid, self._rate = asked.work.bid, paths.rate_of(paths.held_markup)
+        self._bid, self._lost_per_h = asked.work.bid, paths.losses_at(paths.held_markup)
         self._start_h = asked.work.costs.start_h
-        self.true_h = asked.work.work_h * (1.0 + asked.estimate_error * rng.uniform(-1.0, 1.0))
+        self.true_h = asked.work.work_h * (1.0 + asked.estimate_error * (2.0 * rng.random() - 1.0))
         self.done_h = self.spent = 0.0
         self.losses, self.is_parked = 0, False
         self.ended_h: float | None = None
@@ -204,7 +207,7 @@ class _Run:
         return OpenAuction(machines, asked.bidders, self._paths.on_demand, asked.limit, asked.pays_bid)
 
     def _take_spot(self, chosen: BidChoice) -> None:
-        self._rate = self._paths.rate_of(chosen.bid / self._price)
+        self._lost_per_h = self._paths.losses_at(chosen.bid / self._price)
         if self._held is HeldNow.NOTHING:
             pending_h = self._start_h
         else:
@@ -255,7 +258,7 @@ class _Run:
         rng, paths = self._rng, self._paths
         is_elsewhere = rng.random() < paths.elsewhere
         count = len(self._asked.floors)
-        self._at = rng.randrange(count) if is_elsewhere else (self._at + paths.record_steps) % count
+        self._at = int(rng.integers(count)) if is_elsewhere else (self._at + paths.record_steps) % count
         chance = paths.step_h / (DEARTH_H if self._has_dearth else DEARTH_EVERY_H)
         self._has_dearth ^= rng.random() < chance
         self._price = inf if self._has_dearth else self._asked.floors[self._at] * self._level
@@ -264,11 +267,11 @@ class _Run:
         if self._held is not HeldNow.RUNNING or self.is_over:
             return
         is_far_below = self._price > OUTBID_ABOVE * self._bid
-        is_taken = self._rng.random() < 1.0 - exp(-self._rate * self._paths.step_h)
+        is_taken = self._rng.random() < 1.0 - exp(-self._lost_per_h * self._paths.step_h)
         if not is_far_below and not is_taken:
             return
         costs = self._asked.work.costs
-        is_outbid = not is_far_below and self._rng.random() >= PRIOR_LOST_ALWAYS / self._rate
+        is_outbid = not is_far_below and self._rng.random() >= PRIOR_LOST_ALWAYS / self._lost_per_h
         self.losses += 1
         self.spent += min(costs.loss_dollars, max(self._paths.money - self.spent, 0.0))
         self.done_h = max(self.done_h - costs.checkpoint_h / 2, 0.0)

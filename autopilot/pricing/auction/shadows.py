@@ -107,13 +107,13 @@ def expected_bidders(floor: float, *, pays_bid: bool) -> Bidders:
     """What is expected of bidders where nothing is on record: of losses what is taken for granted, and of prices the
     floor of now, $/h."""
 
-    def expected(markup: float) -> Tally:
+    def make_tally(markup: float) -> Tally:
         paid = floor * (markup if pays_bid else 1.0)
         losses = PRIOR_HOURS * prior_losses(markup)
         return Tally(markup, held=PRIOR_HOURS, losses=losses, dollars=PRIOR_HOURS * paid)
 
     markups = MARKUPS if pays_bid else UNPAID_MARKUPS
-    return Bidders(tuple(expected(markup) for markup in markups), expected(STORM_MARKUP))
+    return Bidders(tuple(make_tally(markup) for markup in markups), make_tally(STORM_MARKUP))
 
 
 def expect(tally: Tally, costs: LossCosts, floor: float | None = None) -> Expected | None:

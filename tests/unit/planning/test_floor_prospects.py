@@ -93,7 +93,7 @@ def test_what_a_job_falls_back_to_is_what_it_holds_or_what_is_offered() -> None:
     assert asked(day).on_demand_price == 0.6
     assert asked(day, fall_back=False).work.left_h == inf, "no deadline forces it"
     held = a_lease(capacity_type=CapacityType.ON_DEMAND, bid=D("0.7"))
-    assert asked(day, leases=(held,), fall_back=False).on_demand_price == 0.7
+    assert asked(day, leases=(held,), fall_back=False).on_demand_price == pytest.approx(0.7, abs=1e-3)
     assert asked(day, leases=(a_lease(bid=D("0.31")),)).work.bid == 0.31
 
 
