@@ -6,7 +6,7 @@ Tables are made in threads, so the loop goes on; until a job's table is ready it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -80,9 +80,10 @@ class Outlooks:
             is_learning=may_wait and self._auctions.is_learning(job),
         )
 
-    async def of_plan(self, job: Job, candidates: Sequence[Candidate], market: Market, now: datetime) -> Outlook:
+    async def of_plan(self, job: Job, market: Market, now: datetime) -> Outlook:
         """For a job that is planned: what its bids would be made by."""
-        return Outlook(bidders=await self._auctions.read_for(job, candidates, market, now))
+        found = best_of_each(job, market, now, self._params)
+        return Outlook(bidders=await self._auctions.read_for(job, found, market, now))
 
     def _may_wait(self, job: Job, now: datetime) -> bool:
         """Whether its first machine can wait for bids to be learnt: what it bids on is watched, and it is new."""

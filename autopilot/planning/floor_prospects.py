@@ -16,7 +16,6 @@ from autopilot.engine.auctions import LEARN_FROM, kind_of
 from autopilot.engine.engine import Engine
 from autopilot.policy.array_measures import like_a_task
 from autopilot.policy.auctioned import weigh
-from autopilot.policy.eligibility import eligible
 from autopilot.policy.situation import Situation
 from autopilot.ports.store import UnitOfWork
 from autopilot.pricing.auction.played_floors import HOUR_S, LEVEL_SPREAD, RECORD_STEP_S, FloorsQuestion
@@ -24,7 +23,7 @@ from autopilot.pricing.auction.shadows import expected_bidders
 from autopilot.pricing.availability.shape import LONGEST_S
 from autopilot.pricing.pressure import left_longer_by, measure_pressure
 from autopilot.pricing.rule.candidates import Candidates
-from autopilot.pricing.rule.cost import Candidate, best, price_candidates
+from autopilot.pricing.rule.cost import Candidate, best
 
 HOUR = timedelta(hours=1)
 STEP = timedelta(seconds=RECORD_STEP_S)
@@ -57,9 +56,8 @@ async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetim
 
 async def with_bidders(engine: Engine, job: Job, market: Market, now: datetime) -> Market:
     """The market with what the bids of that job, or of a task of that array, would be made by."""
-    params, like = engine.config.params, like_a_task(job) if job.is_array else job
-    candidates = price_candidates(like, market, eligible(like, market, now, params), params)
-    return replace(market, outlook=await engine.outlooks.of_plan(like, candidates, market, now))
+    like = like_a_task(job) if job.is_array else job
+    return replace(market, outlook=await engine.outlooks.of_plan(like, market, now))
 
 
 def floors_question(
