@@ -179,19 +179,6 @@ def choose(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMBER
     return _Chooser(work, auction, numbers, plan, on_demand).choose()
 
 
-def best_kind(
-    kinds: Sequence[tuple[WorkLeft, OpenAuction]], held: int | None = None, numbers: ChoiceNumbers = NUMBERS
-) -> int:
-    """Which kind of GPU costs least to the end of the work, each with its own hours, start, prices and losses.
-
-    ``held``: the kind that the job is on; it is left where another's J is lower by more than ``move_ratio``.
-    """
-    plans = [plan_bid(work, auction, numbers) for work, auction in kinds]
-    costs = [inf if plan is None else plan.cost for plan in plans]
-    best = min(range(len(costs)), key=costs.__getitem__)
-    return held if held is not None and costs[held] <= numbers.move_ratio * costs[best] else best
-
-
 def is_forced(work: WorkLeft) -> bool:
     """Whether only on-demand capacity, at any price, still meets the deadline."""
     if work.held is HeldNow.ON_DEMAND:

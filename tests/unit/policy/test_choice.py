@@ -18,7 +18,6 @@ from autopilot.pricing.auction.choice import (
     HeldNow,
     OpenAuction,
     WorkLeft,
-    best_kind,
     choose,
     is_forced,
     plan_bid,
@@ -230,25 +229,6 @@ class TestOutbid:
             price = max(price, chosen.bid if machine == "a" else price)
             assert raises < 1000
         assert price < 1.25
-
-
-def times_as_dear(times: float) -> OpenAuction:
-    tallies = tuple(replace(each, dollars=times * each.dollars) for each in ONE.bidders.tallies)
-    return replace(ONE, bidders=replace(ONE.bidders, tallies=tallies))
-
-
-def test_of_several_kinds_the_one_that_costs_least_to_the_end() -> None:
-    slow, fast = AMPLE, replace(AMPLE, work_h=8.0)
-    dear = times_as_dear(2)
-    assert best_kind([(slow, ONE), (fast, dear)]) == 1
-    very_dear = times_as_dear(3)
-    assert best_kind([(slow, ONE), (fast, very_dear)]) == 0
-
-
-def test_a_kind_is_not_left_for_a_few_per_cent() -> None:
-    kinds = [(AMPLE, ONE), (replace(AMPLE, work_h=19.5), ONE)]
-    assert best_kind(kinds) == 1
-    assert best_kind(kinds, held=0) == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
