@@ -37,7 +37,7 @@ from autopilot.engine.outstanding import Money
 from autopilot.planning.array_plan import plan_array
 from autopilot.planning.array_table import with_table
 from autopilot.planning.asleep import asleep_notes
-from autopilot.planning.floor_prospects import read_cheapest
+from autopilot.planning.floor_prospects import read_cheapest, with_bidders
 from autopilot.planning.gpu_check import check_gpus, meanings, raise_disk, unfillable
 from autopilot.planning.host_notes import host_notes
 from autopilot.planning.market_notes import market_notes
@@ -244,6 +244,7 @@ class Submissions:
         market = self._engine.market_view(offers, None, self._clock.now())
         market = replace(market, image=self._engine.images.facts_of(job.spec))
         config = self._engine.config
+        market = await with_bidders(self._engine, job, market, now)
         async with self._store.snapshot() as uow:
             limits = await account(uow, config.limits, now, config.params)
             cheapest = await read_cheapest(uow, offers, now)

@@ -5,6 +5,7 @@ Where a market names kinds instead of machines (a pool) the record is of the kin
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -111,30 +112,30 @@ class KnownHosts:
     records: Mapping[MachineKey, HostRecord] = field(default_factory=dict)
     by_market: Mapping[str, LaunchOdds] = field(default_factory=dict)
     by_host: Mapping[tuple[str, str], LaunchOdds] = field(default_factory=dict)
-    longest_loads: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Seconds, by market and image."""
+    loads: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=dict)
+    """Seconds, by market and image: of each machine as it was last, the longest last."""
 
     @classmethod
     def of(cls, records: Mapping[MachineKey, HostRecord]) -> KnownHosts:
         by_market: dict[str, LaunchOdds] = {}
         by_host: dict[tuple[str, str], LaunchOdds] = {}
-        longest: dict[tuple[str, str], float] = {}
+        loads: dict[tuple[str, str], list[float]] = defaultdict(list)
         for each in records.values():
             odds = LaunchOdds(each.launches, each.failed)
             by_market[each.provider] = by_market.get(each.provider, LaunchOdds()) + odds
             host = each.provider, each.host_id
             by_host[host] = by_host.get(host, LaunchOdds()) + odds
             for image, seconds in each.loads:
-                of_image = each.provider, image
-                longest[of_image] = max(longest.get(of_image, 0.0), float(seconds or 0))
-        return cls(records, by_market, by_host, longest)
+                loads[each.provider, image].append(float(seconds or 0))
+        return cls(records, by_market, by_host, {image: tuple(sorted(found)) for image, found in loads.items()})
 
     def find(self, provider: str, machine_id: str) -> HostRecord | None:
         return self.records.get((provider, machine_id))
 
     def longest_load_s(self, provider: str, image: str) -> float | None:
         """Of the market's machines on which the image has come up, each as it was last; None: on none."""
-        return self.longest_loads.get((provider, image))
+        loads = self.loads.get((provider, image))
+        return loads[-1] if loads else None
 
     def is_blocked(self, provider: str, machine_id: str) -> bool:
         record = self.find(provider, machine_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from autopilot.domain.floors import AuctionShape
+from autopilot.domain.floors import Bidders
 
 LEAST_PROBABILITY = 0.8
 """A job that is less likely to be done by its deadline, money aside, is refused unless the user asks for less."""
@@ -98,8 +98,8 @@ class Outlook:
     """Shape of this job's table, if it has been calculated: the policy itself calculates none while it decides."""
     belief: Belief = ()
     """For each phase of the shape: the chance that spot capacity for the job is available."""
-    auction: AuctionShape | None = None
-    """Shape of the tables for bids, if enough floors were recorded and the tables have been calculated."""
+    bidders: Bidders | None = None
+    """What simulated bidders have seen, where spot machines are auctioned and floors are on record."""
     recorded_h: float | None = None
     """Hours of floors on record of what the job bids on; None: not looked up, or it bids on no such market."""
     is_learning: bool = False

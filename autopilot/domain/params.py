@@ -216,50 +216,14 @@ class Hazard:
 
 @dataclass(frozen=True, slots=True)
 class Auction:
-    """BidRules and margins where spot machines are auctioned and enough of their floors was recorded."""
+    """Where spot machines are auctioned and floors are on record."""
 
-    least_markup: Decimal = Decimal("1.02")
-    """The lowest bid over the floor, as a factor: the observed floor is older than the next rival. Source: assumed."""
-    preemptions_per_h: float = 0.05
-    """Chance in an hour of losing a machine at any bid, to an on-demand renter or with its host.
-    Source: assumed."""
-    move_margin: float = 0.0
-    """Share of a step's cost that a move to another machine must save. Source: fitted."""
-    wait_margin: float = 0.15
-    """Share of all remaining cost that waiting must save with no slack left. Source: fitted."""
-    wait_slack_h: float = 2.5
-    """Hours of slack from which on that share is nothing; it falls in proportion. Source: fitted."""
-    least_wait_margin: float = 0.05
-    """The share at any slack: dear times last longer than chains say, and slack that waits is spent. Source: fitted."""
-    tight_slack_h: float = 3.0
-    """Hours of slack below which machines are bid on by markup, without waiting, where the floors of running machines
-    are not shown: there the tables make too little of what a loss takes. Source: fitted."""
-    tight_work_h: float = 12.0
-    """Hours of work left for which that holds; with less, in proportion: fewer losses are to come. Source: assumed."""
-    tight_markup: Decimal = Decimal("1.10")
-    """A bid over the floor then, as a factor, until the record says which would have done best. Source: fitted."""
-    wait_margin_shown: float = 0.005
-    """The share where all floors are shown. It is multiplied by the share of the first slack that is used up, and by
-    hours of work to each hour of that slack. Source: fitted."""
-    rebid_margin: float = 0.0
-    """Share of a step's cost that another bid on a running machine must save. Source: fitted."""
     rebid_gap_s: float = 300
-    """Seconds between two changes of the bid on one machine. Source: assumed."""
-    lower_gap_s: float = 7200
-    """Seconds after a change of the bid in which no lower one is tried on that machine where its floor is not shown.
-    One that loses takes minutes and what is not saved. Source: fitted."""
+    """Seconds between two raises on one machine. Source: assumed."""
 
     def __post_init__(self) -> None:
-        if not Decimal(1) <= self.least_markup <= 10 or not 0 <= self.preemptions_per_h <= 1:
-            raise ValueError("least_markup must be in 1..10 and auction.preemptions_per_h in 0..1")
-        if self.wait_slack_h <= 0:
-            raise ValueError("wait_slack_h must be above 0")
-        if self.tight_work_h <= 0:
-            raise ValueError("tight_work_h must be above 0")
-        if self.lower_gap_s < 0:
-            raise ValueError("lower_gap_s must be at least 0")
-        if self.tight_markup < 1 or not 0 <= self.least_wait_margin <= 1:
-            raise ValueError("tight_markup must be at least 1 and least_wait_margin in 0..1")
+        if self.rebid_gap_s < 0:
+            raise ValueError("rebid_gap_s must be at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,17 +310,7 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "least_stay_s": ("moves", "least_stay_s"),
     "hazard_per_h": ("hazard", "preemptions_per_h"),
     "hazard_prior_h": ("hazard", "prior_h"),
-    "preemptions_per_h": ("auction", "preemptions_per_h"),
-    "move_margin": ("auction", "move_margin"),
-    "wait_margin": ("auction", "wait_margin"),
-    "wait_slack_h": ("auction", "wait_slack_h"),
-    "least_wait_margin": ("auction", "least_wait_margin"),
-    "tight_slack_h": ("auction", "tight_slack_h"),
-    "tight_work_h": ("auction", "tight_work_h"),
-    "wait_margin_shown": ("auction", "wait_margin_shown"),
-    "rebid_margin": ("auction", "rebid_margin"),
     "rebid_gap_s": ("auction", "rebid_gap_s"),
-    "lower_gap_s": ("auction", "lower_gap_s"),
     "detect_s": ("budget", "detect_s"),
     "save_timeout_s": ("budget", "save_timeout_s"),
     "destroy_s": ("budget", "destroy_s"),

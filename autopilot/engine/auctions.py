@@ -1,74 +1,71 @@
-"""What recorded floors say of bids on a market, handed to decisions once it has been learnt and its tables are made.
+"""What simulated bidders have seen of the recorded floors on a market, handed to decisions.
 
-Reading, learning and the tables take seconds: all of it happens beside the tick, the last two in threads. Until it is
-there, and where too little is recorded, bids follow the rule.
+The record of the last days is played through beside the tick, bit by bit, and from then on what is new of it. Until
+that is done, and where too little is recorded, bids follow the rule.
 """
 
 from __future__ import annotations
 
 import asyncio
-from array import array
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
-from math import ceil, isinf, nan
+from math import ceil, inf, isinf
 
 import structlog
 
-from autopilot.domain.floors import AuctionShape, FloorOutlook
+from autopilot.domain.floors import Bidders
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation
-from autopilot.engine.tables import Tables
+from autopilot.domain.reasons import Reason
+from autopilot.domain.stop_causes import LOSSES
 from autopilot.ports.store import Store, StoreUnavailable
-from autopilot.pricing.auction.floors import FloorFit, estimate
 from autopilot.pricing.auction.recorded import on_grid
-from autopilot.pricing.auction.tables import auction_tables
-from autopilot.pricing.pressure import measure_pressure
+from autopilot.pricing.auction.shadows import MARKUPS, SHADOWING, UNPAID_MARKUPS, FloorLook, Shadows
 from autopilot.pricing.rule.bidding import ceiling
 from autopilot.pricing.rule.cost import Candidate, best
 
 log = structlog.get_logger(__name__)
 
+HOUR = timedelta(hours=1)
 LEARN_FROM = timedelta(days=7)
-LEARN_EVERY = timedelta(hours=8)
-LOOK_AGAIN = timedelta(hours=1)
-"""After there was too little to learn from."""
+READ_WITHIN_S = 10.0
 READ_AT_ONCE = timedelta(hours=6)
 LEAST_RECORDED = timedelta(hours=4)
 """From then on bids that are learnt cost less than those of the rule (docs/research/2026-11-bids-and-rules.md)."""
-STEPS = 288
-"""A table's steps for the work are no more than that: it stays below about 35 MB."""
-LONGEST_WORK_S = 6 * STEPS * PRICES_EVERY.total_seconds()
-WORK_STEP_S = 4 * 3600.0
-"""The work is rounded up to this, so that one table serves for hours and for jobs alike."""
-MOST_TABLES = 4
-"""At once, those that are being made included; the bids of other jobs follow the rule."""
+OWN_FROM = timedelta(days=1)
+"""So far back our own machines are learnt from when a record is read for the first time: older hours hardly count."""
+UNOBSERVED_LOSSES = LOSSES - {Reason.OUTBID}
 NEAR = 0.05
-"""Share of the on-demand price by which prices may differ from those that a table was made for."""
-NEAR_S = 120.0
+"""Share by which a limit may differ from that of bidders that serve as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuctionKind:
-    """What is auctioned: one kind of GPU, so many of them, on one market, in steps of so many seconds."""
+    """What is auctioned: one kind of GPU, so many of them, on one market."""
 
     provider: str
     gpu: str
     num_gpus: int
-    step_s: float
+    pays_bid: bool
+    limit: float
+    """$/h: no bid is as high, by the on-demand price when it was asked for first."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Learnt:
-    floors: FloorOutlook | None
-    """None: too little was recorded."""
-    at: datetime
-    recorded: timedelta | None = None
-    """None: it has not been read yet."""
+@dataclass(slots=True)
+class _Record:
+    """What is on record of one kind, as far as it has been read."""
+
+    shadows: Shadows
+    read_until: datetime
+    recorded: timedelta = timedelta(0)
+    is_read: bool = False
+    """Whether all of it was, once."""
 
 
 class Auctions:
@@ -77,209 +74,190 @@ class Auctions:
     def __init__(self, store: Store, params: Params) -> None:
         self._store = store
         self._params = params
-        self._asked: dict[str, tuple[AuctionKind, float]] = {}
-        """By job; with the on-demand price, $/h."""
-        self._learnt: dict[AuctionKind, _Learnt] = {}
-        self._learning: dict[AuctionKind, asyncio.Task[None]] = {}
-        self._tables: Tables[AuctionShape] = Tables(auction_tables, serves, MOST_TABLES)
+        self._asked: dict[str, AuctionKind] = {}
+        """By job."""
+        self._records: dict[AuctionKind, _Record] = {}
+        self._reading: dict[AuctionKind, asyncio.Task[_Record | None]] = {}
 
-    def of(self, job: Job) -> AuctionShape | None:
-        """What was made for the job, if its tables are ready."""
-        return self._tables.of(job.id)
+    def of(self, job: Job) -> Bidders | None:
+        """None: too little is recorded, or it has not been read yet."""
+        return _bidders_of(self._record_for(job))
+
+    async def read_for(
+        self, job: Job, candidates: Sequence[Candidate], market: Market, now: datetime
+    ) -> Bidders | None:
+        """The same for a job that is only planned: what is on record is read for it, if that takes no longer than
+        ``READ_WITHIN_S``."""
+        kind = kind_of(job, candidates, market, self._params)
+        if kind is None:
+            return None
+        kind = self._like(kind)
+        record = self._records.get(kind)
+        if record is None or not record.is_read:
+            self._begin_reading(kind, now)
+            reading = self._reading[kind]
+            done, _ = await asyncio.wait([reading], timeout=READ_WITHIN_S)
+            record = reading.result() if done else None
+        return _bidders_of(record)
+
+    def _like(self, kind: AuctionKind) -> AuctionKind:
+        """The one that is on record already, if it serves as well."""
+        return next((known for known in self._records if _is_near(known, kind)), kind)
 
     def recorded_h(self, job: Job) -> float | None:
         """Hours of floors on record of what the job bids on; None: not known."""
-        learnt = self._learnt_for(job)
-        return None if learnt is None or learnt.recorded is None else learnt.recorded / timedelta(hours=1)
+        record = self._record_for(job)
+        return None if record is None or not record.is_read else record.recorded / timedelta(hours=1)
 
     def is_learning(self, job: Job) -> bool:
-        """Whether what the job asked for is being read, learnt or made, and it has nothing of it yet."""
-        if job.id not in self._asked or self.of(job) is not None:
-            return False
-        learnt = self._learnt_for(job)
-        if learnt is None or learnt.recorded is None:
-            return True
-        return learnt.floors is not None
+        """Whether what the job asked for is being read for the first time."""
+        record = self._record_for(job)
+        return job.id in self._asked and (record is None or not record.is_read)
 
     def wants_asking(self, job: Job) -> bool:
-        """Whether the job has asked for nothing, or floors are learnt for which it has asked for no table yet."""
-        if job.id not in self._asked:
-            return True
-        learnt = self._learnt_for(job)
-        return learnt is not None and learnt.floors is not None and not self._tables.knows(job.id)
+        return job.id not in self._asked
 
-    def _learnt_for(self, job: Job) -> _Learnt | None:
-        asked = self._asked.get(job.id)
-        return None if asked is None else self._learnt.get(asked[0])
+    def _record_for(self, job: Job) -> _Record | None:
+        kind = self._asked.get(job.id)
+        return None if kind is None else self._records.get(kind)
 
-    def shape(self, job: Job, candidates: Sequence[Candidate], market: Market, now: datetime) -> None:
-        """Ask for what this job needs, by what it may rent now."""
-        auction = auction_of(job, candidates, market, now, self._params)
-        if auction is None:
-            return
-        kind = auction.kind
-        self._asked[job.id] = kind, float(auction.on_demand.expected_price)
-        learnt = self._learnt.get(kind)
-        if learnt is not None and learnt.floors is not None:
-            self._tables.want(job.id, auction_shape(job, learnt.floors, auction, self._params))
+    def ask(self, job: Job, candidates: Sequence[Candidate], market: Market) -> None:
+        """For what this job needs, by what it may rent now."""
+        before = self._asked.get(job.id)
+        kind = kind_of(job, candidates, market, self._params)
+        if kind is None and best(candidates, CapacityType.SPOT) is not None:
+            self._asked.pop(job.id, None)  # its spot machines are no longer those of one auction
+        elif kind is not None and (before is None or not _is_near(before, kind)):
+            self._asked[job.id] = self._like(kind)
 
     def learn(self, now: datetime) -> None:
-        """Begin to learn what was asked for and is not known, or has grown old."""
-        for kind, on_demand_price in set(self._asked.values()):
-            learnt = self._learnt.get(kind)
-            had_too_little = learnt is not None and learnt.floors is None
-            every = LOOK_AGAIN if had_too_little else LEARN_EVERY
-            is_due = learnt is None or now - learnt.at >= every
-            if is_due and kind not in self._learning:
-                self._learnt[kind] = replace(learnt, at=now) if learnt else _Learnt(None, now)
-                self._learning[kind] = asyncio.create_task(self._learn(kind, on_demand_price, now))
+        """Begin to read what is new on record."""
+        for kind in set(self._asked.values()):
+            record = self._records.get(kind)
+            is_due = record is None or now - record.read_until >= PRICES_EVERY
+            if is_due:
+                self._begin_reading(kind, now)
+
+    def _begin_reading(self, kind: AuctionKind, now: datetime) -> None:
+        if kind not in self._reading:
+            self._reading[kind] = asyncio.create_task(self._read(kind, now))
 
     def forget(self, open_jobs: Collection[str]) -> None:
         """Keep nothing of jobs that are over."""
         for job_id in self._asked.keys() - set(open_jobs):
             del self._asked[job_id]
-        kinds = {kind for kind, _ in self._asked.values()}
-        for kind in self._learnt.keys() - kinds:
-            del self._learnt[kind]
-        self._tables.forget(open_jobs)
+        for kind in self._records.keys() - set(self._asked.values()):
+            del self._records[kind]
 
     async def close(self) -> None:
-        """Wait for what is being made: a thread cannot be cancelled."""
-        await asyncio.gather(*self._learning.values(), self._tables.close(), return_exceptions=True)
+        """Wait for what is being read."""
+        await asyncio.gather(*self._reading.values(), return_exceptions=True)
 
-    async def _learn(self, kind: AuctionKind, on_demand_price: float, now: datetime) -> None:
+    async def _read(self, kind: AuctionKind, now: datetime) -> _Record | None:
+        """None: it cannot be read now."""
+        markups = MARKUPS if kind.pays_bid else UNPAID_MARKUPS
         try:
-            record = FloorRecord(now - LEARN_FROM, now, timedelta(seconds=kind.step_s))
-            since = record.since
-            while since < now:
-                until = min(since + READ_AT_ONCE, now)
+            record = self._records.setdefault(kind, _Record(Shadows(SHADOWING, markups), now - LEARN_FROM))
+            while now - record.read_until >= PRICES_EVERY:
+                until = min(record.read_until + READ_AT_ONCE, now)
                 async with self._store.snapshot() as uow:
-                    seen = await uow.prices.list_by_gpu(kind.gpu, since, until, provider=kind.provider)
-                record.add([each for each in seen if each.num_gpus == kind.num_gpus])
-                since = until
-            before = self._learnt.get(kind)
-            self._learnt[kind] = _Learnt(before.floors if before else None, now, record.recorded)
-            if record.recorded < LEAST_RECORDED:
-                return
-            floors = await asyncio.to_thread(estimate, record.floors, kind.step_s, on_demand_price, FloorFit())
-            self._learnt[kind] = _Learnt(floors, now, record.recorded)
-            log.info("floors.learnt", provider=kind.provider, gpu=kind.gpu, machines=len(record.floors))
-        except (StoreUnavailable, ValueError) as problem:
-            # ValueError: no machine was seen with a floor twice in a row.
+                    seen = await uow.prices.list_by_gpu(kind.gpu, record.read_until, until, provider=kind.provider)
+                    is_late = now - until < OWN_FROM
+                    leases = await uow.leases.list_spot(until - LEARN_FROM) if is_late else ()
+                span, record.read_until = (record.read_until, until), until
+                of_kind = [each for each in seen if each.num_gpus == kind.num_gpus]
+                record.recorded += play_record(record.shadows, kind, of_kind, until)
+                add_own(record.shadows, kind, leases, *span)
+            if not record.is_read:
+                log.info("floors.learnt", provider=kind.provider, gpu=kind.gpu, recorded_h=record.recorded / HOUR)
+            record.is_read = True
+            return record
+        except StoreUnavailable as problem:
             log.info("floors.not_learnt", provider=kind.provider, gpu=kind.gpu, reason=str(problem))
         except Exception:
             log.exception("floors.failed", consequence="bids follow the rule")
         finally:
-            del self._learning[kind]
-
-
-@dataclass(frozen=True, slots=True)
-class JobAuction:
-    """What one job may rent where spot machines are auctioned."""
-
-    spot: Candidate
-    on_demand: Candidate
-    able: Capabilities
-    ceiling: Decimal
-    """$/h: no bid is above it."""
-    longest_work_s: float
-
-    @property
-    def kind(self) -> AuctionKind:
-        offer, tick_s = self.spot.offer, PRICES_EVERY.total_seconds()
-        ticks_a_step = max(ceil(self.longest_work_s / STEPS / tick_s), 1)
-        return AuctionKind(offer.provider, offer.gpu, offer.num_gpus, ticks_a_step * tick_s)
-
-
-def auction_of(
-    job: Job, candidates: Sequence[Candidate], market: Market, now: datetime, params: Params
-) -> JobAuction | None:
-    """None if bids follow the rule: nothing presses, work too long, or a market that holds no such auction."""
-    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
-    pressure = measure_pressure(job, now, params)
-    if spot is None or on_demand is None or pressure.slack is None or pressure.is_past:
+            del self._reading[kind]
         return None
+
+
+def _bidders_of(record: _Record | None) -> Bidders | None:
+    """None: too little is recorded, or it has not been read yet."""
+    if record is None or not record.is_read or record.recorded < LEAST_RECORDED:
+        return None
+    return record.shadows.bidders
+
+
+def play_record(shadows: Shadows, kind: AuctionKind, seen: Sequence[PriceObservation], until: datetime) -> timedelta:
+    """Let the bidders see what one market showed until then, oldest first. Returns the time of which anything is known.
+
+    What was seen last holds beyond ``until``; that is seen with what comes next.
+    """
+    grid = on_grid(seen, PRICES_EVERY)
+    steps = ceil((until - seen[0].observed_at) / PRICES_EVERY) if seen else 0
+    looks = 0
+    for step, is_recorded in enumerate(grid.recorded[:steps]):
+        rows = zip(grid.machines, grid.shown, strict=True)
+        floors = {machine: row[step] for (_, machine), row in rows if not isinf(row[step]) and row[step] > 0.0}
+        if is_recorded and floors:
+            shadows.look(FloorLook(floors, PRICES_EVERY / HOUR, kind.limit, kind.pays_bid))
+            looks += 1
+    return looks * PRICES_EVERY
+
+
+def add_own(shadows: Shadows, kind: AuctionKind, leases: Iterable[Lease], since: datetime, until: datetime) -> None:
+    """Let the bidders know what our own machines of that kind went through meanwhile.
+
+    Who was outbid is seen in the floors. What else took a machine (an on-demand renter, its host) is seen by no other
+    bidder, and would have taken it at any bid.
+    """
+    for lease in leases:
+        if (lease.provider, lease.gpu, lease.num_gpus) != (kind.provider, kind.gpu, kind.num_gpus):
+            continue
+        shadows.add_own(_hours_run(lease, since, until))
+        for _ in range(_unobserved_losses(lease, since, until)):
+            shadows.add_own(0.0, inf)
+
+
+def _hours_run(lease: Lease, since: datetime, until: datetime) -> float:
+    runs = (span for span in lease.spans if span.status is InstanceStatus.RUNNING)
+    return sum(max((min(run.ended_at or until, until) - max(run.started_at, since)) / HOUR, 0.0) for run in runs)
+
+
+def _unobserved_losses(lease: Lease, since: datetime, until: datetime) -> int:
+    last = lease.spans[-1] if lease.spans else None
+    stops = [(span.started_at, span.cause) for span in lease.spans if span.status is InstanceStatus.STOPPED]
+    if last is not None and last.status is InstanceStatus.RUNNING and last.ended_at is not None:
+        stops.append((last.ended_at, lease.reason))
+    return sum(since <= at < until and cause in UNOBSERVED_LOSSES for at, cause in stops)
+
+
+def _is_near(one: AuctionKind, other: AuctionKind) -> bool:
+    same = (one.provider, one.gpu, one.num_gpus, one.pays_bid) == (
+        other.provider,
+        other.gpu,
+        other.num_gpus,
+        other.pays_bid,
+    )
+    return same and abs(one.limit - other.limit) <= NEAR * other.limit
+
+
+def kind_of(job: Job, candidates: Sequence[Candidate], market: Market, params: Params) -> AuctionKind | None:
+    """None if bids follow the rule: of several markets or kinds of GPU, or of one that holds no such auction."""
+    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
+    if spot is None:
+        return None
+    offer, able = spot.offer, market.providers[spot.offer.provider].capabilities
     markets = {choice.offer.provider for choice in candidates if choice.capacity_type is CapacityType.SPOT}
     is_one_kind = len(markets) == 1 and len(job.spec.gpus) == 1
-    if not is_one_kind or not job.spec.fall_back or pressure.upper_work_s > LONGEST_WORK_S:
+    asked = offer.on_demand_price if on_demand is None else on_demand.offer.on_demand_price
+    highest = ceiling(job.spec, asked, params)
+    if not is_one_kind or not is_auction(able) or highest is None:
         return None
-    able = market.providers[spot.offer.provider].capabilities
-    highest = ceiling(job.spec, on_demand.offer.on_demand_price, params)
-    # The tables are of machines that are paused when they are outbid, and that a higher bid brings back.
-    can_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
-    if not can_auction or highest is None:
-        return None
-    work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
-    return JobAuction(spot, on_demand, able, highest, work_s)
+    limit = float(highest + params.bids.unit)
+    return AuctionKind(offer.provider, offer.gpu, offer.num_gpus, able.bills_at_bid, limit)
 
 
-def auction_shape(job: Job, floors: FloorOutlook, auction: JobAuction, params: Params) -> AuctionShape:
-    able, setup_s = auction.able, auction.spot.setup.total_seconds()
-    return AuctionShape(
-        floors,
-        longest_work_s=auction.longest_work_s,
-        on_demand_price=float(auction.on_demand.expected_price),
-        storage_rate=float(auction.spot.offer.storage_rate(job.spec.disk_gb)),
-        ceiling=float(auction.ceiling),
-        bills_at_bid=able.bills_at_bid,
-        migrate_s=setup_s,
-        # Without its disk a machine that comes back is set up like a new one.
-        resume_s=params.timing.resume_s if able.keeps_disk_when_stopped else setup_s,
-        checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
-        reserve_s=auction_reserve_s(auction.kind, params),
-        shows_running=able.shows_held_floors,
-        lost_per_h=params.auction.preemptions_per_h,
-    )
-
-
-def auction_reserve_s(kind: AuctionKind, params: Params) -> float:
-    """Seconds that are kept free before the deadline when on-demand capacity is fallen back to."""
-    return kind.step_s + params.deadline.on_demand_margin_s + params.budget.detect_s + params.timing.tick_lag_s
-
-
-class FloorRecord:
-    """Floors by machine at equal steps, put together bit by bit: days of prices take more room than is to spare."""
-
-    def __init__(self, since: datetime, until: datetime, step: timedelta) -> None:
-        self.since = since
-        self.floors: dict[str, array[float]] = {}
-        """$/h, oldest first; NaN where none was seen."""
-        self._step = step
-        self._steps = (until - since) // step
-        self._seen = bytearray(self._steps)
-
-    @property
-    def recorded(self) -> timedelta:
-        """The time of which anything is known."""
-        return sum(self._seen) * self._step
-
-    def add(self, seen: Sequence[PriceObservation]) -> None:
-        """What one market showed of one kind of GPU, oldest first and later than what was added before."""
-        if not seen:
-            return
-        grid = on_grid(seen, self._step)
-        first = (seen[0].observed_at - self.since) // self._step
-        end = min(first + len(grid.recorded), self._steps)
-        for step in range(first, end):
-            self._seen[step] |= grid.recorded[step - first]
-        for (_, machine), shown in zip(grid.machines, grid.shown, strict=True):
-            floors = [nan if isinf(floor) else floor for floor in shown[: end - first]]
-            row = self.floors.setdefault(machine, array("d", [nan]) * self._steps)
-            row[first:end] = array("d", floors)
-
-
-def serves(shape: AuctionShape, wanted: AuctionShape) -> bool:
-    """Whether tables made for ``shape`` will do where ``wanted`` would be made."""
-    near = NEAR * wanted.on_demand_price
-    return (
-        shape.floors is wanted.floors
-        and shape.longest_work_s >= wanted.longest_work_s
-        and shape.bills_at_bid == wanted.bills_at_bid
-        and shape.checkpoint_s == wanted.checkpoint_s
-        and shape.resume_s == wanted.resume_s
-        and shape.reserve_s == wanted.reserve_s
-        and abs(shape.on_demand_price - wanted.on_demand_price) <= near
-        and abs(shape.storage_rate - wanted.storage_rate) <= near
-        and 0 <= wanted.ceiling - shape.ceiling <= near
-        and abs(shape.migrate_s - wanted.migrate_s) <= NEAR_S
-    )
+def is_auction(able: Capabilities) -> bool:
+    """Whether a machine that is outbid is paused there, and a higher bid brings it back."""
+    return able.reports_floor and able.can_rebid and able.pauses_when_outbid

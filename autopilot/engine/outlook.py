@@ -61,9 +61,10 @@ class Outlooks:
 
     def of(self, job: Job, market: Market, now: datetime) -> Outlook:
         outlook = Outlook(lives=self._lives)
-        if not job.status.wants_capacity or job.spec.deadline is None or job.remaining_work is None:
+        if not job.status.wants_capacity:
             return outlook
-        belief = self._update_belief(job, market, now)
+        is_due = job.spec.deadline is not None and job.remaining_work is not None
+        belief = self._update_belief(job, market, now) if is_due else ()
         since = self._shaped_at.get(job.id)
         may_wait = self._may_wait(job, now)
         # A job may come while the markets are being searched: what it could not ask for then, it asks for next.
@@ -74,10 +75,15 @@ class Outlooks:
             outlook,
             shape=self._tables.of(job.id),
             belief=belief,
-            auction=self._auctions.of(job),
+            bidders=self._auctions.of(job),
             recorded_h=self._auctions.recorded_h(job),
             is_learning=may_wait and self._auctions.is_learning(job),
         )
+
+    async def of_plan(self, job: Job, market: Market, now: datetime) -> Outlook:
+        """For a job that is planned: what its bids would be made by."""
+        found = best_of_each(job, market, now, self._params)
+        return Outlook(bidders=await self._auctions.read_for(job, found, market, now))
 
     def _may_wait(self, job: Job, now: datetime) -> bool:
         """Whether its first machine can wait for bids to be learnt: what it bids on is watched, and it is new."""
@@ -145,7 +151,7 @@ class Outlooks:
 
     def _shape(self, job: Job, market: Market, now: datetime) -> None:
         found = best_of_each(job, market, now, self._params)
-        self._auctions.shape(job, found, market, now)
+        self._auctions.ask(job, found, market)
         wanted = shape_of(job, found, market.outlook, now, self._phases, self._params)
         if wanted is not None:
             self._tables.want(job.id, wanted)

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from math import inf
 
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
-from autopilot.engine.auctions import LEARN_FROM, auction_of, auction_reserve_s
+from autopilot.engine.auctions import LEARN_FROM, kind_of
+from autopilot.engine.engine import Engine
+from autopilot.policy.array_measures import like_a_task
+from autopilot.policy.auctioned import weigh
+from autopilot.policy.situation import Situation
 from autopilot.ports.store import UnitOfWork
-from autopilot.pricing.auction.played_floors import LEVEL_SPREAD, RECORD_STEP_S, FloorsQuestion
+from autopilot.pricing.auction.played_floors import HOUR_S, LEVEL_SPREAD, RECORD_STEP_S, FloorsQuestion
+from autopilot.pricing.auction.shadows import expected_bidders
 from autopilot.pricing.availability.shape import LONGEST_S
 from autopilot.pricing.pressure import left_longer_by, measure_pressure
-from autopilot.pricing.rule.bidding import ceiling
+from autopilot.pricing.rule.candidates import Candidates
 from autopilot.pricing.rule.cost import Candidate, best
 
+HOUR = timedelta(hours=1)
 STEP = timedelta(seconds=RECORD_STEP_S)
 MOST_KINDS = 3
 """GPUs whose floors are read for one plan."""
 LAST_HOUR = 6
 """Steps."""
-LEARNT_MARKUP = 1.04
-"""Mean ratio of learned bids to the floor."""
-LOOKS = 1.6
-"""Steps of the tables for which learned bids switch to on demand before they must."""
+MOST_TIMES_WORK = 6
+"""Without a deadline so many times the work is played; what is left then goes on at the same price."""
 LEAST_PLAYED = timedelta(hours=24)
 """A shorter record is not played: nothing was held against what came."""
 LEAST_OFFERS = 4
@@ -48,63 +54,47 @@ async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetim
     return found
 
 
+async def with_bidders(engine: Engine, job: Job, market: Market, now: datetime) -> Market:
+    """The market with what the bids of that job, or of a task of that array, would be made by."""
+    like = like_a_task(job) if job.is_array else job
+    return replace(market, outlook=await engine.outlooks.of_plan(like, market, now))
+
+
 def floors_question(
     job: Job, candidates: list[Candidate], market: Market, cheapest: Cheapest, now: datetime, params: Params
 ) -> FloorsQuestion | None:
     """None if its spot is not auctioned, or if neither a day was recorded nor a few machines are offered. Its
-    budget and what it holds are left out.
+    budget is left out.
 
     The record is of all machines. Where the cheapest that fits this job is dearer than any was in the last hour, the
     record counts as so much dearer.
     """
-    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
-    if spot is None or spot.work is None or len(job.spec.gpus) != 1:
+    spot, kind = best(candidates, CapacityType.SPOT), kind_of(job, candidates, market, params)
+    if spot is None or spot.work is None or not spot.offer.floor or kind is None:
         return None
-    offer, able = spot.offer, market.providers[spot.offer.provider].capabilities
-    record = cheapest.get((offer.provider, offer.gpu, offer.num_gpus), ())
-    is_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
-    asked = on_demand.offer.on_demand_price if on_demand else offer.on_demand_price
-    highest = ceiling(job.spec, asked, params)
+    record = cheapest.get((kind.provider, kind.gpu, kind.num_gpus), ())
     offers = sum(each.capacity_type is CapacityType.SPOT for each in candidates)
     is_recorded = len(record) * STEP >= LEAST_PLAYED
-    if not is_auction or not offer.floor or highest is None or not (is_recorded or offers >= LEAST_OFFERS):
+    if not is_recorded and offers < LEAST_OFFERS:
         return None
-    price_now = float(offer.floor)
+    price_now = float(spot.offer.floor)
     dearer = max(price_now / max(record[-LAST_HOUR:]), 1.0) if is_recorded else 1.0
-    auction = auction_of(job, candidates, market, now, params) if is_recorded else None
+    known = market.outlook.bidders
+    bidders = expected_bidders(price_now, pays_bid=kind.pays_bid) if known is None else known
     pressure = measure_pressure(job, now, params)
-    if auction is None:
-        guard_s = pressure.at_risk_s + pressure.to_on_demand_s + 2 * pressure.step_s
-    else:
-        guard_s = LOOKS * auction.kind.step_s + spot.setup.total_seconds() + auction_reserve_s(auction.kind, params)
-    work_s = spot.work.total_seconds()
-    held_s = max(pressure.upper_work_s - pressure.work_s, 0.0)
-    left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
-    # Where the bid is not paid, what counts is the floor, and of what runs the price that it is charged.
-    markup = float(params.bids.markup) if auction is None else LEARNT_MARKUP
-    held = job.main if job.main is not None and job.main.is_spot else None
+    work, auction = weigh(Situation(job, market, now, params, pressure, Candidates.of(candidates)), bidders)
+    left_h = min(max(MOST_TIMES_WORK * work.work_h, LEAST_PLAYED / HOUR), LONGEST_S / HOUR_S)
+    if pressure.slack is not None and not pressure.is_past:
+        left_h = pressure.left_s / HOUR_S
     return FloorsQuestion(
         (*(floor * dearer for floor in record), price_now) if is_recorded else (price_now,),
         level_spread=LEVEL_SPREAD if is_recorded else FIRST_SPREAD,
-        ceiling=float(highest),
-        markup=markup if able.bills_at_bid else 1.0,
-        on_demand_price=_on_demand_price(job, on_demand),
-        storage_rate=float(offer.storage_rate(job.spec.disk_gb)),
-        left_s=left_s,
-        work_s=work_s,
+        work=work,
+        bidders=bidders,
+        limit=kind.limit,
+        on_demand_price=None if auction.on_demand == inf else auction.on_demand,
+        storage_rate=float(spot.offer.storage_rate(job.spec.disk_gb)),
+        pays_bid=kind.pays_bid,
+        left_h=left_h,
         estimate_error=left_longer_by(job, params.deadline),
-        held_s=held_s,
-        setup_s=spot.setup.total_seconds(),
-        lost_s=job.spec.checkpoint_interval.total_seconds() / 2,
-        guard_s=guard_s,
-        waits=auction is not None,
-        bid=float(held.computes_at) if held is not None else 0.0,
     )
-
-
-def _on_demand_price(job: Job, on_demand: Candidate | None) -> float | None:
-    """$/h of what it falls back to, or holds; None if it does neither."""
-    if job.main is not None and not job.main.is_spot:
-        return float(job.main.bid)
-    falls_back = job.spec.deadline is not None and job.spec.fall_back
-    return float(on_demand.expected_price) if on_demand is not None and falls_back else None

@@ -12,7 +12,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.job_forecast import GOES_ON, RENEWED_AFTER, JobForecast
 from autopilot.engine.engine import Engine
 from autopilot.engine.outstanding import Moment, read_moment
-from autopilot.planning.floor_prospects import read_cheapest
+from autopilot.planning.floor_prospects import read_cheapest, with_bidders
 from autopilot.planning.plan import forecast_of
 from autopilot.planning.prospects import prospects
 from autopilot.policy.eligibility import eligible
@@ -86,7 +86,7 @@ class Forecaster:
         """None if nothing can be said, as no offer fits now."""
         engine, now, params = self._engine, moment.now, self._engine.config.params
         offers = await engine.offers(job.spec.query)
-        market = engine.market_of(job, offers, now)
+        market = await with_bidders(engine, job, engine.market_of(job, offers, now), now)
         candidates = price_candidates(job, market, eligible(job, market, now, params), params)
         async with self._store.snapshot() as uow:
             cheapest = await read_cheapest(uow, offers, now)

@@ -18,7 +18,7 @@ from autopilot.domain.time import show_duration
 from autopilot.planning.floor_prospects import Cheapest, floors_question
 from autopilot.policy.budget import start_reserve
 from autopilot.pricing.auction.forecast import forecast_by_floors
-from autopilot.pricing.auction.played_floors import FloorsQuestion
+from autopilot.pricing.auction.played_floors import HOUR_S, FloorsQuestion
 from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
 from autopilot.pricing.availability.played_markets import Rule
 from autopilot.pricing.availability.prior import PHASES
@@ -71,12 +71,16 @@ class _Question:
     held_s: float | None
     rule: Rule
     mode: int
+    is_due: bool
+    """Whether it has a deadline."""
     floors: FloorsQuestion | None = None
     """Where enough of the floors was recorded: then it is they that are played."""
 
     def answer(self) -> Forecast:
         if self.floors is not None:
-            floors = replace(self.floors, left_s=self.left_s, budget=self.budget, mode=self.mode)
+            floors = replace(self.floors, budget=self.budget)
+            if self.is_due:
+                floors = floors.due_in(self.left_s / HOUR_S)
             return forecast_by_floors(replace(floors, on_demand_price=None) if self.rule == "spot" else floors)
         return forecast(
             self.shape,
@@ -224,6 +228,7 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
         held_s=_held_s(job, now, params),
         rule=rule,
         mode=_held_mode(job, is_on=spot is not None),
+        is_due=job.spec.deadline is not None,
     )
 
 

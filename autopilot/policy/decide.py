@@ -181,10 +181,10 @@ def _leave_uncertified(
 def _recorded_notes(market: Market) -> tuple[Note, ...]:
     """What bids come from: learnt from so much record, or from numbers that are shipped."""
     outlook = market.outlook
-    if outlook.recorded_h is None and outlook.auction is None and not outlook.is_learning:
+    if outlook.recorded_h is None and outlook.bidders is None and not outlook.is_learning:
         return ()
     hours = None if outlook.recorded_h is None else round(outlook.recorded_h)
-    is_learnt = int(outlook.auction is not None)
+    is_learnt = int(outlook.bidders is not None)
     return (Note("floors", (("recorded_h", hours), ("learnt", is_learnt), ("learning", int(outlook.is_learning)))),)
 
 
@@ -228,13 +228,9 @@ def _for_main(situation: Situation) -> Answer:
 
 
 def _while_paused(situation: Situation, main: Lease) -> Answer:
-    """Where the floor of a held machine is not shown, or no higher bid took it, the rule answers."""
-    view = situation.market.providers.get(main.provider)
-    is_shown = view is not None and view.capabilities.shows_held_floors
+    """Where no bidder took it, the rule answers."""
     has_lost = main.observed.pause_cause is Reason.OUTBID and (main.observed.price_to_win is None or is_beaten(main))
-    if is_shown and has_lost and is_auctioned(situation):
-        return by_auction(situation)
-    return decide_paused(situation, main)
+    return by_auction(situation) if has_lost and is_auctioned(situation) else decide_paused(situation, main)
 
 
 def _was_killed_for_memory(job: Job, main: Lease) -> bool:

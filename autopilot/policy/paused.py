@@ -25,8 +25,8 @@ from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.stop_causes import is_beaten
+from autopilot.policy.auctioned import learnt_markup
 from autopilot.policy.budget import covers_raise
-from autopilot.policy.markups import learnt_markup
 from autopilot.policy.options import waits_for_spot
 from autopilot.policy.own_bids import sets_our_price
 from autopilot.policy.situation import Answer, Situation

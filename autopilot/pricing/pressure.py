@@ -61,7 +61,8 @@ class Pressure:
     left_s: float = 0.0
     """Until the deadline."""
     work_s: float = 0.0
-    """At work, until the job is done, by the estimate; half of what it may yet be once the estimate is used up."""
+    """At work, until the job is done, by the estimate; half of what it may yet be once the estimate is used up.
+    Without an estimate the hours that are weighed in its place."""
     upper_work_s: float = 0.0
     """The same if the estimate is as wrong as time is held for."""
     to_on_demand_s: float = 0.0
@@ -95,7 +96,8 @@ def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
     loss_s = params.timing.tick_lag_s + params.budget.detect_s + restart_s(job, params)
     loss = timedelta(seconds=loss_s) + job.spec.checkpoint_interval
     if job.spec.deadline is None or remaining is None:
-        return Pressure(None, loss, None)
+        work_s = params.deadline.horizon_s if remaining is None else remaining.total_seconds()
+        return Pressure(None, loss, None, work_s=work_s, upper_work_s=work_s, step_s=params.timing.tick_lag_s)
     held = _error(job, remaining, params)
     trust, by_bar = weigh_recognised(job, remaining, params.deadline)
     remaining += max(by_bar - remaining, timedelta(0)) * trust

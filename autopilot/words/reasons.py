@@ -405,12 +405,11 @@ def _tell_floors(numbers: Numbers) -> str:
     return f"bids follow the default rule and a shipped prior: {hours or 0} h of floors recorded, learning needs 4 h"
 
 
-def _tell_markups(numbers: Numbers) -> str:
-    costs = [f"{name} {text.per_hour(cost)}" for name, cost in numbers.items() if name != "markup"]
-    share = (float(numbers["markup"] or 1) - 1) * 100
+def _tell_bidders(numbers: Numbers) -> str:
+    share, lost = (float(numbers["markup"] or 1) - 1) * 100, float(numbers["lost"] or 0) * 60
     return (
-        f"little time to spare: bids are {share:.1f} % above floors; in the recorded data an hour of work, lost time "
-        f"included, would have cost by markup {', '.join(costs)}"
+        f"bids are {share:.1f} % above floors: in the recorded data an hour of work costs "
+        f"{text.per_hour(numbers['price'])[:-2]} by that, and {lost:.0f} min more"
     )
 
 
@@ -444,7 +443,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "lost_bid": _tell_lost_bid,
     "machine_slow": _tell_slow,
     "floors": _tell_floors,
-    "markups": _tell_markups,
+    "bidders": _tell_bidders,
     "no_spot": _tell_no_spot,
     "certificate_ends": lambda numbers: (
         f"the certificate of {text.plain(numbers.get('provider'))} ends on {text.plain(numbers.get('ends_at'))[:10]}: "

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--policy",
         default=OWN,
-        help="another one, or with settings, like autopilot:wait_margin=0.2",
+        help="another one, or with settings, like autopilot:half_life_h=12",
     )
     parser.add_argument("--traces", type=Path, default=TRACES, help="where recorded markets are, if any")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the kept file")

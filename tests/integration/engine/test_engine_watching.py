@@ -86,7 +86,6 @@ async def test_the_first_job_bids_by_what_was_watched_and_says_so(world: World) 
     assert floor is not None
     assert floor < lease.bid < floor * Params().bids.markup, "learnt, for by the rule it would be higher"
     said = await told(world)
-    assert "learning bids from recorded floors; the first rental waits up to 2 minutes for that" in said
     assert any(each.startswith("bids are learned from 48 h of recorded floors") for each in said), said
 
 

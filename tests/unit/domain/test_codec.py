@@ -14,7 +14,7 @@ import pytest
 
 from autopilot.domain import lease
 from autopilot.domain.codec import Codec
-from autopilot.domain.floors import AuctionShape, FloorOutlook, Habit
+from autopilot.domain.floors import Bidders, Tally
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.policy.decide import decide
@@ -106,34 +106,9 @@ def test_sets_are_written_in_one_order() -> None:
     assert CODEC.encode(frozenset(names)) == CODEC.encode(frozenset(reversed(names)))
 
 
-def test_a_scene_with_tables_for_bids_comes_back() -> None:
-    floors = FloorOutlook(
-        step_s=600.0,
-        edges=(1.0,),
-        typical=(0.5, 2.0),
-        ratios=((1.0,) * 22,) * 2,
-        pooled=((((0, 1.0),),) * 22,) * 2,
-        own=(),
-        habits=(("b", Habit(0.9, ((0.5,) * 22,) * 6)),),
-        usual=((0.25,) * 22,) * 6,
-        classes=(1.0,),
-        cheapest=(0.5, 2.0),
-        moves=((0.5, 0.5),) * 2,
-        others=((0.5, 0.5),) * 2,
-    )
-    auction = AuctionShape(
-        floors,
-        longest_work_s=3600.0,
-        on_demand_price=1.0,
-        storage_rate=0.1,
-        ceiling=0.9,
-        bills_at_bid=True,
-        migrate_s=600.0,
-        resume_s=60.0,
-        checkpoint_s=600.0,
-        reserve_s=0.0,
-    )
-    market = replace(a_market(an_offer()), outlook=Outlook(auction=auction))
+def test_a_scene_with_bidders_comes_back() -> None:
+    bidders = Bidders((Tally(1.02, held=9.5, losses=2.0, starts=1.0, dollars=3.25),), Tally(1.05))
+    market = replace(a_market(an_offer()), outlook=Outlook(bidders=bidders))
     decision = decide(a_job(), a_market(an_offer()), START, Params())
     scene = Scene(a_job(), market, START, Params(), decision)
     assert scene_from_json(scene_to_json(scene)) == scene

@@ -10,18 +10,23 @@ from typing import Any
 
 import pytest
 
-from autopilot.domain.floors import AuctionShape
+from autopilot.domain.floors import Bidders
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import GpuChoice, Job
+from autopilot.domain.lease import Span
 from autopilot.domain.market import Market
+from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY
-from autopilot.engine.auctions import LEARN_EVERY, LOOK_AGAIN, Auctions, FloorRecord, serves
+from autopilot.domain.reasons import Reason
+from autopilot.engine.auctions import AuctionKind, Auctions, add_own
 from autopilot.engine.history import observation
 from autopilot.policy.eligibility import eligible
 from autopilot.ports.store import StoreUnavailable
+from autopilot.pricing.auction.shadows import MARKUPS, FloorLook, Shadows
 from autopilot.pricing.rule.cost import price_candidates
 from autopilot_lab.memory_store.store import MemoryStore
-from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
+from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 P = Params()
 OFFERS = tuple(an_offer(name, floor=D("0.2"), on_demand_price=D("0.5")) for name in ("a", "b"))
@@ -42,13 +47,11 @@ async def recorded(store: MemoryStore, lasting: timedelta, *, every: timedelta =
                 await uow.prices.add([observation(replace(offer, floor=floor), at)])
 
 
-async def shape(auctions: Auctions, job: Job, market: Market = MARKET, now: datetime = START) -> AuctionShape | None:
-    """Asked for, learnt, asked for again, made."""
-    found = price_candidates(job, market, eligible(job, market, now, P), P)
-    for _ in range(2):
-        auctions.shape(job, found, market, now)
-        auctions.learn(now)
-        await auctions.close()
+async def ask(auctions: Auctions, job: Job, market: Market = MARKET, now: datetime = START) -> Bidders | None:
+    """Asked for, and read."""
+    auctions.ask(job, price_candidates(job, market, eligible(job, market, now, P), P), market)
+    auctions.learn(now)
+    await auctions.close()
     return auctions.of(job)
 
 
@@ -57,21 +60,15 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-async def test_days_of_floors_become_the_shape_of_a_table(store: MemoryStore) -> None:
+async def test_days_of_floors_become_the_sums_of_bidders(store: MemoryStore) -> None:
     await recorded(store, timedelta(days=2))
-    made = await shape(Auctions(store, P), a_job_due())
+    made = await ask(Auctions(store, P), a_job_due())
     assert made is not None
-    assert made.floors.step_s == PRICES_EVERY.total_seconds()
-    assert made.on_demand_price == 0.5
-    assert made.ceiling == 0.449, "below the highest bid that the job allows"
-    assert made.longest_work_s >= 8 * 3600
-
-
-async def test_long_work_goes_in_longer_steps(store: MemoryStore) -> None:
-    await recorded(store, timedelta(days=2))
-    made = await shape(Auctions(store, P), a_job_due(60, work_estimate=40 * HOUR))
-    assert made is not None
-    assert made.floors.step_s == 2 * PRICES_EVERY.total_seconds()
+    first, *_, last = made.tallies
+    assert first.held > 20
+    assert first.losses > 0, "the floor rises every 25 minutes"
+    assert last.markup == MARKUPS[-1]
+    assert made.storm.held < first.held
 
 
 @pytest.mark.parametrize(
@@ -83,43 +80,111 @@ async def test_where_too_little_is_recorded_bids_follow_the_rule(
     store: MemoryStore, lasting: timedelta, every: timedelta
 ) -> None:
     await recorded(store, lasting, every=every)
-    assert await shape(Auctions(store, P), a_job_due()) is None
+    assert await ask(Auctions(store, P), a_job_due()) is None
+
+
+async def test_of_several_kinds_of_gpu_bids_follow_the_rule(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=2))
+    assert await ask(Auctions(store, P), a_job_due(gpus=(GpuChoice("RTX 4090", 1), GpuChoice("RTX 3090", 1)))) is None
 
 
 @pytest.mark.parametrize(
     "job",
-    [
-        a_job(spec=a_spec(work_estimate=8 * HOUR)),
-        a_job_due(gpus=(GpuChoice("RTX 4090", 1), GpuChoice("RTX 3090", 1))),
-        a_job_due(fall_back=False),
-        a_job_due(400, work_estimate=300 * HOUR),
-    ],
-    ids=["no deadline", "two kinds of GPU", "never on demand", "work of many days"],
+    [a_job(spec=a_spec(work_estimate=8 * HOUR)), a_job(), a_job_due(fall_back=False)],
+    ids=["no deadline", "no estimate", "never on demand"],
 )
-async def test_jobs_that_no_auction_is_reckoned_for(store: MemoryStore, job: Job) -> None:
+async def test_jobs_that_nothing_is_guaranteed_to_bid_by_the_record_as_well(store: MemoryStore, job: Job) -> None:
     await recorded(store, timedelta(days=2))
-    assert await shape(Auctions(store, P), job) is None
+    assert await ask(Auctions(store, P), job) is not None
 
 
-async def test_learnt_values_are_refreshed_and_serve_meanwhile(store: MemoryStore) -> None:
+async def test_a_job_whose_machines_are_of_several_markets_bids_by_the_rule_from_then_on(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=2))
+    auctions, job = Auctions(store, P), a_job_due()
+    assert await ask(auctions, job) is not None
+    candidates = price_candidates(job, MARKET, eligible(job, MARKET, START, P), P)
+    elsewhere = [replace(each, offer=replace(each.offer, provider="other")) for each in candidates[:1]]
+    auctions.ask(job, [*candidates, *elsewhere], MARKET)
+    assert auctions.of(job) is None
+
+
+async def test_what_is_planned_is_read_for_as_well(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=2))
+    auctions, job = Auctions(store, P), a_job_due()
+    candidates = price_candidates(job, MARKET, eligible(job, MARKET, START, P), P)
+    planned = await auctions.read_for(job, candidates, MARKET, START)
+    assert planned is not None
+    assert planned == await ask(Auctions(store, P), job)
+
+
+class TestOwnMachines:
+    KIND = AuctionKind("vastai", "RTX 4090", 1, pays_bid=True, limit=0.45)
+
+    def _seen(self, *spans: Span, **changes: Any) -> Shadows:
+        shadows = Shadows()
+        shadows.look(FloorLook({"a": 0.2}, 10.0, 0.45))
+        add_own(shadows, self.KIND, [replace(a_lease(), spans=spans, **changes)], START, START + 4 * HOUR)
+        return shadows
+
+    def test_their_hours_count_as_held(self) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START - HOUR, START + 3 * HOUR)
+        (first, *_) = self._seen(run).bidders.tallies
+        assert first.held == pytest.approx(13.0)
+        assert first.dollars / first.held == pytest.approx(0.2 * first.markup)
+
+    @pytest.mark.parametrize(("cause", "losses"), [(Reason.DISPLACED, 1), (Reason.OUTBID, 0), (None, 0)])
+    def test_what_no_bid_would_have_kept_is_a_loss_of_each(self, cause: Reason | None, losses: int) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START, START + HOUR)
+        stop = Span(InstanceStatus.STOPPED, ZERO, ZERO, START + HOUR, None, cause=cause)
+        assert {tally.losses for tally in self._seen(run, stop).bidders.tallies} == {losses}
+
+    def test_a_machine_that_is_gone_is_one_as_well(self) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START, START + HOUR)
+        assert {tally.losses for tally in self._seen(run, reason=Reason.HOST_LOST).bidders.tallies} == {1}
+
+    def test_those_of_another_kind_are_not_counted(self) -> None:
+        run = Span(InstanceStatus.RUNNING, D("0.2"), ZERO, START, START + HOUR)
+        assert self._seen(run, gpu="RTX 3090").bidders.tallies[0].held == 10.0
+
+
+async def test_what_is_new_on_record_is_read_as_well(store: MemoryStore) -> None:
     await recorded(store, timedelta(days=2))
     auctions, job = Auctions(store, P), a_job_due(30)
-    before = await shape(auctions, job)
-    auctions.learn(START + LEARN_EVERY)
-    assert auctions.of(job) is before
-    await auctions.close()
-    after = await shape(auctions, job, now=START + LEARN_EVERY)
-    assert after is not None
+    before = await ask(auctions, job)
+    later = START + 2 * PRICES_EVERY
+    async with store.transaction() as uow:
+        await uow.prices.add([observation(replace(each, floor=D("0.4")), START + PRICES_EVERY) for each in OFFERS])
+    after = await ask(auctions, job, now=later)
     assert before is not None
-    assert after.floors is not before.floors
+    assert after is not None
+    assert after.tallies[0].losses > before.tallies[0].losses
+    assert await ask(auctions, job, now=later) == after, "nothing is read twice"
 
 
-async def test_too_little_is_looked_at_again_after_an_hour(store: MemoryStore) -> None:
-    auctions, job = Auctions(store, P), a_job_due()
-    assert await shape(auctions, job) is None
+async def test_what_is_read_bit_by_bit_counts_as_much_as_what_is_read_at_once(store: MemoryStore) -> None:
+    await recorded(store, timedelta(days=1))
+    slow, job = Auctions(store, P), a_job_due()
+    for number in range(48, -1, -1):
+        bit_by_bit = await ask(slow, job, now=START - number * PRICES_EVERY)
+    at_once = await ask(Auctions(store, P), job)
+    assert bit_by_bit is not None
+    assert at_once is not None
+    assert [each.held for each in bit_by_bit.tallies] == pytest.approx(
+        [each.held for each in at_once.tallies], rel=0.02
+    )
+    assert slow.recorded_h(job) == pytest.approx(24, abs=0.5)
+
+
+async def test_of_a_job_that_is_being_read_for_it_is_said(store: MemoryStore) -> None:
     await recorded(store, timedelta(days=2))
-    assert await shape(auctions, job, now=START + LOOK_AGAIN / 2) is None
-    assert await shape(auctions, job, now=START + LOOK_AGAIN) is not None
+    auctions, job = Auctions(store, P), a_job_due()
+    assert auctions.wants_asking(job)
+    auctions.ask(job, price_candidates(job, MARKET, eligible(job, MARKET, START, P), P), MARKET)
+    assert auctions.is_learning(job)
+    auctions.learn(START)
+    await auctions.close()
+    assert not auctions.is_learning(job)
+    assert auctions.recorded_h(job) == pytest.approx(48, abs=1)
 
 
 async def test_a_ledger_that_cannot_be_read_leaves_the_rule() -> None:
@@ -129,33 +194,12 @@ async def test_a_ledger_that_cannot_be_read_leaves_the_rule() -> None:
             raise StoreUnavailable("the disk is gone")
             yield
 
-    assert await shape(Auctions(Unreadable(), P), a_job_due()) is None
+    assert await ask(Auctions(Unreadable(), P), a_job_due()) is None
 
 
 async def test_jobs_that_are_over_are_forgotten(store: MemoryStore) -> None:
     await recorded(store, timedelta(days=2))
     auctions, job = Auctions(store, P), a_job_due()
-    assert await shape(auctions, job) is not None
+    assert await ask(auctions, job) is not None
     auctions.forget(())
     assert auctions.of(job) is None
-
-
-def test_a_record_is_put_together_bit_by_bit() -> None:
-    until = START + 2 * HOUR
-    record = FloorRecord(START, until, PRICES_EVERY)
-    seen = [observation(OFFERS[0], START + number * PRICES_EVERY) for number in range(24)]
-    for first in range(0, 24, 7):
-        record.add(seen[first : first + 7])
-    assert record.recorded == 2 * HOUR
-    assert record.floors == {"a": record.floors["a"]}
-    assert list(record.floors["a"]) == [0.2] * 24
-
-
-async def test_tables_serve_while_prices_stay_near(store: MemoryStore) -> None:
-    await recorded(store, timedelta(days=2))
-    made = await shape(Auctions(store, P), a_job_due())
-    assert made is not None
-    assert serves(made, replace(made, on_demand_price=0.51, migrate_s=made.migrate_s + 60))
-    assert not serves(made, replace(made, on_demand_price=0.6))
-    assert not serves(made, replace(made, longest_work_s=made.longest_work_s + 1))
-    assert not serves(made, replace(made, floors=replace(made.floors)))

@@ -24,9 +24,8 @@ from autopilot.policy.decide import decide
 from autopilot.pricing.rule.cost import price_candidates
 from autopilot_lab.memory_store.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_paused_lease, a_spec, an_offer, at, capabilities
-from tests.unit.engine.test_auctions import MARKET, a_job_due, recorded
-from tests.unit.engine.test_auctions import shape as shape_of
-from tests.unit.policy.test_auctioned import SHAPE
+from tests.unit.engine.test_auctions import MARKET, a_job_due, ask, recorded
+from tests.unit.policy.test_auctioned import bidders
 
 P = Params()
 ABLE = capabilities()
@@ -51,29 +50,10 @@ def costs(able: Capabilities, offer: Offer = CHEAP) -> list[object]:
     return [each.cost for each in price_candidates(a_job(), seen_by(able, clearing), clearing.offers, P)]
 
 
-AUCTION = replace(a_market(an_offer("a", floor=D("0.2"))), outlook=Outlook(auction=SHAPE))
-OUTBID_AT_AN_AUCTION = replace(
-    a_job(
-        a_paused_lease(machine_id="a", bid=D("0.190"), on_demand_price=D(1), agent_boot=1),
-        spec=a_spec(work_estimate=6 * HOUR, deadline=START + 8 * HOUR),
-    ),
-    submitted_at=START - HOUR,
-)
-HELD = a_lease(
-    machine_id="a",
-    bid=D("0.37"),
-    on_demand_price=D(1),
-    acquired_at=START - 2 * HOUR,
-    intended_at=START - 2 * HOUR,
-    running_since=START - 2 * HOUR,
-)
-"""It runs at a bid that is dearer than it needs to be."""
-DEARLY_HELD = replace(
-    a_job(HELD, spec=a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)), submitted_at=START - 2 * HOUR
-)
-UNSHOWN = replace(
-    a_market(an_offer("a", floor=None, on_demand_price=D(1))),
-    outlook=Outlook(auction=replace(SHAPE, shows_running=False)),
+AUCTION = replace(a_market(an_offer("a", floor=D("0.2"))), outlook=Outlook(bidders=bidders()))
+LOW_AUCTION = replace(AUCTION, outlook=Outlook(bidders=bidders(1.01)))
+AT_AN_AUCTION = replace(
+    a_job(spec=a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)), submitted_at=START - 2 * HOUR
 )
 DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
     "spot": actions(a_job(), a_market(CHEAP)),
@@ -82,18 +62,18 @@ DECIDED: Mapping[str, Callable[[Capabilities], object]] = {
     "pauses_when_outbid": actions(a_job(PAUSED), a_market(DEAR)),
     "keeps_disk_when_stopped": actions(a_job(PAUSED, spec=SHORT), a_market(CHEAP)),
     "bills_at_bid": costs,
-    "shows_held_floors": actions(OUTBID_AT_AN_AUCTION, AUCTION),
     "is_pooled": actions(a_job(LEAVING), a_market(an_offer(LEAVING.machine_id))),
-    "rebid_needs_stop": actions(DEARLY_HELD, UNSHOWN),
+    "rebid_needs_stop": actions(AT_AN_AUCTION, LOW_AUCTION),
     "resumes_by_itself": lambda able: costs(able, an_offer("dear", download_price=D("0.01"))),
     "spot_is_unknown": lambda able: actions(a_job(), a_market(CHEAP))(replace(able, spot=False)),
 }
-"""Flag → what changes with it. ``reports_floor`` is read where tables for auctions are asked for: below."""
+"""Flag → what changes with it. ``reports_floor`` is read where auctions are learnt: below."""
 READ_ELSEWHERE = {
     "bids_set_price": "policy/own_bids.py",
     "boots_vm": "engine/calls.py",
     "has_bills": "planning/market_notes.py",
     "notice_may_be_withdrawn": "planning/market_notes.py",
+    "shows_held_floors": "engine/lost_bids.py",
 }
 """Flag → where it changes what is done, or said, and not what is decided."""
 
@@ -106,8 +86,8 @@ def flipped(flag: str) -> Capabilities:
 @pytest.mark.parametrize("flag", [flag.name for flag in fields(Capabilities) if flag.type == "bool"])
 async def test_each_flag_of_a_market_changes_what_is_decided(flag: str) -> None:
     if flag == "reports_floor":
-        assert await resume_s(ABLE) is not None
-        assert await resume_s(flipped(flag)) is None
+        assert await is_learnt(ABLE)
+        assert not await is_learnt(flipped(flag))
         return
     if flag in READ_ELSEWHERE:
         assert f".{flag}" in (Path(autopilot.__file__).parent / READ_ELSEWHERE[flag]).read_text()
@@ -115,23 +95,15 @@ async def test_each_flag_of_a_market_changes_what_is_decided(flag: str) -> None:
     assert DECIDED[flag](ABLE) != DECIDED[flag](flipped(flag))
 
 
-async def resume_s(able: Capabilities) -> float | None:
-    """Seconds to resume by the tables for an auction; None if there are none."""
+async def is_learnt(able: Capabilities) -> bool:
+    """Whether floors on record become bids."""
     store = MemoryStore()
     await recorded(store, 2 * 24 * HOUR)
-    made = await shape_of(Auctions(store, P), a_job_due(), seen_by(able, MARKET))
-    return None if made is None else made.resume_s
+    return await ask(Auctions(store, P), a_job_due(), seen_by(able, MARKET)) is not None
 
 
-async def test_tables_for_auctions_are_of_machines_that_are_paused() -> None:
-    assert await resume_s(flipped("pauses_when_outbid")) is None
-
-
-async def test_a_machine_without_its_disk_resumes_at_an_auction_like_a_new_one() -> None:
-    kept, lost = await resume_s(ABLE), await resume_s(flipped("keeps_disk_when_stopped"))
-    assert kept == P.timing.resume_s
-    assert lost is not None
-    assert lost > P.timing.boot_s, "boot and download"
+async def test_auctions_are_of_machines_that_are_paused() -> None:
+    assert not await is_learnt(flipped("pauses_when_outbid"))
 
 
 def test_a_paused_machine_without_its_disk_costs_a_set_up_and_a_restore() -> None:

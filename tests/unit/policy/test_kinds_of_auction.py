@@ -20,8 +20,6 @@ from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
-from autopilot.pricing.auction.options import Held, Position, SpotMachine, quotes
-from autopilot.pricing.auction.tables import AuctionTables
 from autopilot.pricing.rule.bidding import raised_bid, reservation
 from tests.builders import (
     HOUR,
@@ -38,7 +36,7 @@ from tests.builders import (
     capabilities,
     play,
 )
-from tests.unit.policy.test_auctioned import SHAPE
+from tests.unit.policy.test_auctioned import bidders
 
 P = Params()
 LOW = D("0.300")
@@ -143,8 +141,7 @@ def test_a_machine_that_does_not_come_back_by_itself_is_started_when_its_cap_win
     assert decide(a_job(loses), seen_by(CAP, a_market()), at(30), P).actions == ()
 
 
-SHOWN = replace(SHAPE, bills_at_bid=False, shows_running=True)
-WITH_A_LOW_LIMIT = (
+RUNNING_LOW = (
     replace(
         a_job(
             a_lease(machine_id="a", bid=D("0.201"), on_demand_price=D(1), agent_boot=1),
@@ -152,27 +149,24 @@ WITH_A_LOW_LIMIT = (
         ),
         submitted_at=START - 3 * HOUR,
     ),
-    replace(a_market(OFFER), outlook=Outlook(auction=SHOWN)),
+    replace(a_market(OFFER), outlook=Outlook(bidders=bidders(4.0))),
 )
-"""A machine at work, whose floor is shown and jumps, at a limit that is just above it."""
+"""A machine at work, whose floor is shown, at a limit that is just above it."""
 
 
-def test_a_cap_is_not_changed_while_its_machine_runs() -> None:
-    job, market = WITH_A_LOW_LIMIT
-
-    def answers(able: Capabilities) -> list[type]:
-        return [type(each) for each in decide(job, seen_by(able, market), at(30), P).actions]
-
-    assert answers(replace(UNIFORM, shows_held_floors=True)) == [ChangeBid]
-    assert answers(replace(CAP, shows_held_floors=True)) == []
+@pytest.mark.parametrize("able", [UNIFORM, CAP])
+def test_the_limit_of_a_machine_that_runs_stays(able: Capabilities) -> None:
+    job, market = RUNNING_LOW
+    assert decide(job, seen_by(replace(able, shows_held_floors=True), market), at(30), P).actions == ()
 
 
-@pytest.mark.parametrize("held", [Held.NOTHING, Held.PAUSED])
-def test_of_limits_that_are_expected_to_cost_the_same_the_highest_is_best(held: Held) -> None:
-    position = Position(9 * 3600, 6 * 3600, held=held, machine="a" if held is Held.PAUSED else "")
-    spots = [SpotMachine("a", 0.2)]
-    paid, limit = (quotes(AuctionTables(replace(SHAPE, bills_at_bid=flag)), position, spots) for flag in (True, False))
-    (low,), (high,) = paid.bids, limit.bids
-    assert high.bid > low.bid
-    assert high.cost <= low.cost
-    assert high.bid < SHAPE.ceiling
+@pytest.mark.parametrize("able", [UNIFORM, CAP])
+def test_where_the_floor_is_paid_the_bid_at_an_auction_is_the_most_that_would_be_paid(able: Capabilities) -> None:
+    job, market = RUNNING_LOW
+    bids = []
+    for kind in (PAID, able):
+        (action,) = decide(replace(job, leases=()), seen_by(kind, market), at(30), P).actions
+        assert isinstance(action, Acquire)
+        bids.append(action.bid)
+    assert bids[0] == D("0.800")
+    assert D("0.5") < bids[1] < D("0.9")

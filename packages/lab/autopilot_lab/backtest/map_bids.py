@@ -6,11 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from math import ceil, isinf, nan
+from math import isinf
 
 from autopilot.domain.actions import Acquire, ChangeBid, Release, SaveAndStop, SetStatus
 from autopilot.domain.agent_state import AgentState
-from autopilot.domain.floors import AuctionShape
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint
 from autopilot.domain.lease import Lease
@@ -19,11 +18,10 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.pricing.auction.floors import TUNABLE, FloorFit, estimate
-from autopilot.pricing.auction.tables import auction_tables
 from autopilot_lab.backtest.bids import BidView
 from autopilot_lab.backtest.choices import Choice
 from autopilot_lab.backtest.choices import Spot as SpotAt
+from autopilot_lab.backtest.looks import Looks
 from autopilot_lab.backtest.session import (
     GB_MONTH,
     GPU,
@@ -33,17 +31,12 @@ from autopilot_lab.backtest.session import (
     offer,
     physics,
     price_of,
-    vanishing_ticks,
     with_given,
 )
 from autopilot_lab.backtest.suite import PAYS_BID, BidConfig, BidJob
 from autopilot_lab.backtest.suite import Params as Given
 
 ON_DEMAND_MACHINE = "on-demand"
-REFIT_S = 8 * 3600.0
-"""So often the floors seen meanwhile are learnt from, too: a market need not stay as it was."""
-MOST_STEPS = 500
-"""Of a table, for the work: in more, steps are longer than ticks. The daemon's tables have 288."""
 BID_UNIT = Decimal("0.000001")
 CEILING = Decimal("0.999")
 """On suites no on-demand renter displaces a bid: it needs only be the lower price."""
@@ -75,7 +68,6 @@ class BidMapping:
         if given.get(PAYS_BID):
             job = replace(job, pays="bid")
         self._config, self._job = config, job
-        self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=config.tick_s)
         self.params = with_given(self._params(), given)
         self._on_demand_price = price_of(config.on_demand_price)
@@ -85,9 +77,8 @@ class BidMapping:
         first = self._models[0] if self._models else GPU
         self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_price, self._storage_rate, first)
         self._numbers = {machine: number for number, machine in enumerate(config.machines)}
-        self._auction: AuctionShape | None = None
-        self._refit_ticks = ceil(REFIT_S / config.tick_s)
-        self._step_ticks = 1 if isinf(job.work_s) else max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
+        limit = config.on_demand_price * float(self.params.bids.ceiling_of_on_demand)
+        self._looks = Looks(config, job, limit, given)
 
     def _begin(self, job: BidJob, begun_at: datetime = ORIGIN) -> Session:
         return Session(
@@ -107,8 +98,6 @@ class BidMapping:
             params,
             timing=replace(params.timing, resume_s=config.resume_s),
             bids=replace(params.bids, unit=BID_UNIT, ceiling_of_on_demand=CEILING),
-            # On synthetic markets a margin over the floor brought nothing.
-            auction=replace(params.auction, least_markup=Decimal(1)),
         )
 
     def choose(self, view: BidView) -> Choice | SpotAt:
@@ -151,10 +140,9 @@ class BidMapping:
         return answer
 
     def _market(self, view: BidView, now: datetime) -> Market:
-        if self._auction is None or view.tick % self._refit_ticks == 0:
-            self._auction = self._shape(view)
+        self._looks.see(view)
         views = views_of(self._job.pays, shows_held_floors=True)
-        return Market(views, self._offers(view), now, outlook=Outlook(auction=self._auction))
+        return Market(views, self._offers(view), now, outlook=Outlook(bidders=self._looks.shadows.bidders))
 
     def _after_leaving(self, _view: BidView, _market: Market, _now: datetime) -> Choice | SpotAt:
         """What is done in the same tick once a machine has been given up."""
@@ -201,31 +189,3 @@ class BidMapping:
             if not isinf(floor)
         )
         return (*shown, self._always)
-
-    def _shape(self, view: BidView) -> AuctionShape:
-        """The tables' shape from the floors before the run; the tables are made here, before the first decision."""
-        config, job, params = self._config, self._job, self._session.params
-        machines, every = range(len(config.machines)), self._step_ticks
-        # Taken from the newest floor back: that one is always learnt from.
-        rows = (view.history(number, view.ticks_seen)[::-1][::every][::-1] for number in machines)
-        floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
-        step_s = every * config.tick_s
-        outlook = estimate(dict(zip(config.machines, floors, strict=True)), step_s, config.on_demand_price, self._fit)
-        reserve_ticks = job.lag_ticks + vanishing_ticks(job.vanish)
-        shape = AuctionShape(
-            outlook,
-            longest_work_s=job.work_s,
-            on_demand_price=config.on_demand_price,
-            storage_rate=config.storage_rate,
-            ceiling=float(params.bids.ceiling_of_on_demand) * config.on_demand_price,
-            bills_at_bid=job.pays == "bid",
-            migrate_s=config.migrate_s,
-            resume_s=config.resume_s,
-            checkpoint_s=config.checkpoint_s,
-            reserve_s=reserve_ticks * config.tick_s,
-            shows_running=view.shows_running,
-            # If the floors of running machines are known, none of these machines is rented on demand.
-            lost_per_h=0.0 if view.shows_running else params.auction.preemptions_per_h,
-        )
-        auction_tables(shape)
-        return shape

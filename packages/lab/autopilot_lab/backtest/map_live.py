@@ -9,26 +9,22 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
-from math import ceil, isinf, nan
 
 from autopilot.domain.actions import Release, SaveAndStop
-from autopilot.domain.floors import FloorOutlook
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer
 from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
 from autopilot.domain.params import Params, Timing, TrafficSizes
-from autopilot.engine.auctions import LEARN_EVERY, LEARN_FROM, LEAST_RECORDED, auction_of, auction_shape, serves
+from autopilot.engine.auctions import LEAST_RECORDED, kind_of
 from autopilot.engine.calls import AVOID_AFTER_RELEASE
 from autopilot.policy.eligibility import eligible
-from autopilot.pricing.auction.floors import estimate
-from autopilot.pricing.auction.tables import auction_tables
 from autopilot.pricing.availability.phases import first_belief, next_belief
 from autopilot.pricing.availability.prior import PHASES
 from autopilot.pricing.availability.shape import shape_of, still_serves
 from autopilot.pricing.rule.bidding import first_bid
-from autopilot.pricing.rule.cost import Candidate, price_candidates
+from autopilot.pricing.rule.cost import price_candidates
 from autopilot_lab.backtest.bids import BidChooser, BidView
 from autopilot_lab.backtest.choices import Choice
 from autopilot_lab.backtest.choices import Spot as SpotAt
@@ -52,8 +48,7 @@ class LiveMapping(BidMapping):
         self._believed_tick = -1
         """When the belief was brought up to date: once a tick, for what lies between two looks is dear to work out."""
         self._shape_of_availability: Shape | None = None
-        self._floors: FloorOutlook | None = None
-        self._learn_at = 0
+        self._is_known = False
         self._avoided: dict[str, datetime] = {}
 
     @property
@@ -95,13 +90,20 @@ class LiveMapping(BidMapping):
         fitting = eligible(job, market, now, params)
         candidates = price_candidates(job, market, fitting, params)
         self._update_belief(view, fitting)
-        self._update_auction(view, candidates, market, now)
+        self._looks.see(view)
+        is_recorded = view.ticks_seen * self._config.tick_s >= LEAST_RECORDED.total_seconds()
+        is_known = is_recorded and kind_of(job, candidates, market, params) is not None
         wanted = shape_of(job, candidates, market.outlook, now, self._phases, params)
         if wanted is not None:
             known = self._shape_of_availability
             if known is None or not still_serves(known, wanted):
                 self._shape_of_availability = wanted
-        outlook = Outlook(shape=self._shape_of_availability, belief=self._belief, auction=self._auction)
+        outlook = Outlook(
+            shape=self._shape_of_availability,
+            belief=self._belief,
+            bidders=self._looks.shadows.bidders if is_known or self._is_known else None,
+        )
+        self._is_known = outlook.bidders is not None
         return replace(market, outlook=outlook)
 
     def _offers_now(self, view: BidView, now: datetime) -> tuple[Offer, ...]:
@@ -122,37 +124,6 @@ class LiveMapping(BidMapping):
         else:
             self._belief = first_belief(self._phases, is_on)
         self._believed_tick = view.tick
-
-    def _update_auction(self, view: BidView, candidates: list[Candidate], market: Market, now: datetime) -> None:
-        job, params, tick_s = self._session.job, self._session.params, self._config.tick_s
-        if view.ticks_seen * tick_s < LEAST_RECORDED.total_seconds():
-            return
-        auction = auction_of(job, candidates, market, now, params)
-        if auction is None:
-            return
-        if self._floors is None or view.tick >= self._learn_at:
-            self._learn_at = view.tick + ceil(LEARN_EVERY.total_seconds() / tick_s)
-            self._floors = self._learn(view, auction.kind.step_s) or self._floors
-        if self._floors is None:
-            return
-        wanted = auction_shape(job, self._floors, auction, params)
-        if self._auction is None or not serves(self._auction, wanted):
-            self._auction = wanted
-            auction_tables(wanted)
-
-    def _learn(self, view: BidView, step_s: float) -> FloorOutlook | None:
-        """None: no floor was seen twice in a row."""
-        config = self._config
-        # A suite's ticks may be longer than the daemon's steps.
-        every, ticks = max(round(step_s / config.tick_s), 1), int(LEARN_FROM.total_seconds() / config.tick_s)
-        rows = {
-            machine: [nan if isinf(floor) else floor for floor in view.history(number, ticks)[::-1][::every][::-1]]
-            for machine, number in self._numbers.items()
-        }
-        try:
-            return estimate(rows, every * config.tick_s, config.on_demand_price, self._fit)
-        except ValueError:
-            return None
 
     def _after_leaving(self, view: BidView, market: Market, now: datetime) -> Choice | SpotAt:
         """The daemon decides again within seconds, and not a tick of the suite later."""

@@ -9,8 +9,7 @@ from typing import Any
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.params import TUNABLE as NUMBERS
-from autopilot.pricing.auction.floors import TUNABLE as FLOOR_NUMBERS
-from autopilot_lab.backtest.reserve import TUNABLE as RESERVE_NUMBERS
+from autopilot_lab.backtest.looks import TUNABLE as SHADOW_NUMBERS
 from autopilot_lab.backtest.suite import PAYS_BID, Config, Job, Params, Suite
 
 
@@ -35,7 +34,7 @@ REGISTRY: dict[str, Registered] = {
             "availability": f"{_OWN}.map_availability:start_on_availability",
             "bids": f"{_OWN}.map_live:start_on_bids",
         },
-        dict.fromkeys((*NUMBERS, *FLOOR_NUMBERS, PAYS_BID)),
+        dict.fromkeys((*NUMBERS, *SHADOW_NUMBERS, PAYS_BID)),
         fit="autopilot_lab.backtest.fit:phases_of",
     ),
     "on-demand": Registered({"availability": f"{_ONE}:on_demand", "bids": f"{_BIDS}:on_demand"}),
@@ -45,7 +44,6 @@ REGISTRY: dict[str, Registered] = {
     ),
     "fixed-bid": Registered({"bids": f"{_BIDS}:fixed_bid"}),
     "floor-markup": Registered({"bids": f"{_BIDS}:floor_markup"}, {"markup": 1.1, "promise": 0.0}),
-    "reserve": Registered({"bids": f"{_OWN}.reserve:reserve"}, dict.fromkeys(RESERVE_NUMBERS)),
     "on-demand-bid": Registered({"bids": f"{_BIDS}:on_demand_bid"}),
 }
 

@@ -215,7 +215,7 @@ def mapped(suite: BidSuite, live: Live) -> tuple[Outcome, list[tuple[float, bool
         def choose(view: BidView) -> Choice | Spot:
             choice = mapping.choose(view)
             if len(told) == view.tick:
-                told.append((choice.bid if isinstance(choice, Spot) else 0.0, mapping._auction is not None))
+                told.append((choice.bid if isinstance(choice, Spot) else 0.0, mapping._is_known))
             return choice
 
         return choose

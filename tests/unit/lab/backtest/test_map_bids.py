@@ -1,13 +1,12 @@
-"""The product's policy on bid suites: tables that stay small however short the ticks are."""
+"""The product's policy on bid suites: in time, and on the cheaper machine."""
 
 from __future__ import annotations
 
 import pytest
 
-from autopilot.domain.floors import AuctionShape
 from autopilot_lab.backtest.bids import BidChooser, BidView
 from autopilot_lab.backtest.choices import Choice, Spot
-from autopilot_lab.backtest.map_bids import MOST_STEPS, BidMapping
+from autopilot_lab.backtest.map_bids import BidMapping
 from autopilot_lab.backtest.outcome import Outcome
 from autopilot_lab.backtest.perturbation import Perturbation
 from autopilot_lab.backtest.play import Conditions, play
@@ -19,49 +18,16 @@ WORK_H = 10
 EXACTLY = Conditions()
 
 
-def played(body: dict[str, object], conditions: Conditions = EXACTLY) -> tuple[Outcome, list[AuctionShape]]:
-    """The first run's outcome, and what was learnt in it, each time."""
-    shapes: list[AuctionShape] = []
+def played(body: dict[str, object], conditions: Conditions = EXACTLY) -> Outcome:
+    """The first run's."""
 
-    def start(config: Config, told: Job) -> BidChooser:
+    def start(config: Config, job: Job) -> BidChooser:
         assert isinstance(config, BidConfig)
-        assert isinstance(told, BidJob)
-        mapping = BidMapping(config, told, {})
-
-        def choose(view: BidView) -> Choice | Spot:
-            choice = mapping.choose(view)
-            assert mapping._auction is not None
-            if not shapes or shapes[-1] is not mapping._auction:
-                shapes.append(mapping._auction)
-            return choice
-
-        return choose
+        assert isinstance(job, BidJob)
+        return BidMapping(config, job, {}).choose
 
     suite = suite_from(body)
-    return play(suite, suite.runs[0], start, conditions), shapes
-
-
-@pytest.mark.parametrize(("tick_s", "step_ticks"), [(300, 1), (20, 4)])
-@pytest.mark.slow
-def test_steps_are_ticks_until_there_would_be_too_many(tick_s: int, step_ticks: int) -> None:
-    """At ten hours of work 20 s make 1,800 steps, at 300 s 120."""
-    ticks = 16 * 3600 // tick_s
-    calm = [0.5 + 0.02 * (tick * tick_s // 1800 % 3) for tick in range(2 * ticks)]
-    outcome, shapes = played(
-        bid_body(
-            {"a": calm, "b": [2 * floor for floor in calm]},
-            tick_s=tick_s,
-            migrate_s=600,
-            resume_s=120,
-            checkpoint_s=600,
-            runs=[[ticks // 2, WORK_H, 14, "bid"]],
-        )
-    )
-    assert {shape.floors.step_s for shape in shapes} == {step_ticks * tick_s}
-    assert WORK_H * 3600 / shapes[0].floors.step_s <= MOST_STEPS
-    assert outcome.status == "finished"
-    assert outcome.on_demand == 0
-    assert outcome.cost == pytest.approx(WORK_H * 0.6, rel=0.15), "of the cheaper one, disk included"
+    return play(suite, suite.runs[0], start, conditions)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +42,7 @@ def test_whenever_spot_is_gone_for_good_the_work_is_done_in_time(condition: Pert
     for gone in range(1, ticks):
         floors = [1.0 + 0.02 * (tick % 5) for tick in range(before + gone)] + [9.0] * (ticks - gone + 2)
         config = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
-        outcome, _ = played(
+        outcome = played(
             bid_body({"a": floors}, **config, runs=[[before, 3, deadline_h, "bid"]]),
             Conditions(perturbation=condition),
         )
@@ -125,7 +91,7 @@ def test_a_far_cheaper_machine_is_moved_to() -> None:
         "cheap": cheap + [0.6] * (before + ticks - len(cheap)),
     }
     config = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
-    outcome, _ = played(bid_body(floors, **config, runs=[[before, WORK_H, 14, "bid"]]))
+    outcome = played(bid_body(floors, **config, runs=[[before, WORK_H, 14, "bid"]]))
     assert outcome.migrations >= 1
     # Two hours until the cheap one can be had.
     assert outcome.cost < 2 * 1.25 + 8.5 * 0.75

@@ -11,10 +11,11 @@ z is the normal quantile of q. A try that fails costs the time in which that is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, exp, log, sqrt
 from statistics import NormalDist
+
+from autopilot.domain.hosts import LaunchOdds
 
 QUANTILE = 0.95
 PRIOR_STARTS = 4.0
@@ -27,24 +28,20 @@ MOST_TRIES = 5
 """Tries that are counted at the most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Starts:
-    """What was seen of starts on one market."""
-
-    took_s: Sequence[float] = ()
-    failed: int = 0
+NO_LAUNCHES = LaunchOdds()
 
 
-NONE_SEEN = Starts()
-
-
-def first_step_s(expected_s: float, seen: Starts = NONE_SEEN, give_up_s: float = 900.0) -> float:
-    """Seconds, as the percentile. ``expected_s``: of a start as the job's own numbers have it, above 0."""
-    logs = [log(max(took, 1.0)) for took in seen.took_s]
+@lru_cache(maxsize=64)
+def first_step_s(
+    expected_s: float, took_s: tuple[float, ...] = (), odds: LaunchOdds = NO_LAUNCHES, give_up_s: float = 900.0
+) -> float:
+    """Seconds, as the percentile. ``expected_s``: of a start as the job's own numbers have it, above 0. ``took_s``: of
+    starts that were seen; ``odds``: of launches on that market; ``give_up_s``: what one that fails takes."""
+    logs = [log(max(took, 1.0)) for took in took_s]
     weight = PRIOR_STARTS + len(logs)
     mean = (PRIOR_STARTS * (log(expected_s) - PRIOR_SPREAD**2 / 2) + sum(logs)) / weight
     variance = (PRIOR_STARTS * PRIOR_SPREAD**2 + sum((each - mean) ** 2 for each in logs)) / weight
     one_s = exp(mean + NormalDist().inv_cdf(QUANTILE) * sqrt(variance))
-    failed = (PRIOR_TRIES * PRIOR_FAILED + seen.failed) / (PRIOR_TRIES + seen.failed + len(logs))
+    failed = odds.shrunk(PRIOR_FAILED, PRIOR_TRIES)
     tries = min(max(ceil(log(1 - QUANTILE) / log(failed)), 1), MOST_TRIES) if 0 < failed < 1 else MOST_TRIES
     return one_s + (tries - 1) * give_up_s

@@ -25,9 +25,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from math import inf
 
-from autopilot_lab.bidding.shadows import Expected, LossCosts, Tally, expect
+from autopilot.domain.floors import Bidders
+from autopilot.domain.same import Same
+from autopilot.pricing.auction.shadows import Expected, LossCosts, expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,7 @@ class OpenAuction:
     """What can be had now of one kind of GPU, and what its shadows know."""
 
     machines: Sequence[AuctionedMachine]
-    tallies: Sequence[Tally]
-    storm: Tally
+    bidders: Bidders
     on_demand: float
     """c, disk included; infinite where there is none."""
     limit: float
@@ -173,21 +175,8 @@ def choose(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMBER
         return BidChoice(Do.ON_DEMAND, is_forced=True)
     plan = plan_bid(work, auction, numbers)
     if plan is None:
-        return _without_bid(work, on_demand, is_short=True)
+        return _without_bid(work, on_demand, is_short=work.left_h < inf)
     return _Chooser(work, auction, numbers, plan, on_demand).choose()
-
-
-def best_kind(
-    kinds: Sequence[tuple[WorkLeft, OpenAuction]], held: int | None = None, numbers: ChoiceNumbers = NUMBERS
-) -> int:
-    """Which kind of GPU costs least to the end of the work, each with its own hours, start, prices and losses.
-
-    ``held``: the kind that the job is on; it is left where another's J is lower by more than ``move_ratio``.
-    """
-    plans = [plan_bid(work, auction, numbers) for work, auction in kinds]
-    costs = [inf if plan is None else plan.cost for plan in plans]
-    best = min(range(len(costs)), key=costs.__getitem__)
-    return held if held is not None and costs[held] <= numbers.move_ratio * costs[best] else best
 
 
 def is_forced(work: WorkLeft) -> bool:
@@ -206,10 +195,7 @@ def plan_bid(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMB
     free_h = max(work.slack_h - numbers.reserve_h, 0.01)
     least = min((machine.floor for machine in auction.machines), default=None)
     best: BidPlan | None = None
-    for tally in auction.tallies:
-        expected = expect(tally, work.costs, least)
-        if expected is None:
-            continue
+    for expected in _expect_all(Same(auction.bidders), work.costs, None if auction.bidders.are_warm else least):
         spot_h, cost = work.work_h, expected.price * work.work_h
         feared = numbers.fear * expected.lost
         if is_bound and free_h < feared * work.work_h:
@@ -218,6 +204,14 @@ def plan_bid(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMB
         if best is None or cost < best.cost:
             best = BidPlan(expected, cost, spot_h)
     return best
+
+
+@lru_cache(maxsize=64)
+def _expect_all(bidders: Same[Bidders], costs: LossCosts, floor: float | None) -> tuple[Expected, ...]:
+    """Of the markups by which any work is done. Kept: bidders see something new every few minutes, a job decides more
+    often."""
+    found = (expect(tally, costs, floor) for tally in bidders.value.tallies)
+    return tuple(each for each in found if each is not None)
 
 
 def _within(work: WorkLeft, auction: OpenAuction) -> float:
@@ -330,7 +324,7 @@ class _Chooser:
         """Whether a bid is better than on demand, or than to wait, as slack is."""
         if not self._is_short or self.on_demand == inf:
             return True
-        storm = expect(self.auction.storm, self.work.costs)
+        storm = expect(self.auction.bidders.storm, self.work.costs)
         lost = self.numbers.most_storm if storm is None else min(storm.lost, self.numbers.most_storm)
         return bid + self.numbers.storm * lost * self._time_price < self.on_demand
 

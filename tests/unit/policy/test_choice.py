@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from autopilot_lab.bidding.choice import (
+from autopilot.domain.floors import Bidders, Tally
+from autopilot.pricing.auction.choice import (
     NUMBERS,
     AuctionedMachine,
     BidChoice,
@@ -17,12 +18,11 @@ from autopilot_lab.bidding.choice import (
     HeldNow,
     OpenAuction,
     WorkLeft,
-    best_kind,
     choose,
     is_forced,
     plan_bid,
 )
-from autopilot_lab.bidding.shadows import MARKUPS, UNPAID_MARKUPS, LossCosts, Tally
+from autopilot.pricing.auction.shadows import MARKUPS, UNPAID_MARKUPS, LossCosts
 
 COSTS = LossCosts(checkpoint_h=1 / 6, again_h=0.04, start_h=1 / 6)
 LOST = {1.001: 0.3, 1.01: 0.25, 1.02: 0.2, 1.05: 0.05, 1.1: 0.02, 1.2: 0.01, 1.35: 0.005}
@@ -46,7 +46,7 @@ def auction(
         Tally(markup, held=SEEN_H, losses=SEEN_H * losses, dollars=SEEN_H * markup) for markup, losses in lost.items()
     ]
     machines = [AuctionedMachine(name, floor) for name, floor in floors.items()]
-    return OpenAuction(machines, tallies, storm, on_demand, limit=min(0.9 * on_demand, 100.0))
+    return OpenAuction(machines, Bidders(tuple(tallies), storm), on_demand, limit=min(0.9 * on_demand, 100.0))
 
 
 ONE = auction({"a": 1.0})
@@ -128,7 +128,9 @@ class TestBid:
         assert choose(AMPLE, replace(ONE, machines=machines)).machine == "b"
 
     def test_a_bid_above_the_limit_falls_to_one_that_just_wins(self) -> None:
-        chosen = choose(TIGHT, replace(auction({"a": 1.0}, on_demand=inf), limit=1.03, tallies=[Tally(1.2)]))
+        chosen = choose(
+            TIGHT, replace(auction({"a": 1.0}, on_demand=inf), limit=1.03, bidders=Bidders((Tally(1.2),), CALM))
+        )
         assert (chosen.machine, round(chosen.bid, 6)) == ("a", 1.02)
 
     def test_where_all_pay_the_floor_the_bid_is_the_most_that_would_be_paid(self) -> None:
@@ -136,7 +138,7 @@ class TestBid:
             Tally(markup, SEEN_H, losses=SEEN_H / 10**place, dollars=SEEN_H)
             for place, markup in enumerate(UNPAID_MARKUPS)
         ]
-        chosen = choose(AMPLE, replace(ONE, tallies=tallies, pays_bid=False))
+        chosen = choose(AMPLE, replace(ONE, bidders=Bidders(tuple(tallies), CALM), pays_bid=False))
         assert (chosen.machine, round(chosen.bid, 6)) == ("a", 1.85)
 
 
@@ -153,8 +155,8 @@ class TestReserve:
 
     def test_with_short_slack_a_storm_is_not_ridden_out_on_spot(self) -> None:
         assert choose(self.SHORT, ONE).do is Do.BID
-        assert choose(self.SHORT, replace(ONE, storm=STORM)) == BidChoice(Do.ON_DEMAND)
-        assert choose(AMPLE, replace(ONE, storm=STORM)).do is Do.BID
+        assert choose(self.SHORT, replace(ONE, bidders=replace(ONE.bidders, storm=STORM))) == BidChoice(Do.ON_DEMAND)
+        assert choose(AMPLE, replace(ONE, bidders=replace(ONE.bidders, storm=STORM))).do is Do.BID
 
     def test_spot_that_costs_no_less_for_long_is_not_taken(self) -> None:
         assert choose(AMPLE, auction({"a": 0.5}, on_demand=0.9)) == BidChoice(Do.ON_DEMAND)
@@ -168,7 +170,7 @@ class TestReserve:
     def test_what_sends_it_to_on_demand_does_not_bring_it_back(self) -> None:
         """From nothing, at any slack at which on demand is taken, it is not left at once for the same market."""
         for number in range(200):
-            left_h, market = 20.0 + 0.02 * number, replace(ONE, storm=STORM)
+            left_h, market = 20.0 + 0.02 * number, replace(ONE, bidders=replace(ONE.bidders, storm=STORM))
             if choose(replace(AMPLE, left_h=left_h), market).do is Do.ON_DEMAND:
                 assert choose(replace(ON_DEMAND, left_h=left_h), market) == BidChoice(Do.STAY)
 
@@ -229,20 +231,6 @@ class TestOutbid:
         assert price < 1.25
 
 
-def test_of_several_kinds_the_one_that_costs_least_to_the_end() -> None:
-    slow, fast = AMPLE, replace(AMPLE, work_h=8.0)
-    dear = replace(ONE, tallies=[replace(each, dollars=2 * each.dollars) for each in ONE.tallies])
-    assert best_kind([(slow, ONE), (fast, dear)]) == 1
-    very_dear = replace(ONE, tallies=[replace(each, dollars=3 * each.dollars) for each in ONE.tallies])
-    assert best_kind([(slow, ONE), (fast, very_dear)]) == 0
-
-
-def test_a_kind_is_not_left_for_a_few_per_cent() -> None:
-    kinds = [(AMPLE, ONE), (replace(AMPLE, work_h=19.5), ONE)]
-    assert best_kind(kinds) == 1
-    assert best_kind(kinds, held=0) == 0
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_any_answer_can_be_carried_out(seed: int) -> None:
     rng = Random(seed)
@@ -291,4 +279,6 @@ def _any_auction(rng: Random) -> OpenAuction:
         for markup in MARKUPS
     ]
     on_demand = rng.choice((inf, 1.0, 3.0))
-    return OpenAuction(machines, tallies, tallies[3], on_demand, min(0.9 * on_demand, 3.0), rng.random() < 0.5)
+    return OpenAuction(
+        machines, Bidders(tuple(tallies), tallies[3]), on_demand, min(0.9 * on_demand, 3.0), rng.random() < 0.5
+    )

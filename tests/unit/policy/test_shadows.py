@@ -7,7 +7,8 @@ from math import exp, inf
 
 import pytest
 
-from autopilot_lab.bidding.shadows import (
+from autopilot.domain.floors import Tally
+from autopilot.pricing.auction.shadows import (
     MARKUPS,
     PRIOR_HOURS,
     SHADOWING,
@@ -16,7 +17,6 @@ from autopilot_lab.bidding.shadows import (
     LossCosts,
     Shadowing,
     Shadows,
-    Tally,
     expect,
     hours_for_one,
     prior_losses,
@@ -38,7 +38,7 @@ def played(
     shadows = Shadows(how, markups)
     for floors in looks:
         shadows.look(FloorLook(floors, 1.0, limit, pays_bid, ours))
-    return shadows.tallies
+    return shadows.bidders.tallies
 
 
 def test_sums_of_a_course_that_can_be_followed_by_hand() -> None:
@@ -114,19 +114,19 @@ class TestOwnBids:
         shadows = Shadows(FOREVER)
         shadows.look(FloorLook({"a": 1.0}, 1.0, 9.0))
         shadows.add_own(5.0, rise=1.015)
-        assert [tally.losses for tally in shadows.tallies] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-        assert {tally.held for tally in shadows.tallies} == {6.0}
+        assert [tally.losses for tally in shadows.bidders.tallies] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+        assert {tally.held for tally in shadows.bidders.tallies} == {6.0}
 
     def test_their_hours_cost_what_hours_of_the_shadow_do(self) -> None:
         shadows = Shadows(FOREVER, (1.1,))
         shadows.look(FloorLook({"a": 1.0}, 1.0, 9.0))
         shadows.add_own(3.0)
-        assert shadows.tallies[0].dollars == pytest.approx(4.4)
+        assert shadows.bidders.tallies[0].dollars == pytest.approx(4.4)
 
     def test_a_loss_that_no_bid_would_have_kept_counts_for_all(self) -> None:
         shadows = Shadows(FOREVER)
         shadows.add_own(0.0, inf)
-        assert {tally.losses for tally in (*shadows.tallies, shadows.storm)} == {1.0}
+        assert {tally.losses for tally in (*shadows.bidders.tallies, shadows.bidders.storm)} == {1.0}
 
 
 class TestRate:

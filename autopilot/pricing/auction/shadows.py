@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from math import exp, expm1, inf
 
+from autopilot.domain.floors import Bidders, Tally
+
 MARKUPS = (1.001, 1.01, 1.02, 1.05, 1.1, 1.2, 1.35)
 """Bids over the floor, as factors. The first just wins."""
 UNPAID_MARKUPS = (1.02, 1.1, 1.35, 2.0, 4.0, 8.0)
@@ -72,20 +74,6 @@ class LossCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """The sums of one shadow."""
-
-    markup: float
-    held: float = 0.0
-    """Hours."""
-    without: float = 0.0
-    """Hours in which no machine could be had below the limit."""
-    losses: float = 0.0
-    starts: float = 0.0
-    dollars: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Expected:
     """What bids of one markup come to for one job."""
 
@@ -110,9 +98,27 @@ def prior_losses(markup: float) -> float:
     return PRIOR_LOST_AT_FLOOR * exp(-(markup - 1.0) / PRIOR_FADES) + PRIOR_LOST_ALWAYS
 
 
+def losses_per_h(tally: Tally) -> float:
+    """ν: losses an hour, with what is taken for granted of them."""
+    return (tally.losses + PRIOR_HOURS * prior_losses(tally.markup)) / (tally.held + PRIOR_HOURS)
+
+
+def expected_bidders(floor: float, *, pays_bid: bool) -> Bidders:
+    """What is expected of bidders where nothing is on record: of losses what is taken for granted, and of prices the
+    floor of now, $/h."""
+
+    def make_tally(markup: float) -> Tally:
+        paid = floor * (markup if pays_bid else 1.0)
+        losses = PRIOR_HOURS * prior_losses(markup)
+        return Tally(markup, held=PRIOR_HOURS, losses=losses, dollars=PRIOR_HOURS * paid)
+
+    markups = MARKUPS if pays_bid else UNPAID_MARKUPS
+    return Bidders(tuple(make_tally(markup) for markup in markups), make_tally(STORM_MARKUP))
+
+
 def expect(tally: Tally, costs: LossCosts, floor: float | None = None) -> Expected | None:
     """None: such bids do no work. ``floor``: $/h of now, of which the price is the markup's where nothing is known."""
-    losses = (tally.losses + PRIOR_HOURS * prior_losses(tally.markup)) / (tally.held + PRIOR_HOURS)
+    losses = losses_per_h(tally)
     if tally.held > 0.0:
         paid, starts, without = (each / tally.held for each in (tally.dollars, tally.starts, tally.without))
     elif floor is not None:
@@ -244,8 +250,10 @@ class Shadows:
         self._how = how
         self._all = [Shadow(markup) for markup in markups]
         self._storm = Shadow(STORM_MARKUP)
+        self._bidders: Bidders | None = None
 
     def look(self, look: FloorLook) -> None:
+        self._bidders = None
         kept, kept_storm = (0.5 ** (look.hours / half) for half in (self._how.half_life_h, self._how.storm_half_life_h))
         for shadow in self._all:
             shadow.look(look, self._how, kept)
@@ -255,13 +263,13 @@ class Shadows:
         """So long a machine ran under a bid that was really made. ``rise``: it was lost to so many times the floor that
         the bid was made on, infinite if no bid would have kept it: each markup below that would have lost it as well.
         """
+        self._bidders = None
         for shadow in (*self._all, self._storm):
             shadow.add_own(hours, rise, self._how.own_weight)
 
     @property
-    def tallies(self) -> tuple[Tally, ...]:
-        return tuple(shadow.tally for shadow in self._all)
-
-    @property
-    def storm(self) -> Tally:
-        return self._storm.tally
+    def bidders(self) -> Bidders:
+        """The same value until something new is seen."""
+        if self._bidders is None:
+            self._bidders = Bidders(tuple(shadow.tally for shadow in self._all), self._storm.tally)
+        return self._bidders

@@ -1,4 +1,4 @@
-"""The core of bidding played by itself on bid suites, and rules that hold the same time for a wrong estimate."""
+"""Bids by simulated bidders played on bid suites, and rules that hold the same time for a wrong estimate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from math import inf
 
 import pytest
 
+from autopilot.pricing.availability.prior import PHASES
 from autopilot_lab.backtest.bids import BidView
 from autopilot_lab.backtest.live import Live, as_searched
 from autopilot_lab.backtest.outcome import Outcome
@@ -23,14 +24,14 @@ CONFIG = BidConfig(300.0, 3.0, 0.1, 600.0, 120.0, 600.0, ("a",))
 
 
 def played(suite: BidSuite, policy: str, conditions: Conditions) -> list[Outcome]:
-    start = starter(parse_policies(policy)[0], "bids", {})
+    start = starter(parse_policies(policy)[0], "bids", {"autopilot": PHASES})
     return [play(suite, run, start, conditions) for run in suite.runs]
 
 
 def test_on_small_suites_it_is_in_time_and_cheaper_than_on_demand() -> None:
     suite = suite_from(random_bid_body(1))
     assert isinstance(suite, BidSuite)
-    outcomes, dear = (played(suite, policy, Conditions()) for policy in ("reserve", "on-demand"))
+    outcomes, dear = (played(suite, policy, Conditions()) for policy in ("autopilot", "on-demand"))
     assert {outcome.status for outcome in outcomes} == {"finished"}
     assert sum(outcome.cost for outcome in outcomes) < 0.5 * sum(outcome.cost for outcome in dear)
 
@@ -40,7 +41,7 @@ def test_whatever_is_paid_a_calm_machine_is_kept_at_about_its_floor(pays: Pays) 
     suite = suite_from(bid_body(runs=[[10, 3, 9, "bid"]]))
     assert isinstance(suite, BidSuite)
     suite = replace(suite, runs=tuple(replace(run, pays=pays) for run in suite.runs))
-    (outcome,) = played(suite, "reserve", Conditions())
+    (outcome,) = played(suite, "autopilot", Conditions())
     assert (outcome.status, outcome.pauses, outcome.migrations, outcome.on_demand) == ("finished", 0, 0, 0.0)
     assert outcome.spot <= 3 * 1.25
 
@@ -49,8 +50,8 @@ def test_a_budget_is_not_spent_on_capacity_that_it_does_not_reach_to_the_end() -
     floors = {"a": [1.0] * 40 + [2.8] * 40}
     suite = suite_from(bid_body(floors, runs=[[36, 3, 4.5, "bid"]]))
     assert isinstance(suite, BidSuite)
-    (unbound,) = played(suite, "reserve", Conditions())
-    (bound,) = played(suite, "reserve", Conditions(budget_share=0.4))
+    (unbound,) = played(suite, "autopilot", Conditions())
+    (bound,) = played(suite, "autopilot", Conditions(budget_share=0.4))
     assert unbound.on_demand > 0.0
     assert bound.on_demand == 0.0
 
@@ -58,8 +59,10 @@ def test_a_budget_is_not_spent_on_capacity_that_it_does_not_reach_to_the_end() -
 def test_its_numbers_are_set_by_name() -> None:
     suite = suite_from(random_bid_body(1))
     assert isinstance(suite, BidSuite)
-    plain, timid = (sum(o.cost for o in played(suite, name, Conditions())) for name in ("reserve", "reserve:fear=9"))
-    assert plain != timid
+    plain, forgetful = (
+        sum(o.cost for o in played(suite, name, Conditions())) for name in ("autopilot", "autopilot:half_life_h=1")
+    )
+    assert plain != forgetful
 
 
 def _live(kind: Kind, seed: int, live: Live, starts: int = 1) -> BidSuite:
@@ -71,7 +74,7 @@ def test_as_live_it_is_in_time_and_cheaper_than_the_rule_that_promises_the_same(
     live = Live()
     suite = _live("stormy", 40003, live)
     own, rule = (
-        played(suite, name, Conditions(live=live))[0] for name in ("reserve", "floor-markup:markup=1.02,promise=1")
+        played(suite, name, Conditions(live=live))[0] for name in ("autopilot", "floor-markup:markup=1.02,promise=1")
     )
     assert (own.status, rule.status) == ("finished", "finished")
     assert own.cost < 1.1 * rule.cost
@@ -84,7 +87,7 @@ def test_none_is_late_where_on_demand_would_be_in_time(kind: Kind, reports: bool
     live = Live(reports_progress=reports)
     suite = _live(kind, 40100, live, starts=3)
     for own, dear in zip(
-        *(played(suite, name, Conditions(live=live)) for name in ("reserve", "on-demand")), strict=True
+        *(played(suite, name, Conditions(live=live)) for name in ("autopilot", "on-demand")), strict=True
     ):
         assert own.status == "finished" or dear.status != "finished"
 
