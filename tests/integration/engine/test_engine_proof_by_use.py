@@ -242,6 +242,7 @@ async def test_where_no_machine_can_destroy_itself_a_destroy_seen_in_the_list_pr
     await no_lapse.check_books()
 
 
+@pytest.mark.slow
 async def test_a_destroy_after_which_the_list_shows_the_machine_for_long_proves_nothing(no_lapse: NoLapse) -> None:
     no_lapse.sandbox.nebius.broken.add(DELETE)
     is_proved, found = await no_lapse.use()
