@@ -111,7 +111,6 @@ async def prepare_long(world: World) -> None:
 
 async def cost_undisturbed(root: Path) -> Decimal:
     """Dollars of the same job on the same market, its loading included, where no machine slows down."""
-    root.mkdir()
     async with a_world(root) as world:
         await prepare_long(world)
         job = await world.until(lambda job: job.status.is_final, "the end", most=600)
@@ -121,9 +120,9 @@ async def cost_undisturbed(root: Path) -> Decimal:
 
 @pytest.mark.slow
 async def test_a_throttled_machine_is_left_within_twenty_minutes_and_not_taken_again(
-    world: World, tmp_path: Path
+    world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    undisturbed = await cost_undisturbed(tmp_path / "undisturbed")
+    undisturbed = await cost_undisturbed(tmp_path_factory.mktemp("undisturbed"))
     await prepare_long(world)
     first = await world.until_running()
     await world.tick(80)  # 20 minutes at its pace
