@@ -163,10 +163,10 @@ def certificate_notes(engine: Engine, least_rates: Mapping[str, Decimal], now: d
     return notes
 
 
-def _tell_proof(engine: Engine, market: str, room: UncertifiedRoom, rate: Decimal | None) -> str:
+def _tell_proof(engine: Engine, market: str, room: UncertifiedRoom, per_hour: Decimal | None) -> str:
     """What use has proved, and what the next proof may cost before anything is paid for it.
 
-    ``rate``: $/h of the machine that would be rented now; None: there is none.
+    ``per_hour``: $ of the machine that would be rented now; None: there is none.
     """
     told = "one machine at a time"
     if room.proof.ends_at is not None:
@@ -179,7 +179,9 @@ def _tell_proof(engine: Engine, market: str, room: UncertifiedRoom, rate: Decima
         f"{told}; after the first job that ends well there its permit is let run out, to see its machine go: "
         f"up to {minutes} minutes at its price"
     )
-    return told if rate is None else f"{told}, {show(most_cost(rate), 3)} at the present {show(rate, 3)} an hour"
+    if per_hour is None:
+        return told
+    return f"{told}, {show(most_cost(per_hour), 3)} at the present {show(per_hour, 3)} an hour"
 
 
 LACKS = {
