@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -138,8 +138,11 @@ def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
     }
 
 
-def certificate_notes(engine: Engine, now: datetime) -> list[str]:
-    """For a plan: markets on which nothing new is rented, and certificates that end soon."""
+def certificate_notes(engine: Engine, least_rates: Mapping[str, Decimal], now: datetime) -> list[str]:
+    """For a plan: markets on which nothing new is rented, what proving one will cost, and certificates that end soon.
+
+    ``least_rates``: as the plan found them.
+    """
     notes = []
     for market in sorted(engine.watches):
         lack = engine.certification.lack_of(market, now)
@@ -149,7 +152,8 @@ def certificate_notes(engine: Engine, now: datetime) -> list[str]:
         room = engine.uncertified_rooms().get(market)
         if room is not None and lack in MAY_BE_TRIED:
             left = f"{show(max(room.left, ZERO))} of the {show(room.allowance)} of limits.uncertified"
-            told = f"{market} is rented from for the {left} that are left, {_tell_proof(engine, market, room)}"
+            told = f"{market} is rented from for the {left} that are left, "
+            told += _tell_proof(engine, market, room, least_rates.get(market))
         notes.append(f"{told}: its certificate is {LACKS[lack]} ({tell_command(market, lack)})")
     for note in engine.certification.notes(now):
         numbers = dict(note.numbers)
@@ -159,8 +163,11 @@ def certificate_notes(engine: Engine, now: datetime) -> list[str]:
     return notes
 
 
-def _tell_proof(engine: Engine, market: str, room: UncertifiedRoom) -> str:
-    """What use has proved, and what the next proof may cost before anything is paid for it."""
+def _tell_proof(engine: Engine, market: str, room: UncertifiedRoom, per_hour: Decimal | None) -> str:
+    """What use has proved, and what the next proof may cost before anything is paid for it.
+
+    ``per_hour``: $ of the machine that would be rented now; None: there is none.
+    """
     told = "one machine at a time"
     if room.proof.ends_at is not None:
         told = f"proved by use until {room.proof.ends_at:%Y-%m-%d}"
@@ -168,10 +175,13 @@ def _tell_proof(engine: Engine, market: str, room: UncertifiedRoom) -> str:
     if not is_asked:
         return told
     minutes = round(LONGEST / timedelta(minutes=1))
-    return (
+    told = (
         f"{told}; after the first job that ends well there its permit is let run out, to see its machine go: "
-        f"up to {minutes} minutes at its price, {show(most_cost(Decimal(1)))} at $1 an hour"
+        f"up to {minutes} minutes at its price"
     )
+    if per_hour is None:
+        return told
+    return f"{told}, {show(most_cost(per_hour), 3)} at the present {show(per_hour, 3)} an hour"
 
 
 LACKS = {

@@ -8,9 +8,10 @@ import structlog
 from aiohttp import web
 
 from autopilot.answers.codec import to_json
-from autopilot.answers.hosts import Host, HostAnswer, HostLoad, Hosts
+from autopilot.answers.hosts import HostAnswer
 from autopilot.answers.models.hosts import HostsQuery
 from autopilot.api.requests import read_query
+from autopilot.books.hosts import describe_host, list_hosts
 from autopilot.domain.errors import UserError
 from autopilot.domain.hosts import HostRecord
 from autopilot.engine.engine import Engine
@@ -32,8 +33,8 @@ class HostRoutes:
     async def list_all(self, request: web.Request) -> web.Response:
         provider, now = read_query(request, HostsQuery).provider, self._clock.now()
         async with self._store.snapshot() as uow:
-            records = await uow.hosts.list(provider=provider)
-        return web.json_response(to_json(Hosts(hosts=[describe_host(each, each.at(now)) for each in records])))
+            found = await list_hosts(uow, now, provider=provider)
+        return web.json_response(to_json(found))
 
     async def block(self, request: web.Request) -> web.Response:
         """Also one that was never rented. A machine that runs there goes on."""
@@ -63,21 +64,3 @@ class HostRoutes:
             await uow.hosts.save([record])
         log.info("host.forgiven", provider=market, machine=machine_id)
         return web.json_response(to_json(HostAnswer(host=describe_host(record, record))))
-
-
-def describe_host(record: HostRecord, now: HostRecord) -> Host:
-    """``now``: the same record, faded to the moment."""
-    return Host(
-        provider=record.provider,
-        machine_id=record.machine_id,
-        host_id=record.host_id,
-        gpu=record.gpu,
-        seen_at=record.seen_at,
-        launches=round(now.launches, 3),
-        failed=round(now.failed, 3),
-        last_fault=record.last_fault,
-        last_fault_at=record.last_fault_at,
-        pace=None if now.pace is None else round(now.pace, 3),
-        loads=[HostLoad(image=image, seconds=float(seconds or 0)) for image, seconds in record.loads],
-        blocked_at=record.blocked_at,
-    )

@@ -259,7 +259,7 @@ class Submissions:
                 planned |= {"refusal": lacking, "verdict": INFEASIBLE}
         planned["notes"] += await host_notes(self._engine, job, offers, now)
         planned["notes"] += meanings(job.spec)
-        planned["notes"] += certificate_notes(self._engine, now)
+        planned["notes"] += certificate_notes(self._engine, made.least_rates, now)
         planned["notes"] += market_notes(self._engine)
         planned["notes"] += asleep_notes(self._engine, now)
         planned["notes"] += [

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from autopilot import render
 from autopilot.answers.codec import from_json
+from autopilot.answers.hosts import Host
 from autopilot.answers.instances import Instances
 from autopilot.answers.jobs import Logs
 from autopilot.answers.models.money import PricesQuery
@@ -20,6 +21,7 @@ from autopilot.answers.pages import Decisions, DrawnLife, MachinesOfJob, Now
 from autopilot.answers.plans import RankedOffer
 from autopilot.answers.prices import Prices
 from autopilot.books.finding import find_job
+from autopilot.books.hosts import list_hosts
 from autopilot.books.job_life import read_drawn, read_life, read_newest_decisions, read_spans
 from autopilot.books.page_views import read_money, read_now
 from autopilot.books.prices import prices
@@ -79,6 +81,9 @@ class LedgerView:
     async def list_offers(self, gpu: str) -> list[RankedOffer]:
         """What a market answers is the daemon's knowledge."""
         return []
+
+    async def list_hosts(self) -> list[Host]:
+        return (await list_hosts(self.uow, self.now)).hosts
 
     async def read_log(self, reference: str) -> Logs:
         """Output lies beside the ledger."""

@@ -120,14 +120,15 @@ def _look_at_lapse(use: Use, find: Find, now: datetime) -> Iterator[ClaimFinding
 
 
 def _look_at_destroy(use: Use, find: Find, now: datetime) -> Iterator[ClaimFinding]:
-    """Held: it ran, was destroyed by request, and is gone. Broken: the market has taken the destroy more than once, and
-    shows it still."""
+    """Held: it ran, was destroyed by request, and has gone in time. Broken: the market has taken the destroy more than
+    once, and shows it still. One that goes late shows neither: the market may have refused its destroys."""
     lease = use.lease
     if lease.ending.requested_at is None or lease.ending.sent_at is None or not lease.has_run:
         return
     waited = now - lease.ending.requested_at
     seconds = ("seconds", round(waited.total_seconds()))
-    if lease.state is LeaseState.GONE and lease.reason is not Reason.TAKEN_OVER:
-        yield find(DELETE, seconds, holds=True)
+    if lease.state is LeaseState.GONE:
+        if waited < GONE_WITHIN and lease.reason is not Reason.TAKEN_OVER:
+            yield find(DELETE, seconds, holds=True)
     elif waited >= GONE_WITHIN and use.before.outlives_destroy and lease.outlives_destroy:
         yield find(DELETE, seconds, holds=False)

@@ -12,6 +12,7 @@ from autopilot.cli.output import FOR_PEOPLE, Output, console, table
 from autopilot.client.json_client import JsonClient
 from autopilot.domain.errors import UserError
 from autopilot.words import text
+from autopilot.words.hosts import cells
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,20 +72,5 @@ def render(listed: list[Host]) -> RenderableType:
     if not listed:
         return NOTHING
     columns = ("MARKET", "ID", "GPU", "LAUNCHES", "FAILED", "LAST FAULT", "PACE", "LOADS IN", "LAST SEEN (UTC)", "")
-    rows = [_row(each) for each in listed]
+    rows = [cells(each, lambda seen_at: f"{seen_at:%Y-%m-%d %H:%M}") for each in listed]
     return table(columns, rows, right=("LAUNCHES", "FAILED", "PACE", "LOADS IN"), whole=("MARKET", "ID"))
-
-
-def _row(host: Host) -> tuple[str, ...]:
-    return (
-        text.plain(host.provider),
-        text.plain(host.machine_id),
-        text.plain(host.gpu) or "-",
-        f"{host.launches:.1f}",
-        f"{host.failed:.1f}",
-        "-" if host.last_fault is None else text.words(host.last_fault),
-        "-" if host.pace is None else f"{host.pace:.0%}",
-        f"{host.loads[-1].seconds:.0f} s" if host.loads else "-",
-        f"{host.seen_at:%Y-%m-%d %H:%M}",
-        "blocked" if host.blocked_at else "",
-    )

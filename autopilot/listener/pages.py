@@ -30,6 +30,7 @@ ADDRESSES = {
     "GET /market": "market",
     "GET /money": "money",
     "GET /decisions": "decisions",
+    "GET /hosts": "hosts",
     "GET /new": "new",
     "POST /new": "plan_or_submit",
     "GET /stream/now": "stream_now",

@@ -6,7 +6,7 @@ taking as long and costing as much as the forecast of one says, independently of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil, sqrt
@@ -102,7 +102,7 @@ def plan_array(
     of_task = [note for note in answer["notes"] if left is None or note != WITHOUT_DEADLINE]
     answer["notes"] = [_about(array), *_about_budget(rest, width, budget), *of_task]
     _judge(answer, array, chosen, left, least_probability)
-    return JobPlan(answer, None, may_begin=made.may_begin)
+    return replace(made, forecast=None)
 
 
 def _measure(measure: TaskMeasure, made: JobPlan, now: datetime) -> _Task | None:

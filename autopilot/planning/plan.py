@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -40,8 +41,10 @@ class JobPlan:
     answer: render.Json
     forecast: JobForecast | None
     """The one that the answer tells; None: nothing can be said."""
-    may_begin: bool = True
+    may_begin: bool
     """Whether there is an offer now that the job would take, today or when its deadline asks for it."""
+    least_rates: Mapping[str, Decimal]
+    """By market: $/h that the cheapest machine there that fits costs at the most, disk included."""
 
 
 def plan(
@@ -100,7 +103,15 @@ def plan(
         "ways_out": list(likely.ways_out),
         "notes": notes,
     }
-    return JobPlan(answer, told, may_begin=may_begin(job, candidates, market))
+    return JobPlan(answer, told, may_begin(job, candidates, market), _least_rates(job, candidates))
+
+
+def _least_rates(job: Job, candidates: Iterable[Candidate]) -> dict[str, Decimal]:
+    rates: dict[str, Decimal] = {}
+    for each in candidates:
+        rate = each.bid + each.offer.storage_rate(job.spec.disk_gb)
+        rates[each.offer.provider] = min(rates.get(each.offer.provider, rate), rate)
+    return rates
 
 
 def _by_the_hour(job: Job, choice: Candidate) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import aiohttp
 
 from autopilot.answers.codec import from_json
+from autopilot.answers.hosts import Host, Hosts
 from autopilot.answers.instances import Instances
 from autopilot.answers.jobs import Logs
 from autopilot.answers.money import MonthOfMoney
@@ -154,6 +155,9 @@ class DaemonSource:
     async def list_offers(self, gpu: str) -> list[RankedOffer]:
         answer = await self._link.ask(self._login, "POST", "/v1/offers", body={"gpu": gpu})
         return from_json(list[RankedOffer], answer["offers"])
+
+    async def list_hosts(self) -> list[Host]:
+        return from_json(Hosts, await self.get("/v1/hosts")).hosts
 
     async def read_log(self, reference: str) -> Logs:
         return from_json(Logs, await self.get(f"/v1/jobs/{quote(reference, safe='')}/logs", {"tail": "1"}))

@@ -17,6 +17,7 @@ from autopilot.domain.errors import UserError
 from autopilot.web import (
     actions,
     decisions_page,
+    hosts_page,
     job_page,
     machine_page,
     market_page,
@@ -79,6 +80,7 @@ BUILDERS: Mapping[str, Build] = {
     "market": lambda source, request: market_page.build(source, request.query),
     "money": lambda source, request: money_page.build(source, request.query),
     "decisions": lambda source, request: decisions_page.build(source, request.query),
+    "hosts": lambda source, _: hosts_page.build(source),
 }
 """By the name of a template: what it shows."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from autopilot.answers.hosts import Host
 from autopilot.answers.instances import Instances
 from autopilot.answers.jobs import Logs
 from autopilot.answers.money import MonthOfMoney
@@ -57,6 +58,10 @@ class PageSource(Protocol):
 
     async def list_offers(self, gpu: str) -> list[RankedOffer]:
         """Best first; empty if no markets are read."""
+        ...
+
+    async def list_hosts(self) -> list[Host]:
+        """Machines that are remembered, those last seen first."""
         ...
 
     async def read_log(self, reference: str) -> Logs:

@@ -1,5 +1,5 @@
 """A market without a certificate is proved by use: the machine of the first job that ends well there gets no more
-permits, and must destroy itself.
+permits, and must destroy itself. Where none can, it is destroyed like any other, and must be gone from the list.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.domain.certificate import LABEL, OWN_KEY, ClaimFinding, ClaimVerdict, Lack
+from autopilot.domain.certificate import DELETE, LABEL, OWN_KEY, ClaimFinding, ClaimVerdict, Lack
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.money import show
 from autopilot.domain.reasons import Reason
 from autopilot.engine.certification import CertifyRules, end_certificate
 from autopilot.mailbox.keys import orders_key
+from autopilot.policy.proof import most_cost
 from autopilot_lab.sandbox.market.instances import Container, Contract
 from tests.integration.engine.engine_agents import ORDERS, Agents
 from tests.integration.engine.engine_world import JOB, D, World, a_world
+from tests.integration.engine.nebius_world import JOB as NEBIUS_JOB
+from tests.integration.engine.nebius_world import NebiusWorld
 
 VERSION = "9.9"
 RULES = CertifyRules(VERSION, frozenset({"vastai"}), frozenset({"vastai"}), allowance=D(5))
@@ -102,7 +106,9 @@ async def world(tmp_path: Path) -> AsyncIterator[ProofWorld]:
 
 async def test_the_machine_destroys_itself_and_the_market_is_proved(world: ProofWorld) -> None:
     lease = await world.lapsing()
-    assert any("its permit is let run out" in note for note in world.plan["notes"])
+    (told,) = [note for note in world.plan["notes"] if "its permit is let run out" in note]
+    rate = lease.burn_upper
+    assert f"{show(most_cost(rate), 3)} at the present {show(rate, 3)} an hour" in told
     why = await world.jobs.why(world.job_id, limit=3)
     told = {note["topic"]: note["numbers"] for decision in why["decisions"] for note in decision["notes"]}
     assert D(told["proof"]["reserve"]) > 0
@@ -199,3 +205,46 @@ async def test_it_ends_with_a_change_of_a_field_of_money_and_for_another_version
         await end_certificate(uow, "vastai", "dph_base is text now", world.clock.now())
     await world.tick()
     assert not world.is_proved
+
+
+class NoLapse(NebiusWorld):
+    """Nebius needs a certificate, and has an allowance instead: its machines can only switch themselves off."""
+
+    async def start(self) -> None:
+        self.certify_rules = CertifyRules(VERSION, frozenset({"nebius"}), frozenset({"nebius"}), allowance=D(9))
+        await super().start()
+
+    async def use(self) -> tuple[bool, dict[str, ClaimVerdict]]:
+        """Whether the market is proved, and what its use has shown, once a job has ended and its machine was given
+        back."""
+        await self.running(NEBIUS_JOB, accept_any=True)
+        await self.until(lambda job: job.status.is_final and not job.leases, "its machine is gone", most=400)
+        job = await self.job()
+        assert (job.status, job.on_hold) == (JobStatus.SUCCEEDED, None), "nothing is kept to prove it"
+        async with self.store.snapshot() as uow:
+            found = {each.claim: each.verdict for each in await uow.certificates.list_findings_on("nebius")}
+        return self.engine.certification.proof_of("nebius", self.clock.now()).is_made, found
+
+
+@pytest.fixture
+async def no_lapse(tmp_path: Path) -> AsyncIterator[NoLapse]:
+    async with a_world(tmp_path, kind=NoLapse, nebius_port=0) as made:
+        assert isinstance(made, NoLapse)
+        yield made
+
+
+async def test_where_no_machine_can_destroy_itself_a_destroy_seen_in_the_list_proves_the_market(
+    no_lapse: NoLapse,
+) -> None:
+    is_proved, found = await no_lapse.use()
+    assert (is_proved, found[LABEL], found[DELETE]) == (True, ClaimVerdict.HELD, ClaimVerdict.HELD)
+    assert OWN_KEY not in found
+    await no_lapse.check_books()
+
+
+@pytest.mark.slow
+async def test_a_destroy_after_which_the_list_shows_the_machine_for_long_proves_nothing(no_lapse: NoLapse) -> None:
+    no_lapse.sandbox.nebius.broken.add(DELETE)
+    is_proved, found = await no_lapse.use()
+    assert (is_proved, DELETE in found) == (False, False)
+    assert no_lapse.engine.uncertified_rooms()["nebius"].proof.is_due

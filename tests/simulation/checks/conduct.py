@@ -130,9 +130,11 @@ class Conduct:
     # --- on the machines
 
     def end_permit(self, box: Box) -> None:
-        """It ends itself, because nothing renews its permit."""
+        """It ends itself, because nothing renews its permit: one that proves its market so is to do that."""
         lease, ground, since_s = self._lease_of(box), self._ground, self._ground.now_s - PERMIT_S - SLOW_S
         if lease is None or not lease.is_wanted or lease.orders.role is not Role.RUN or not lease.was_listed:
+            return
+        if lease.is_proving:
             return
         is_box_fit = box.troubled_s < since_s and not ground.faults.has_struck("K1", box.id, since_s, ground.now_s)
         if box.hostile or not is_box_fit or not ground.was_fit(PERMIT_S + SLOW_S):

@@ -76,7 +76,7 @@ CHECKERS = {
     "S36": "what a market keeps for a machine beside it is gone once the lease is, or is looked for and found",
     "S37": "without other bidders, each price paid stays within one markup of its market's least",
     "S38": "the bid of a stopped machine is raised only where somebody else has bid more for it",
-    "S39": "on a market without a certificate all jobs stay within its allowance, on one machine until use proves it",
+    "S39": "on a market without a certificate all jobs stay within its allowance, on one machine until a permit lapsed",
     "S40": "asked for: no job goes back within six hours to a host on which a machine of it never came up",
     "S41": "asked for: no job fails of hosts that never come up",
     "L1": "in the end nothing of ours is rented that no job wants, and nothing is kept for what is gone",

@@ -1,4 +1,6 @@
-"""Machines that stay after their job has failed: played with a kill, given back, and without the money for it."""
+"""Machines that stay after their job is over: played with a kill, given back, without the money for it, and to see
+one destroy itself.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +40,14 @@ def test_a_machine_is_held_and_goes(story: str) -> None:
     assert result.jobs == {JOB: "failed"}
     (lease,) = world.committed["leases"].values()
     assert (lease.held_until is not None, str(lease.reason)) == ENDS[story]
+
+
+def test_a_machine_proves_its_market_by_going_at_the_end_of_its_permit() -> None:
+    result, world = play("without a certificate, a permit is let lapse")
+    assert not result.violations
+    assert result.jobs == {JOB: "succeeded"}
+    (lease,) = world.committed["leases"].values()
+    assert (str(lease.reason), lease.ending.attempts) == ("proving", 0)
 
 
 @pytest.mark.slow

@@ -202,6 +202,9 @@ STORIES: dict[str, Scenario] = {
         ),
         uncertified={"vastai": D("0.40"), "runpod": D("0.40")},
     ),
+    "without a certificate, a permit is let lapse": replace(
+        _story(length_s=3600.0), markets=("vastai",), uncertified={"vastai": D(5)}
+    ),
     "a job waits for another that fails": _story(
         faults={"E15": (0,)},
         max_attempts=1,

@@ -214,8 +214,8 @@ def _outage_ends_permits() -> Patches:
 def _permit_after_stop() -> Patches:
     renew = engine.Engine._renew_permits
 
-    def as_if_it_ran(self: Any, event_log: Any, exposure: Any, now: Any) -> None:
-        renew(self, event_log, exposure, now)
+    def as_if_it_ran(self: Any, event_log: Any, exposure: Any, now: Any) -> Any:
+        exposure = renew(self, event_log, exposure, now)
         for lease in event_log.job.leases:
             is_stopping = lease.is_wanted and lease.orders.role is Role.SAVE_AND_STOP and lease.orders.stop_seq
             if is_stopping and now - lease.permit.renewed_at >= engine.PERMIT_EVERY:
@@ -230,3 +230,17 @@ def _long_permit_unpaid() -> Patches:
         (permits, "_long_s", lambda lease, bounds, longest_s, params: longest_s),
         (budget, "has_long_permit", lambda lease: False),
     ]
+
+
+@bug("a machine that is to destroy itself at the end of its permit gets another one")
+def _renewed_during_the_lapse() -> Patches:
+    renew = engine.Engine._renew_permits
+
+    def as_if_it_ran(self: Any, event_log: Any, exposure: Any, now: Any) -> Any:
+        exposure = renew(self, event_log, exposure, now)
+        for lease in event_log.job.leases:
+            if lease.is_proving and now - lease.permit.renewed_at >= engine.PERMIT_EVERY:
+                event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, 900))
+        return exposure
+
+    return [(engine.Engine, "_renew_permits", as_if_it_ran)]

@@ -16,6 +16,7 @@ from autopilot.domain.start_faults import (
     trim_words,
 )
 from autopilot.mailbox.report_shapes import HOST_FAULTS
+from autopilot.words.starts import tell_fault
 
 WORDS = {
     "registry_denied": [
@@ -61,6 +62,14 @@ WORDS = {
     "": ["", "4c7d45f7c63c: Download complete", "success, running ghcr.io/me/denied-or-not/ssh", "Rented by User: now"],
 }
 IMAGE = {"image_missing", "image_arch", "no_python", "no_shell"}
+NEXT = {
+    StartCause.IMAGE: "submit the job again",
+    StartCause.LOGIN: "name a login in `[registry]`",
+    StartCause.LIMIT: "the job waits and tries again",
+    StartCause.HOST: "another host is tried",
+    StartCause.UNKNOWN: "another host is tried",
+}
+"""Who acts: the job's owner for an image and a login, the daemon for all else."""
 
 
 @pytest.mark.parametrize(("fault", "words"), [(fault, each) for fault, many in WORDS.items() for each in many])
@@ -93,6 +102,14 @@ def test_the_image_s_owner_is_called_upon_for_the_image_alone() -> None:
     assert {name for name, fault in FAULTS.items() if fault.cause is StartCause.IMAGE} == IMAGE
     assert {name for name, fault in FAULTS.items() if fault.cause is StartCause.LIMIT} == {"pull_limit"}
     assert fault_of("").cause is fault_of("of a later version").cause is StartCause.UNKNOWN
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_told_in_one_line_that_says_what_comes_next(fault: str) -> None:
+    told = tell_fault(FAULTS[fault].remedy, trim_words("what the host said\nin two lines"))
+    assert NEXT[FAULTS[fault].cause] in told
+    assert told.endswith(" (it said: what the host said in two lines)")
+    assert "\n" not in told
 
 
 def test_what_a_virtual_machine_reports_is_in_the_same_table() -> None:

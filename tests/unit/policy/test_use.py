@@ -107,7 +107,8 @@ def test_a_machine_whose_permit_lapses(before: Lease, after: Lease, now_s: int, 
 @pytest.mark.parametrize(
     ("state", "seen_s", "verdict"),
     [
-        (LeaseState.GONE, 60, HELD),
+        (LeaseState.GONE, 359, HELD),
+        (LeaseState.GONE, 360, None),
         (LeaseState.DESTROY_REQUESTED, 359, None),
         (LeaseState.DESTROY_REQUESTED, 360, BROKEN),
     ],

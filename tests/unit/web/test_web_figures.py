@@ -23,7 +23,7 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState, Span
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleStatus
-from autopilot.web import job_list, job_page, money_page, now_page, svg, words
+from autopilot.web import hosts_page, job_list, job_page, money_page, now_page, svg, words
 from autopilot.web.site import PageSite
 from autopilot.web.source import READER
 from autopilot_lab.memory_store.store import MemoryStore
@@ -53,6 +53,13 @@ async def test_what_is_spent_is_what_the_api_says(reader: LedgerReader) -> None:
     row = now.open[1]
     assert (row.spent, row.limit, row.burn) == ("$2.50", "of $8.00", "$0.59/h")
     assert now.figures[0].number == "$0.590"
+
+
+async def test_what_is_remembered_of_a_machine_is_one_row(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        page = await hosts_page.build(view)
+    fault = ("2.0", "1.0", "stuck loading", "40%", "95 s")
+    assert page.rows == [("vastai", "rig", "RTX 4090", *fault, words.minute(NOW), "blocked")]
 
 
 async def test_machines_add_up_to_their_total(reader: LedgerReader) -> None:

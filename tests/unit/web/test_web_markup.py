@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autopilot import web
-from autopilot.web import decisions_page, job_page, machine_page, market_page, money_page, now_page
+from autopilot.web import decisions_page, hosts_page, job_page, machine_page, market_page, money_page, now_page
 from autopilot.web.hero import MARKS
 from autopilot.web.site import PageSite
 from tests.unit.web.page_reader import PageReader
@@ -45,6 +45,7 @@ async def read_pages(name: str, gpu: str) -> list[PageReader]:
             ("job.html", await job_page.build(view, JOB, {"d": "01DECISION1"})),
             ("money.html", await money_page.build(view, {"by": "gpu"})),
             ("decisions.html", await decisions_page.build(view, {})),
+            ("hosts.html", await hosts_page.build(view)),
             ("machine.html", await machine_page.build(view, "lease-a")),
             ("market.html", await market_page.build(view, {})),
             ("money.html", await money_page.build(view, {"by": "job"})),

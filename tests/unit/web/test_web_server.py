@@ -19,6 +19,7 @@ from tests.unit.web.web_ledger import JOB, LIMITS, NOW, a_reader
 
 PAGES = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?d=01DECISION1&period=6h", "/jobs/research", "/jobs/job-parked", "/money"]
 PAGES += ["/decisions", "/decisions?kind=veto", "/decisions?before=01DECISION2", "/machines/lease-a", "/machines/h45dn"]
+PAGES += ["/hosts"]
 PAGES += ["/?name=RES&status=running&sort=spent", "/?page=2", "/?name=nothing"]
 PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label", "/jobs/unknown", "/nowhere"]
 
@@ -61,7 +62,7 @@ async def test_every_link_of_every_page_leads_to_a_page(browser: Browser) -> Non
                 there = [str(URL(f"http://here{path}").join(URL(link))).removeprefix("http://here") for link in links]
                 # Months go back without an end.
                 ahead |= {link for link in there if link and "month=20" not in link} - seen
-    assert {"/", "/money", "/decisions", "/market", "/machines/lease-a", f"/jobs/{JOB}"} <= seen
+    assert {"/", "/money", "/decisions", "/market", "/hosts", "/machines/lease-a", f"/jobs/{JOB}"} <= seen
     assert any(path.startswith("/static/icon.svg?") for path in seen)
 
 

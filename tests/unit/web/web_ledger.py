@@ -10,6 +10,7 @@ from typing import Any
 from autopilot.books.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
 from autopilot.domain.actions import Note
+from autopilot.domain.hosts import HostRecord
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.job_forecast import JobForecast
@@ -102,6 +103,12 @@ def decisions_of(detail: str = "43668") -> list[DecisionRecord]:
     ]
 
 
+def a_host(machine_id: str, gpu: str) -> HostRecord:
+    """Of two launches one came to nothing."""
+    fault, loads = Reason.STUCK_LOADING, (("some/image:1", 95),)
+    return HostRecord("vastai", machine_id, "", gpu, NOW, 2.0, 1.0, fault, NOW, 0.4, loads, blocked_at=NOW)
+
+
 async def fill(store: Store, *, name: str = "research", detail: str = "rig", gpu: str = "RTX 4090") -> None:
     leases = leases_of(gpu, detail, detail)
     saved = Checkpoint(JOB, "lease-b", 2, 1, 400, 4 * HOUR, 10_000, 1, START + 4 * HOUR)
@@ -128,6 +135,7 @@ async def fill(store: Store, *, name: str = "research", detail: str = "rig", gpu
         failed = {"status": JobStatus.FAILED, "reason": Reason.COMMAND_FAILED, "finished_at": START + HOUR}
         await work.jobs.save(a_job("job-failed", name=f"{name}-3", exit_code=1, **failed))
         await work.events.add(events_of(detail))
+        await work.hosts.save([a_host(detail, gpu)])
         for decision in decisions_of(detail):
             await work.decisions.add(decision)
         await work.bids.save(BidRecord("bid-1", "lease-a", START + HOUR, D("0.31"), "done", "01DECISION2"))
