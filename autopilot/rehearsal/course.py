@@ -80,7 +80,7 @@ class CourseNotes:
     """From the start of a machine to the first step that it prints, at the most."""
     intervals: list[float] = field(default_factory=list)
     apart: dict[str, list[float]] = field(default_factory=dict)
-    """Steps between two saves, by the name of the file."""
+    """Steps between two saves, by the name of the file; none where it was written but once in each run."""
     bytes: int = 0
     save_s: float = 0.0
     verified: int = 0
@@ -100,7 +100,7 @@ class CourseNotes:
     @property
     def interval_steps(self) -> float:
         """Of the file that is written most seldom: the program may resume from any of them."""
-        return max((median(apart) for apart in self.apart.values()), default=0.0)
+        return max((median(apart) for apart in self.apart.values() if apart), default=0.0)
 
 
 async def rehearse(

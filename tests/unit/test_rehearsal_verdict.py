@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.errors import UserError
+from autopilot.rehearsal.course import CourseNotes
 from autopilot.rehearsal.handlers import counts_on_term
 from autopilot.rehearsal.lines import PrintedLine, PrintedStep, StepScale, read_claims
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
@@ -254,6 +255,11 @@ def test_the_only_save_that_goes_before_the_next_is_whole_is_seen(
 def test_what_a_run_finds_half_written_it_may_write_again(tmp_path: Path) -> None:
     write(tmp_path / "1.pt", b"half")
     assert watch(tmp_path, "1.pt", "2.pt") == ""
+
+
+def test_a_file_that_is_written_once_has_no_interval() -> None:
+    assert CourseNotes(apart={"config.pt": []}).interval_steps == 0.0
+    assert CourseNotes(apart={"config.pt": [], "model.pt": [4.0, 6.0]}).interval_steps == 5.0
 
 
 @pytest.mark.parametrize("place", ["/data/ckpt", "../ckpt", "runs/../../ckpt"])
