@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.errors import UserError
+from autopilot.rehearsal.advice import recognise
 from autopilot.rehearsal.course import CourseNotes
 from autopilot.rehearsal.handlers import counts_on_term
 from autopilot.rehearsal.lines import PrintedLine, PrintedStep, StepScale, read_claims
@@ -255,6 +256,18 @@ def test_the_only_save_that_goes_before_the_next_is_whole_is_seen(
 def test_what_a_run_finds_half_written_it_may_write_again(tmp_path: Path) -> None:
     write(tmp_path / "1.pt", b"half")
     assert watch(tmp_path, "1.pt", "2.pt") == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "framework"),
+    [
+        ("from lightning.pytorch import Trainer\nTrainer(max_steps=9)", "lightning"),
+        ("from transformers import Trainer\nTrainer(model)", "trainer"),
+        ("import torch", "pytorch"),
+    ],
+)
+def test_the_trainer_of_lightning_is_not_taken_for_that_of_transformers(source: str, framework: str) -> None:
+    assert recognise([source]) == framework
 
 
 def test_a_file_that_is_written_once_has_no_interval() -> None:
