@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+TRAINING := $(VENV)-training
 
 CORES   := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
 # Two more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell expr $(CORES) + 2)
 
-.PHONY: help demo quick test tests lint check pythons sim mutants calibrate bids bench docs pictures page-pictures wheels release previous lock clean
+.PHONY: help demo quick test tests lint check pythons rehearsals sim mutants calibrate bids bench docs pictures page-pictures wheels release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +35,13 @@ tests: $(READY)    ## the same without lint and types
 check: lint    ## all tests, with coverage, and the unit tests on every supported Python (an hour, and the Pythons)
 	$(PYTEST) --cov --cov-report=term
 	tools/pythons.sh
+	$(MAKE) --no-print-directory rehearsals
+
+REHEARSALS ?= 1
+
+rehearsals: $(READY) $(TRAINING)/.ready    ## what needs PyTorch, Transformers and Lightning, two at once: REHEARSALS=10 where a fault shows at random
+	TORCH_PYTHON=$(CURDIR)/$(TRAINING)/bin/python REHEARSALS=$(REHEARSALS) $(BIN)/pytest -q -n 2 \
+		tests/rehearsal/test_rehearse_frameworks.py tests/unit/docs/test_docs_torch_recipe.py
 
 pythons:    ## the unit tests on Python 3.11 to 3.14, as far as they are installed
 	tools/pythons.sh
@@ -91,16 +99,17 @@ release: $(READY)    ## build both wheels and the sdist; install them away from 
 previous: $(READY)    ## keep REVISION as the version before, which the takeover test upgrades from
 	$(BIN)/python -m tests.previous $(REVISION)
 
-COMPILE := uv pip compile -q pyproject.toml --universal -p 3.11 --generate-hashes --no-emit-index-url \
-	--custom-compile-command "make lock"
+LOCK := uv pip compile -q --universal -p 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+COMPILE := $(LOCK) pyproject.toml
 
-lock:    ## resolve the dependencies again: requirements.lock to run, requirements-dev.lock beside it to develop (needs uv)
+lock:    ## resolve the dependencies again: requirements.lock to run, requirements-dev.lock beside it to develop, requirements-training.lock for rehearsals (needs uv)
 	$(COMPILE) --extra vast --extra runpod --extra nebius --extra postgres --extra s3 --excludes requirements-left-out.txt \
 		-o requirements.lock
 	$(COMPILE) packages/lab/pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) requirements-training.in -o requirements-training.lock
 
 clean:    ## remove the virtual environment and caches
-	rm -rf $(VENV) $(VENV)-3.* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-3.* $(TRAINING) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Locked and hash-checked, then this checkout on top. --no-deps: the SDKs declare what the lock leaves out.
 # Written last, so a cut-off set-up starts over.
@@ -112,3 +121,10 @@ $(READY): requirements.lock requirements-dev.lock pyproject.toml packages/lab/py
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--editable . --editable packages/lab
 	touch $(READY)
+
+# Apart from the rest: three gigabytes, with what PyTorch brings for GPUs. The programs of rehearsals alone import it.
+$(TRAINING)/.ready: requirements-training.lock
+	$(PYTHON) -m venv $(TRAINING)
+	$(TRAINING)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: \
+		-r requirements-training.lock
+	touch $@

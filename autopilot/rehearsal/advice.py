@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 
 FRAMEWORKS = (
-    ("trainer", re.compile(r"\b(?:from|import)\s+(?:trl|unsloth|axolotl)\b|\bTrainer\s*\(|\bTrainingArguments\b")),
     ("lightning", re.compile(r"\b(?:from|import)\s+(?:pytorch_)?lightning\b")),
+    ("trainer", re.compile(r"\b(?:from|import)\s+(?:trl|unsloth|axolotl)\b|\bTrainer\s*\(|\bTrainingArguments\b")),
     ("accelerate", re.compile(r"\b(?:from|import)\s+accelerate\b")),
     ("pytorch", re.compile(r"\b(?:from|import)\s+torch\b")),
 )
-"""The first that is found is meant: each of them brings those after it."""
+"""The first that is found is meant: Lightning has a ``Trainer`` as well, and each brings PyTorch."""
 NAMES = {
     "trainer": "Hugging Face Trainer",
     "lightning": "Lightning",

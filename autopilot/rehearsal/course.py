@@ -28,7 +28,9 @@ from autopilot.rehearsal.verdict import JUMP_STEPS, MARKET_S
 from autopilot.rehearsal.watching import LOOK_S, list_saved, read_outputs
 
 WHOLE_SHARE = 0.2
-"""Of the time, for each of the two runs that nothing interrupts; longer while nothing is saved."""
+"""Of the time beside all starts, for each of the two runs that nothing interrupts; longer while nothing is saved."""
+UNLOST = 2
+"""Runs that nothing interrupts, of which the second one comes to the first loss."""
 LOSSES = (
     Loss(LossKind.TERM, keeps_disk=False),
     Loss(LossKind.MID_SAVE, keeps_disk=True),
@@ -78,7 +80,7 @@ class CourseNotes:
     """From the start of a machine to the first step that it prints, at the most."""
     intervals: list[float] = field(default_factory=list)
     apart: dict[str, list[float]] = field(default_factory=dict)
-    """Steps between two saves, by the name of the file."""
+    """Steps between two saves, by the name of the file; none where it was written but once in each run."""
     bytes: int = 0
     save_s: float = 0.0
     verified: int = 0
@@ -98,7 +100,7 @@ class CourseNotes:
     @property
     def interval_steps(self) -> float:
         """Of the file that is written most seldom: the program may resume from any of them."""
-        return max((median(apart) for apart in self.apart.values()), default=0.0)
+        return max((median(apart) for apart in self.apart.values() if apart), default=0.0)
 
 
 async def rehearse(
@@ -175,6 +177,11 @@ class RehearsalCourse:
             not_isolated=self.program.not_isolated,
         )
 
+    @property
+    def starts(self) -> int:
+        """At least: one after each kind of loss."""
+        return UNLOST + min(self.bounds.losses, len(LossKind))
+
     def list_not_reached(self, whole: tuple[SeenRun, ...], course: list[SeenRun]) -> list[str]:
         missed, lost = [], sum(run.lost_by is not None for run in course)
         if self.notes.scale is not None and self.notes.scale.is_unclear:
@@ -186,7 +193,8 @@ class RehearsalCourse:
                 "a verified checkpoint: its saves follow so closely that none was left alone; save less often"
             )
         if lost < self.bounds.losses:
-            missed.append(f"{self.bounds.losses - lost} of {self.bounds.losses} losses")
+            start = f"a start takes {self.notes.start_s:.0f} s; --minutes {self.minutes_for_all()} has time for all"
+            missed.append(f"{self.bounds.losses - lost} of {self.bounds.losses} losses: {start}")
         if not self.notes.ends:
             missed.append("the end of an uninterrupted run")
         if len([run for run in whole if run.losses]) < 2:
@@ -194,6 +202,11 @@ class RehearsalCourse:
         if not any(run.exit_code == 0 for run in course[1:]):
             missed.append("the end of a run that had lost machines")
         return missed
+
+    def minutes_for_all(self) -> int:
+        """Whole ones, for all starts and the work between them, and more than there were."""
+        starts_s = (self.bounds.losses + UNLOST) * (self.notes.start_s + READ_S) / (1 - UNLOST * WHOLE_SHARE)
+        return max(math.ceil(starts_s / 60), math.floor(self.bounds.seconds / 60) + 1)
 
     # -- machines
 
@@ -217,7 +230,7 @@ class RehearsalCourse:
 
     async def run_whole(self) -> SeenRun:
         machine, lease = self.rent(), self.lease("whole", None)
-        run = await self.run_once(self.start(machine, lease)._replace(enough_s=WHOLE_SHARE * self.bounds.seconds))
+        run = await self.run_once(self.start(machine, lease)._replace(starts=self.starts, share=WHOLE_SHARE))
         self.notes.ends = run.exit_code == 0
         self.notes.whole_s = run.said[-1].at - run.said[0].at if run.said else 0.0
         self.say(f"run without a loss: {describe(run)}")
@@ -260,7 +273,8 @@ class RehearsalCourse:
         now, latest = time.monotonic(), self.until - self.notes.start_s - READ_S
         share = (latest - now) / (self.bounds.losses - lost) - self.notes.start_s
         if is_whole:
-            lose_after_s = math.inf if self.notes.ends else WHOLE_SHARE * self.bounds.seconds
+            beside_s = max(0.0, self.bounds.seconds - self.starts * self.notes.start_s)
+            lose_after_s = math.inf if self.notes.ends else WHOLE_SHARE * beside_s
         elif self.notes.ends and not self.told:
             lose_after_s = self.notes.whole_s * self.random.uniform(*MIDDLE)
         elif self.notes.ends:

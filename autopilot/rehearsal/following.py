@@ -38,6 +38,9 @@ class RunStart(NamedTuple):
     """No longer after this: the next run would have no time."""
     enough_s: float = math.inf
     """Of its work: then it is stopped, once it has saved and told ``steps`` of them."""
+    starts: int = 0
+    """Its own and those to come, which take as long: ``share`` of the time beside them is enough, too."""
+    share: float = 0.0
     steps: int = 0
     trusted_until: float = math.inf
     """By the wall clock: what was written later on its disk was cut off."""
@@ -74,8 +77,15 @@ class RunFollower:
         now = time.monotonic()
         if now >= self.start.until:
             return True
-        is_counted = self.has_saved and self.worked_s >= self.start.enough_s and self.looks % MEMORY_EVERY == 0
+        is_counted = self.has_saved and self.worked_s >= self.enough_s and self.looks % MEMORY_EVERY == 0
         return is_counted and (self.start.steps == 0 or len(self.claims()) >= self.start.steps)
+
+    @property
+    def enough_s(self) -> float:
+        if not self.start.starts or self.worked_from is None:
+            return self.start.enough_s
+        beside_s = self.start.until - self.began_at - self.start.starts * (self.worked_from - self.began_at)
+        return max(0.0, self.start.share * beside_s)
 
     @property
     def has_saved(self) -> bool:

@@ -37,6 +37,7 @@ class RehearsalMachine:
         self.workdir.mkdir(parents=True)
         put_code(self.workdir)
         self.code = frozenset(self.workdir.rglob("*"))
+        self.temporary.mkdir()
         (self.root / "agent.pyz").write_bytes(agent_source())
 
     def start(self, orders_url: str, grace_s: float, environ: Mapping[str, str]) -> None:
@@ -45,6 +46,7 @@ class RehearsalMachine:
             ROOT_VARIABLE: str(self.root),
             "AUTOPILOT_CLOCK_SPEED": str(SPEED),
             "AUTOPILOT_GRACE_S": str(int(grace_s * SPEED)),
+            "TMPDIR": str(self.temporary),
         }
         with self.console.open("ab") as console:
             self.agent = subprocess.Popen(
@@ -52,6 +54,11 @@ class RehearsalMachine:
                 cwd=self.root, env=env, stdin=subprocess.DEVNULL, stdout=console, stderr=console,
                 start_new_session=True,
             )  # fmt: skip
+
+    @property
+    def temporary(self) -> Path:
+        """Its own, as a machine has: what a program leaves there goes with it."""
+        return self.root / "temporary"
 
     @property
     def console(self) -> Path:

@@ -98,7 +98,7 @@ class RehearsalSeen:
     verified: int = 0
     """Checkpoints that were uploaded and verified."""
     in_place: str = ""
-    """A file that was written over where it lay; empty: none was seen."""
+    """A file of which nothing is whole while it is saved, and how; empty: none was seen."""
     reports_saves: bool = False
     """The program says itself when a save is whole."""
     counts_on_term: bool = False

@@ -169,7 +169,7 @@ def find_torn(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
             last = after.output[-300:].strip()
             yield FaultKind.TORN, f"with what was saved it ended with code {after.exit_code}: {last}"
     if seen.in_place and not seen.reports_saves:
-        yield FaultKind.TORN, f"{seen.in_place} is written over where it lies: a loss meanwhile leaves half of it"
+        yield FaultKind.TORN, seen.in_place
 
 
 def find_work_twice(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:

@@ -20,11 +20,14 @@ AS_LARGE = 0.9
 BETWEEN = 0.2
 """Of the time between two writes of a file."""
 DATABASE = b"SQLite format 3"
+OVERWRITTEN = "is written over where it lies: a loss meanwhile leaves half of it"
+REMOVED = "is removed before the next save is written: a loss meanwhile leaves none"
 LARGEST_OUTPUT = 4 << 20
 """Bytes of an output file that is compared."""
 
 
 class SeenFile(NamedTuple):
+    path: str
     identity: list[object]
     ends: bytes | None
     changed_at: float
@@ -44,11 +47,15 @@ class SaveWatch:
         self.changed_at = -1e9
         self.longest_s = 0.0
         self.in_place = ""
+        """What of it is never whole at some moment, and how."""
+        self.bare: SeenFile | None = None
+        """The last that went, while none as large is there."""
         self.is_first = True
 
     def look(self, now: float) -> bool:
         """Whether something has changed since the look before."""
-        present = {each.path: each for each in list_saved(self.path)}
+        present = self.list_present()
+        self.note_removal(present)
         changed = [each for path, each in present.items() if path not in self.known or self.has_changed(each)]
         is_first, self.is_first = self.is_first, False
         for each in changed:
@@ -64,13 +71,35 @@ class SaveWatch:
         self.longest_s = max(self.longest_s, now - self.began_at[-1])
         return True
 
+    def list_present(self) -> dict[str, Scanned]:
+        """A directory may be renamed while it is listed: what is missing is looked for once more."""
+        present = {each.path: each for each in list_saved(self.path)}
+        return present if present.keys() >= self.known.keys() else {each.path: each for each in list_saved(self.path)}
+
+    def note_removal(self, present: dict[str, Scanned]) -> None:
+        """The only save that this run had written goes, and the next one is written after: nothing is whole meanwhile.
+
+        Pure removal, as at the end of a training, has no next one.
+        """
+        large = max((size_of(file.identity) for file in self.known.values()), default=0)
+        least = AS_LARGE * (large if self.bare is None else size_of(self.bare.identity))
+        has_whole = any(each.entry.size >= least for each in present.values())
+        if self.bare is not None:
+            if has_whole:
+                self.in_place = self.in_place or f"{os.path.basename(self.bare.path)} {REMOVED}"
+                self.bare = None
+            return
+        gone = [file for path, file in self.known.items() if path not in present and file.writes]
+        if large and not has_whole:
+            self.bare = next((file for file in gone if size_of(file.identity) >= least), None)
+
     def has_changed(self, each: Scanned) -> bool:
         return self.known[each.path].identity != [*each.identity]
 
     def note_write(self, each: Scanned, now: float, is_first: bool) -> None:
         before = self.known.get(each.path)
         writes = 0 if is_first else 1 + (before.writes if before is not None else 0)
-        self.known[each.path] = SeenFile([*each.identity], ends_of(each.path, each.entry.size), now, writes)
+        self.known[each.path] = SeenFile(each.path, [*each.identity], ends_of(each.path, each.entry.size), now, writes)
         if not is_first and is_large(each, self.known.values()):
             begun = self.writes.setdefault(mask(each.path), [])
             if not begun or now - begun[-1] > SETTLED_S:
@@ -90,7 +119,7 @@ class SaveWatch:
         is_other = [is_between(other, before, now) for path, other in self.known.items() if path != each.path]
         has_gone = each.entry.size < size or ends_of(each.path, size) != before.ends
         if has_gone and not any(is_other) and not is_kept_otherwise(each.path, before.ends):
-            self.in_place = self.in_place or os.path.basename(each.path)
+            self.in_place = self.in_place or f"{os.path.basename(each.path)} {OVERWRITTEN}"
 
     def newest(self, before: float) -> float | None:
         """When, by the wall clock, the newest of the large files was written that were there before."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,25 +17,31 @@ PROGRAMS = Path(__file__).parent / "programs"
 MINUTES = "6"
 """As many as a busy computer needs: it is over with its losses."""
 
+BESIDE_S = 60.0
+
 pytestmark = pytest.mark.slow
 
 
-def rehearse(directory: Path, checkpoint: str, *words: str) -> tuple[int, dict[str, object]]:
-    for program in PROGRAMS.glob("*.py"):
-        shutil.copy(program, directory)
-    temporary = directory.parent / "temporary"
+def rehearse(place: Path, programs: Path, command: tuple[str, ...], *options: str) -> tuple[int, dict[str, object]]:
+    """The exit code and what it printed. Nothing of it is left, and the directory of the programs is as it was."""
+    directory, temporary = place / "code", place / "temporary"
+    shutil.copytree(programs, directory, ignore=shutil.ignore_patterns("__pycache__"))
     temporary.mkdir()
-    environment = {**os.environ, "TMPDIR": str(temporary), "XDG_STATE_HOME": str(directory.parent / "state")}
-    command = [sys.executable, "-m", "autopilot.cli.main", "rehearse", "--json", "--minutes", MINUTES]
+    environment = {**os.environ, "TMPDIR": str(temporary), "XDG_STATE_HOME": str(place / "state")}
     done = subprocess.run(
-        [*command, "--checkpoint", checkpoint, "--", sys.executable, *words],
+        [sys.executable, "-m", "autopilot.cli.main", "rehearse", "--json", *options, "--", *command],
         cwd=directory, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout, done.stderr
     assert list(temporary.iterdir()) == []
     assert list_processes_of(temporary) == []
+    assert names_in(directory) == names_in(programs)
     body: dict[str, object] = json.loads(done.stdout)
     return done.returncode, body
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name != "__pycache__")
 
 
 def list_processes_of(directory: Path) -> list[str]:
@@ -45,13 +52,6 @@ def list_processes_of(directory: Path) -> list[str]:
             if bytes(directory) in place.read_bytes():
                 found.append(place.parent.name)
     return found
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    made = tmp_path / "code"
-    made.mkdir()
-    return made
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,11 @@ def directory(tmp_path: Path) -> Path:
         *(("ckpt", ("styles.py", style)) for style in ("keep_three", "in_turn", "best_and_last", "rows")),
     ],
 )
-def test_a_sound_program_passes(directory: Path, checkpoint: str, words: tuple[str, ...]) -> None:
-    code, body = rehearse(directory, checkpoint, *words)
+def test_a_sound_program_passes(tmp_path: Path, checkpoint: str, words: tuple[str, ...]) -> None:
+    code, body = rehearse(
+        tmp_path, PROGRAMS, (sys.executable, *words), "--checkpoint", checkpoint, "--minutes", MINUTES
+    )
     assert (code, body["findings"]) == (0, []), body
-    assert sorted(path.name for path in directory.iterdir()) == sorted(path.name for path in PROGRAMS.glob("*.py"))
 
 
 @pytest.mark.parametrize(
@@ -86,9 +87,27 @@ def test_a_sound_program_passes(directory: Path, checkpoint: str, words: tuple[s
         (("train.py", "jump"), "jump_at_the_seam"),
     ],
 )
-def test_a_planted_fault_is_named(directory: Path, words: tuple[str, ...], kind: str) -> None:
-    code, body = rehearse(directory, "ckpt.json", *words)
+def test_a_planted_fault_is_named(tmp_path: Path, words: tuple[str, ...], kind: str) -> None:
+    code, body = rehearse(
+        tmp_path, PROGRAMS, (sys.executable, *words), "--checkpoint", "ckpt.json", "--minutes", MINUTES
+    )
     findings = body["findings"]
     assert isinstance(findings, list)
     assert kind in [each["kind"] for each in findings]
     assert code == 1
+
+
+def test_a_program_of_thirty_seconds_ends_in_the_minutes_and_says_what_it_did_not_get_to(tmp_path: Path) -> None:
+    """``rehearse`` holds that nothing is left behind. Beside the minutes are the start of the command and its end."""
+    began = time.monotonic()
+    code, body = rehearse(
+        tmp_path, PROGRAMS, (sys.executable, "train.py", "sound", "300"),
+        "--checkpoint", "ckpt.json", "--minutes", "0.7",
+    )  # fmt: skip
+    took_s = time.monotonic() - began
+    assert took_s < 0.7 * 60 + BESIDE_S
+    assert (code, body["sound"], body["findings"]) == (1, False, [])
+    missed = body["not_reached"]
+    assert isinstance(missed, list)
+    assert [each for each in missed if "of 6 losses" in each and "--minutes" in each]
+    assert "the end of a run that had lost machines" in missed

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.domain.errors import UserError
+from autopilot.rehearsal.advice import recognise
+from autopilot.rehearsal.course import CourseNotes
 from autopilot.rehearsal.handlers import counts_on_term
 from autopilot.rehearsal.lines import PrintedLine, PrintedStep, StepScale, read_claims
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
@@ -15,7 +17,7 @@ from autopilot.rehearsal.program import CopiedCode, read_command
 from autopilot.rehearsal.report import as_json, in_words
 from autopilot.rehearsal.tables import count_most, is_doubled, is_overwritten
 from autopilot.rehearsal.verdict import FaultKind, judge
-from autopilot.rehearsal.watching import SaveWatch
+from autopilot.rehearsal.watching import OVERWRITTEN, REMOVED, SaveWatch
 
 KILL = Loss(LossKind.KILL, keeps_disk=False)
 TERM = Loss(LossKind.TERM, keeps_disk=False)
@@ -212,7 +214,7 @@ def watch(directory: Path, *files: str) -> str:
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        (("a.pt", "a.pt"), "a.pt"),
+        (("a.pt", "a.pt"), f"a.pt {OVERWRITTEN}"),
         (("a.pt", "b.pt", "a.pt", "b.pt"), ""),
         (("1.pt", "2.pt", "3.pt"), ""),
     ],
@@ -223,9 +225,54 @@ def test_one_file_written_over_is_in_place_and_two_in_turn_are_not(
     assert watch(tmp_path, *files) == found
 
 
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ((("1.pt",), (), ("2.pt",)), f"1.pt {REMOVED}"),
+        ((("1.pt",), ("2.pt.half",), ("2.pt",)), f"1.pt {REMOVED}"),
+        ((("1.pt",), ("1.pt", "2.pt"), ("2.pt",)), ""),
+        ((("1.pt",), ("2.pt",), ("3.pt",)), ""),
+        ((("1.pt",), ("1.pt", "2.pt.half"), ("2.pt",)), ""),
+        ((("1.pt",), (), ()), ""),
+    ],
+    ids=["none-between", "half-between", "removed-after", "at-one-look", "renamed", "cleared-at-the-end"],
+)
+def test_the_only_save_that_goes_before_the_next_is_whole_is_seen(
+    tmp_path: Path, shown: tuple[tuple[str, ...], ...], found: str
+) -> None:
+    saves = SaveWatch(str(tmp_path))
+    saves.look(0.0)
+    for n, names in enumerate(shown, start=1):
+        for old in tmp_path.iterdir():
+            if old.name not in names:
+                old.unlink()
+        for name in names:
+            if not (tmp_path / name).exists():
+                write(tmp_path / name, bytes([n]) * (400 if name.endswith(".half") else 1000))
+        saves.look(float(n))
+    assert saves.in_place == found
+
+
 def test_what_a_run_finds_half_written_it_may_write_again(tmp_path: Path) -> None:
     write(tmp_path / "1.pt", b"half")
     assert watch(tmp_path, "1.pt", "2.pt") == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "framework"),
+    [
+        ("from lightning.pytorch import Trainer\nTrainer(max_steps=9)", "lightning"),
+        ("from transformers import Trainer\nTrainer(model)", "trainer"),
+        ("import torch", "pytorch"),
+    ],
+)
+def test_the_trainer_of_lightning_is_not_taken_for_that_of_transformers(source: str, framework: str) -> None:
+    assert recognise([source]) == framework
+
+
+def test_a_file_that_is_written_once_has_no_interval() -> None:
+    assert CourseNotes(apart={"config.pt": []}).interval_steps == 0.0
+    assert CourseNotes(apart={"config.pt": [], "model.pt": [4.0, 6.0]}).interval_steps == 5.0
 
 
 @pytest.mark.parametrize("place", ["/data/ckpt", "../ckpt", "runs/../../ckpt"])
