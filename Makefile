@@ -26,7 +26,7 @@ quick: $(READY)    ## pure rules, property tests and documents (1 to 2 minutes)
 	$(PYTEST) -q -m "not slow" tests/property tests/unit/config tests/unit/docs tests/unit/domain \
 		tests/unit/engine tests/unit/policy
 
-test: $(READY)    ## what must hold before every landing: lint, types, and all tests but the long ones (about 10 minutes on two cores)
+test: $(READY)    ## what must hold before every landing: lint, types, and all tests but the long ones (10 to 14 minutes on two cores)
 	$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: $(READY)    ## the same without lint and types

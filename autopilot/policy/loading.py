@@ -33,9 +33,9 @@ def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params
 
 def _patience(job: Job, lease: Lease, market: Market, params: Params) -> timedelta:
     """Beside a machine that works starts in vain are not counted, so nothing would grow: there the whole time is
-    waited for."""
-    is_beside = job.main is not None and job.main.id != lease.id
-    longest_s = None if is_beside else market.hosts.longest_load_s(lease.provider, job.spec.image)
+    waited for. So it is for a machine that has worked: it is no dud, and may have woken while no daemon was there."""
+    is_beside, has_worked = job.main is not None and job.main.id != lease.id, lease.agent.boot > 0
+    longest_s = None if is_beside or has_worked else market.hosts.longest_load_s(lease.provider, job.spec.image)
     return timedelta(seconds=params.loading.patience_s(longest_s, job.silent_starts))
 
 

@@ -369,6 +369,15 @@ def test_where_an_image_has_come_up_a_machine_loads_little_longer_than_it_took_t
     assert acts(job, known_to_load(loaded_s), now=patience_s) == (Release("lease-1", Reason.STUCK_LOADING),)
 
 
+def test_a_machine_that_has_worked_has_the_whole_time_however_fast_others_load() -> None:
+    """It may have woken while no daemon was there to hear it."""
+    lease = a_lease()
+    stopped = seen(lease, InstanceStatus.STOPPED, at(60)), seen(lease, InstanceStatus.PROVISIONING, at(120))
+    woken = play(a_job(lease), *stopped)
+    assert acts(woken, known_to_load(60), now=120 + P.loading.timeout_s - 1) == ()
+    assert acts(woken, known_to_load(60), now=120 + P.loading.timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
 def test_what_other_images_and_markets_took_shortens_nothing() -> None:
     loading = a_lease(agent_state="", agent_boot=0, status=InstanceStatus.PROVISIONING, running_since=None)
     other = HostRecord("runpod", "another", "h", "RTX 4090", START).with_loaded(a_spec().image, 60)
