@@ -73,9 +73,10 @@ async def test_an_image_without_python_says_so_and_the_computer_is_untouched(tmp
 @pytest.mark.parametrize("image", ["some/image:1", NO_PYTHON, NO_BASH])
 def test_no_container_finds_a_package_manager_of_the_computer(tmp_path: Path, image: str) -> None:
     path = make_path(tmp_path, image)
-    assert all(Path(place).is_relative_to(tmp_path) for place in path.split(":")), "deleted, it leads nowhere"
-    assert all(shutil.which(name, path=path) for name in ("sh", "ls", *MANAGERS))
-    assert not any(shutil.which(name, path=path) for name in ("poweroff", "systemctl", "dockerd", "iptables"))
+    for name in MANAGERS:
+        found = shutil.which(name, path=path)
+        assert found is not None
+        assert Path(found).is_relative_to(tmp_path)
 
 
 async def test_an_entrypoint_that_takes_the_command_for_its_arguments_is_replaced(tmp_path: Path) -> None:

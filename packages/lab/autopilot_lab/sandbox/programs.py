@@ -1,7 +1,5 @@
-"""The programs that a machine finds on its PATH: those of the computer that the sandbox runs on, less what its image
-lacks, and never one that would change or stop that computer: a machine's own root is a directory here.
-
-They are links in a directory of the sandbox: when that is deleted under a machine that runs, nothing is found.
+"""The programs that a container finds on its PATH: those of the computer that the sandbox runs on, less what its image
+lacks, and never a package manager: a container's own root is a directory here, so one would change the computer.
 """
 
 from __future__ import annotations
@@ -12,16 +10,9 @@ from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 
-from autopilot_lab.sandbox.image_traits import ImageTraits, traits_of
+from autopilot_lab.sandbox.image_traits import PYTHONS, ImageTraits, traits_of
 
 MANAGERS = ("apt-get", "apt", "aptitude", "dpkg", "apk", "dnf", "microdnf", "yum", "rpm", "zypper", "pacman", "snap")
-UNSAFE = (
-    *MANAGERS,
-    *("systemctl", "service", "poweroff", "shutdown", "reboot", "halt", "init", "telinit"),
-    *("docker*", "containerd*", "ctr", "iptables*", "ip6tables*", "nft"),
-)
-"""Patterns of names."""
-_PYTHON = "#!/bin/sh\nexec '{python}' \"$@\"\n"
 _REFUSES = """#!/bin/sh
 echo "{name}: this sandbox installs nothing" >&2
 exit 100
@@ -35,27 +26,21 @@ ln -sf '{python}' '{programs}/python3'
 def make_path(directory: Path, image: str) -> str:
     """PATH of a container of that image. What it names lies in ``directory``, made at the first call."""
     traits = traits_of(image)
-    place = directory if traits == ImageTraits() else _of_image(directory, image)
-    managers, programs = place / "managers", place / "programs"
+    managers = directory / "managers" if traits == ImageTraits() else _of_image(directory, image) / "managers"
+    programs = _of_image(directory, image) / "programs"
     if not managers.is_dir():
         managers.mkdir(parents=True)
         for name in MANAGERS:
             _write(managers / name, _REFUSES.format(name=name))
         if traits.brings_python:
             _write(managers / "apt-get", _BRINGS_PYTHON.format(python=sys.executable, programs=programs))
-        link_programs(programs, traits.lacks)
-    return f"{managers}:{programs}"
-
-
-def link_programs(programs: Path, lacking: tuple[str, ...] = ()) -> None:
-    """Make the directory, with all of the computer but what is lacking, by patterns of names, and what is unsafe."""
-    programs.mkdir()
-    _link_all(programs, (*lacking, *UNSAFE, "python", "python3"))
-    for name in ("python", "python3"):
-        if not any(fnmatch(name, pattern) for pattern in lacking):
-            # A link would look for its library where the link lies.
-            own = Path(sys.base_prefix, "bin", name)
-            _write(programs / name, _PYTHON.format(python=own if own.exists() else sys.executable))
+        if traits.lacks:
+            programs.mkdir()
+            _link_all(programs, (*traits.lacks, *MANAGERS, *PYTHONS))
+            if "python*" not in traits.lacks:
+                # A link would look for its library where the link lies.
+                _write(programs / "python3", f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
+    return f"{managers}:{programs if traits.lacks else os.environ.get('PATH', os.defpath)}"
 
 
 def _of_image(directory: Path, image: str) -> Path:

@@ -20,7 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from autopilot_lab.sandbox.programs import link_programs
 from autopilot_lab.sandbox.vm.config import VmConfig
 from autopilot_lab.sandbox.vm.dockerd import SOCKET
 from autopilot_lab.sandbox.vm.units import Unit, enable, list_enabled
@@ -41,7 +40,7 @@ class Init:
         self.lock = threading.RLock()
         self.unit_dir = root / "etc/systemd/system"
         self.env = {
-            "PATH": f"{short / 'bin'}:{short / 'programs'}",
+            "PATH": f"{short / 'bin'}:{os.environ['PATH']}",
             "AUTOPILOT_ROOT": str(root),
             "AUTOPILOT_SANDBOX_VM": str(config_path),
             "AUTOPILOT_SANDBOX_INIT": str(short / "init.sock"),
@@ -66,7 +65,6 @@ class Init:
         for name in ("run", "tmp", "opt", "etc/docker", "etc/systemd/system", "var/lib/cloud", "var/lib/docker"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         (self.short / "bin").mkdir()
-        link_programs(self.short / "programs")
         (self.short / "env.json").write_text(json.dumps(self.env))  # for users who log in
         for name in _SHIMS:
             self.link(name)
