@@ -17,7 +17,8 @@ on another machine (a high percentile, failed tries included: ``first_step``), c
    what the losses of the last hours would cost, at λ = (c − p) / (fear · ρ) for an hour lost.
 
 A move pays for itself: what it saves over the next hours is more than what it costs, so the dollars that are moved away
-in an hour of work are bounded by what was saved. No machine is left for a price within ``rest_h`` of its start.
+in an hour of work are bounded by what was saved. No machine is left for a price within ``rest_h`` of its start. Where
+spot costs no less than on demand in the long run, it is neither begun nor gone back to, and one that runs is kept.
 """
 
 from __future__ import annotations
@@ -240,15 +241,20 @@ class _Chooser:
     def choose(self) -> BidChoice:
         if self.work.held is HeldNow.ON_DEMAND:
             return self._while_on_demand()
-        if self.plan.expected.price >= self.on_demand:
-            return BidChoice(Do.ON_DEMAND)  # spot costs no less for long
         if self.work.held is HeldNow.RUNNING:
             return self._while_running()
+        if self._costs_no_less:
+            return BidChoice(Do.ON_DEMAND)
         target = self._target()
         bid = None if target is None else self._bid(target)
         if target is None or bid is None or not self._is_worth(bid):
             return _without_bid(self.work, self.on_demand, is_short=self._is_short)
         return BidChoice(Do.BID, target.name, bid)
+
+    @property
+    def _costs_no_less(self) -> bool:
+        """Whether spot is no cheaper than on demand in the long run, however cheap it is now."""
+        return self.plan.expected.price >= self.on_demand
 
     @property
     def _short_h(self) -> float:
@@ -350,7 +356,7 @@ class _Chooser:
         stay, cheapest, numbers = BidChoice(Do.STAY), self._cheapest(), self.numbers
         first_step_h, on_demand = self.work.first_step_h, self.auction.on_demand
         free_h = self.work.slack_h - first_step_h - numbers.hysteresis * numbers.reserve_h
-        if cheapest is None or self.work.since_h < numbers.rest_h or free_h <= 0.0:
+        if cheapest is None or self._costs_no_less or self.work.since_h < numbers.rest_h or free_h <= 0.0:
             return stay
         bid, hours = self._bid(cheapest), min(self._saving_h, free_h / max(self._feared, 1e-9))
         if bid is None or not self._is_worth(bid):

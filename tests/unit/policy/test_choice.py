@@ -231,6 +231,15 @@ class TestOutbid:
         assert price < 1.25
 
 
+def test_where_spot_is_dear_for_long_nothing_goes_to_and_fro_for_a_cheap_moment() -> None:
+    """It left on demand for a machine that was cheap now, and that one at the next look: two were paid each time."""
+    dear = auction({"a": 0.4}, on_demand=1.0)
+    assert choose(AMPLE, dear).do is Do.ON_DEMAND
+    assert choose(ON_DEMAND, dear).do is Do.STAY
+    assert choose(replace(RUNS, bid=0.42, since_h=0.01), dear).do is Do.STAY
+    assert choose(replace(RUNS, bid=0.42), dear).do is Do.STAY
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_any_answer_can_be_carried_out(seed: int) -> None:
     rng = Random(seed)
