@@ -47,7 +47,7 @@ from_the_wheel() { # ENVIRONMENT PACKAGE
     "$clean/$1/bin/python" -c "import $2, sys; sys.exit(not $2.__file__.startswith(sys.prefix))"
 }
 
-create both "$root"/requirements*.lock
+create both "$root"/requirements.lock "$root"/requirements-dev.lock
 install both "$product" "$laboratory"
 from_the_wheel both autopilot
 from_the_wheel both autopilot_lab
