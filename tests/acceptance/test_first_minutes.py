@@ -81,6 +81,7 @@ def ledgers_daemons(theatre: Theatre) -> list[str]:
     return [line for log in logs for line in log.splitlines() if '"daemon.started"' in line]
 
 
+@pytest.mark.slow
 def test_run_starts_a_daemon_and_says_what_the_job_waits_for(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     with a_market() as theatre:
@@ -143,6 +144,7 @@ def test_submit_waits_with_a_daemon_of_its_own(tmp_path: Path) -> None:
         assert "\ntrain: " in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", ["url", "login", "token", "system"])
 def test_where_another_daemon_is_meant_none_is_started(tmp_path: Path, elsewhere: str) -> None:
     project = a_project(tmp_path)

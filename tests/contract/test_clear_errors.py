@@ -43,6 +43,7 @@ def test_a_missing_key_says_how_to_store_one(market: str, on_paper: bool, tmp_pa
         connect_markets(settings.on_paper() if on_paper else settings, ManualClock())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("market", MARKETS)
 def test_a_missing_sdk_names_the_extra_that_brings_it(market: str) -> None:
     program = f"""

@@ -86,6 +86,7 @@ async def killed_twin() -> MemoryStore:
     return survivors[0]
 
 
+@pytest.mark.slow
 async def test_both_show_the_same_after_a_kill(tmp_path: Path) -> None:
     duplicate = await killed_twin()
     async with killed_sqlite(tmp_path / "ledger.db") as file:

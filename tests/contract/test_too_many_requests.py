@@ -159,6 +159,7 @@ async def test_a_destroy_is_sent_however_long_the_market_is_left_alone(market: L
     assert clock.monotonic() - begun <= 130, "a minute for the destroy, and one for what it reads"
 
 
+@pytest.mark.slow
 async def test_a_destroy_gets_through_once_it_may(market: Limited) -> None:
     harness = market.harness
     instance_id = await running(harness)

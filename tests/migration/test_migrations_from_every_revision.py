@@ -109,6 +109,7 @@ async def test_the_migrated_schema_is_the_declared_one(url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.slow
 async def test_the_server_does_not_cut_off_a_slow_migration(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a_ledger_of(OLDER[-1], url)
     limits: list[str] = []

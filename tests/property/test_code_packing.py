@@ -74,6 +74,7 @@ def content(root: Path, names: list[str]) -> dict[str, tuple[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(tree=TREES, small_parts=st.booleans())
 def test_a_tree_arrives_as_it_was_or_is_refused(tree: dict[str, tuple[Any, ...]], small_parts: bool) -> None:

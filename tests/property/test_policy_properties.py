@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -148,11 +149,13 @@ def jobs(draw: st.DrawFn) -> Job:
     return a_job(*held, spec=draw(specs()), **changes)
 
 
+@pytest.mark.slow
 @given(jobs(), markets())
 def test_the_same_input_gives_the_same_decision(job: Job, market: Market) -> None:
     assert decide(job, market, START, P) == decide(replace(job), replace(market), START, P)
 
 
+@pytest.mark.slow
 @given(jobs(), markets(), st.randoms(use_true_random=False))
 def test_the_order_in_which_a_market_lists_its_offers_does_not_matter(job: Job, market: Market, rng: Any) -> None:
     shuffled = list(market.offers)
@@ -160,6 +163,7 @@ def test_the_order_in_which_a_market_lists_its_offers_does_not_matter(job: Job, 
     assert decide(job, replace(market, offers=tuple(shuffled)), START, P) == decide(job, market, START, P)
 
 
+@pytest.mark.slow
 @given(jobs(), markets())
 def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) -> None:
     spec = job.spec
@@ -338,6 +342,7 @@ NOISE = 2e-4
 """Costs in notes are rounded to the hundredth of a cent."""
 
 
+@pytest.mark.slow
 @given(jobs(), markets(), st.booleans(), st.randoms(use_true_random=False))
 def test_with_a_table_too_equal_inputs_give_equal_decisions_in_any_order(
     job: Job, market: Market, is_on: bool, rng: Any
@@ -364,6 +369,7 @@ def test_no_dearer_option_is_chosen_without_a_reason(job: Job, market: Market) -
     check_choice_is_explained(job, market, P)
 
 
+@pytest.mark.slow
 @given(jobs(), markets(), st.booleans())
 def test_by_a_table_too_no_dearer_option_is_chosen_without_a_reason(job: Job, market: Market, is_on: bool) -> None:
     outlook = replace(market.outlook, shape=SHAPE, belief=first_belief(PHASES, is_on))

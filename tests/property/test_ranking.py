@@ -123,6 +123,7 @@ def always_lazy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "FEW", 5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always_lazy")
 @pytest.mark.parametrize("seed", range(60))
 def test_a_lazy_ranking_is_the_exact_one(seed: int) -> None:

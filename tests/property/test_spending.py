@@ -51,6 +51,7 @@ def test_a_permit_that_is_outstanding_counts_when_another_machine_is_rented() ->
     play(943)
 
 
+@pytest.mark.slow
 def test_what_all_jobs_of_a_token_really_spend_never_passes_its_allowance() -> None:
     played = [play(seed, has_token=True) for seed in range(QUICK)]
     statuses = [{(job.status, job.reason) for job in scenario.jobs.values()} for scenario in played]
@@ -58,6 +59,7 @@ def test_what_all_jobs_of_a_token_really_spend_never_passes_its_allowance() -> N
     assert parked >= QUICK / 20, "too few scenarios came to the allowance to prove anything"
 
 
+@pytest.mark.slow
 def test_what_is_really_spent_on_a_market_without_a_certificate_never_passes_its_allowance() -> None:
     played = [play(seed, is_uncertified=True) for seed in range(QUICK)]
     reasons = [{lease.reason for lease in scenario.leases()} for scenario in played]
@@ -65,6 +67,7 @@ def test_what_is_really_spent_on_a_market_without_a_certificate_never_passes_its
     assert ended >= QUICK / 5, "too few scenarios came to the allowance to prove anything"
 
 
+@pytest.mark.slow
 def test_machines_that_prove_their_market_or_stay_never_pass_its_allowance() -> None:
     played = [play(seed, is_uncertified=True, ends=True) for seed in range(QUICK)]
     proved = sum(scenario.is_proved for scenario in played)

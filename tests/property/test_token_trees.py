@@ -13,6 +13,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -263,6 +264,7 @@ def ask(book: PlanBook, caller: ApiCaller, spec: JobSpec) -> str | None:
         return asked.plan_id
 
 
+@pytest.mark.slow
 @given(settings_of_a_user, stories, st.sampled_from(["0.50", "1.50", "4"]))
 def test_a_certification_needs_the_confirmation_that_a_job_of_the_same_cost_needs(
     settled: Settled, story: list[Act], total: str
@@ -295,6 +297,7 @@ async def certify(tree: Tree, book: PlanBook, caller: ApiCaller, budget: Decimal
     return None
 
 
+@pytest.mark.slow
 @given(st.integers(1, 3), st.integers(0, 3))
 def test_a_line_of_tokens_holds_a_bounded_number_of_them(deep: int, revoked: int) -> None:
     wish = {"scope": Scope.ADMIN, "sees_all": False, "secrets": (), "expires": "", "allow": "", "ask_above": ""}
@@ -314,6 +317,7 @@ def test_a_line_of_tokens_holds_a_bounded_number_of_them(deep: int, revoked: int
         assert len(tree.made) == before + revoked
 
 
+@pytest.mark.slow
 @given(settings_of_a_user, stories, st.lists(st.sampled_from(["0", "0.25", "0.75", "1.5"]), min_size=20, max_size=20))
 def test_what_is_left_is_the_least_that_any_of_the_line_has_left(
     settled: Settled, story: list[Act], spends: list[str]

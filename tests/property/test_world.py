@@ -48,6 +48,7 @@ def test_under_all_faults_the_rules_hold_and_nothing_is_left_behind(seed: int) -
     assert world.job.leases == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_in_a_calm_market_the_job_is_at_work_and_stays(seed: int) -> None:
     world = a_world(seed)
@@ -62,6 +63,7 @@ def test_in_a_calm_market_the_job_is_at_work_and_stays(seed: int) -> None:
     assert world.job.work_done >= 20 * TICK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_after_the_trouble_is_over_the_job_works_again(seed: int) -> None:
     world = a_world(seed)
@@ -77,6 +79,7 @@ def test_after_the_trouble_is_over_the_job_works_again(seed: int) -> None:
         assert world.now - since < timedelta(hours=2), f"{world.job.status}: {world.job.reason}"
 
 
+@pytest.mark.slow
 def test_the_world_is_as_hostile_as_it_claims() -> None:
     """Every kind of trouble really happened to somebody; else the tests above prove little."""
     happened: set[str] = set()

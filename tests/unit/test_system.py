@@ -55,6 +55,7 @@ def test_no_other_module_asks_for_what_one_system_has() -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_a_client_starts_without_what_macos_lacks() -> None:
     """No proof for a Mac; but what is missing there is missing here, and each client command is imported."""
     lacks = (

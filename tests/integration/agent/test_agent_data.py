@@ -21,6 +21,7 @@ from tests.integration.agent.agent_world import JOB, Host, Lease, World
 from tests.patience import eventually
 
 
+@pytest.mark.slow
 async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world: World, tmp_path: Path) -> None:
     data = os.urandom(3_000_000)
     asked = []
@@ -135,6 +136,7 @@ async def test_a_failed_run_leaves_no_outputs(world: World) -> None:
     assert await world.store.get(verified_outputs_key(JOB)) is None
 
 
+@pytest.mark.slow
 async def test_harmed_outputs_are_not_taken(world: World) -> None:
     lease = await world.lease("a", Work(run="echo whole > out", outputs=("out",)))
     world.host(lease).start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from autopilot.mailbox.order_shapes import Work
 from tests.integration.agent.agent_world import INSTANCE, World
 from tests.patience import eventually
@@ -10,6 +12,7 @@ OTHER = "78"
 WORK = Work(run="echo ran > state; sleep 1000", checkpoint_path="state")
 
 
+@pytest.mark.slow
 async def test_the_machine_that_the_orders_do_not_name_destroys_itself_and_touches_nothing(world: World) -> None:
     lease = await world.lease("a", WORK)
     meant, other = world.host(lease), world.host(lease)

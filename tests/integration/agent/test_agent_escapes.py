@@ -54,6 +54,7 @@ def hide(escape: str, number: str, made: str = "hidden") -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("escape", ESCAPES)
 @pytest.mark.parametrize("as_root", [False, True])
@@ -69,6 +70,7 @@ async def test_nothing_of_a_run_outlives_it(
     await eventually(lambda: not hidden(number), "what it has hidden is gone")
 
 
+@pytest.mark.slow
 async def test_what_a_setup_has_left_lives_on_and_what_a_task_has_hidden_does_not(world: World, number: str) -> None:
     """The next task has the machine to itself, and the setup is not run again."""
     service = number + ".5"

@@ -87,6 +87,7 @@ async def test_what_a_paused_machine_finds_when_it_wakes_is_not_run(world: World
     assert (host.root / "workspace/fresh").exists()
 
 
+@pytest.mark.slow
 async def test_at_a_move_it_ends(world: World) -> None:
     lease, host = await running(world)
     await ask(lease, "echo $$ > pid; sleep 1000", timeout_s=600)
@@ -98,6 +99,7 @@ async def test_at_a_move_it_ends(world: World) -> None:
     await eventually(lambda: not is_alive(pid), "the end of it")
 
 
+@pytest.mark.slow
 async def test_it_ends_with_the_permit_and_with_the_agent(world: World) -> None:
     lease, host = await running(world)
     await ask(lease, "echo $$ > pid; sleep 1000", timeout_s=600)
@@ -108,6 +110,7 @@ async def test_it_ends_with_the_permit_and_with_the_agent(world: World) -> None:
     assert (await answered(lease)).ended == "stopped"
 
 
+@pytest.mark.slow
 async def test_what_it_does_on_the_gpus_is_no_sign_of_the_job_s_life(world: World) -> None:
     lease = await world.lease("a", Work(run="touch told; sleep 1000", stall_s=300, stall_fails=True))
     host = world.host(lease)

@@ -95,6 +95,7 @@ def test_no_clock_that_can_be_set_decides_anything() -> None:
             assert not (isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime")), module.name
 
 
+@pytest.mark.slow
 async def test_a_file_of_another_age_is_saved_like_any_other(world: World) -> None:
     """As after the machine's clock was set."""
     lease = await world.lease("a", Work(run="echo 1 > state; touch -d '1999-01-01' state", checkpoint_path="state"))

@@ -188,6 +188,7 @@ async def test_where_rest_refuses_the_pods_key_it_goes_by_graphql(market: Market
     await eventually(market.is_empty, "self-destroy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest_refuses", [False, True])
 async def test_a_pod_that_cannot_get_the_agent_destroys_itself(market: Market, rest_refuses: bool) -> None:
     if rest_refuses:

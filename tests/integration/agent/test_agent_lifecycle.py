@@ -112,6 +112,7 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
     assert await old.exit() is None
 
 
+@pytest.mark.slow
 async def test_a_second_agent_on_one_disk_ends_at_once(world: World) -> None:
     lease = await world.lease("a", Work(run="echo ran >> runs; sleep 60"))
     host = world.host(lease)
@@ -139,6 +140,7 @@ async def test_killed_alone_it_ends_the_job_that_it_left_behind(world: World) ->
     assert not set(left) & set(host.processes())
 
 
+@pytest.mark.slow
 async def test_stopped_it_leaves_no_process_of_the_job(world: World) -> None:
     lease = await world.lease("a", Work(run="(setsid sleep 1000 &) ; echo $$ >> runs; sleep 1000"))
     host = world.host(lease)
@@ -165,6 +167,7 @@ async def test_a_failing_job_and_a_failing_setup_are_reported(world: World) -> N
     assert (record.exit_code, record.reason) == (3, "setup_failed")
 
 
+@pytest.mark.slow
 async def test_a_finished_job_runs_again_only_when_promoted_again(world: World) -> None:
     lease = await world.lease("a", Work(run="echo ran >> runs"))
     host = world.host(lease)

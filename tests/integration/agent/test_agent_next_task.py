@@ -29,6 +29,7 @@ async def ended(lease: Lease, run_epoch: int) -> int:
     return int(await eventually(look, f"the exit of run {run_epoch}")) - 1000
 
 
+@pytest.mark.slow
 async def test_the_next_task_finds_setup_and_inputs_and_nothing_of_the_one_before(world: World) -> None:
     await world.store.put("inputs/data", b"given")
     work = Work(

@@ -88,6 +88,7 @@ async def test_a_machine_that_never_ran_anything_is_destroyed(world: World) -> N
     assert world.market_calls[0] == DESTROY
 
 
+@pytest.mark.slow
 async def test_a_machine_that_cannot_get_the_agent_destroys_itself(world: World) -> None:
     lease = await world.lease("a", WORK)
     host = world.host(lease, sha256="0" * 64, speed=900)
@@ -98,6 +99,7 @@ async def test_a_machine_that_cannot_get_the_agent_destroys_itself(world: World)
     assert not (host.root / "var/lib/autopilot/agent.pyz").exists()
 
 
+@pytest.mark.slow
 async def test_a_kept_agent_starts_without_the_store(world: World) -> None:
     lease = await world.lease("a", Work(run="echo ran >> runs; sleep 1000"))
     host = world.host(lease)
@@ -140,6 +142,7 @@ def test_an_image_without_python_is_told_so(tmp_path_factory: pytest.TempPathFac
     assert "no Python 3.8 or newer in this image" in done.stderr
 
 
+@pytest.mark.slow
 async def test_hostile_urls_are_quoted(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The orders URL reaches the agent unchanged, even if it has a meaning for the shell."""
     root = tmp_path_factory.mktemp("quoting")

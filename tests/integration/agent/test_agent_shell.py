@@ -18,6 +18,7 @@ async def test_a_pipe_ends_as_its_shell_ends_pipes(world: World, in_bash: bool, 
     assert "begun" in lease.log()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [Work(run="echo ran; if true", in_bash=True), Work(setup="echo 'ran", run="true")])
 async def test_a_command_that_no_shell_can_read_says_so_and_nothing_is_run(world: World, work: Work) -> None:
     lease = await world.lease("a", work)

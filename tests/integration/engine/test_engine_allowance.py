@@ -227,6 +227,7 @@ async def spent_in_next_month(world: World, job_id: str) -> Decimal:
     return (await find(world, job_id)).spent
 
 
+@pytest.mark.slow
 async def test_a_user_whom_the_settings_limit_has_an_allowance_too(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.tick()

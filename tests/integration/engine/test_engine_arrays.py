@@ -135,6 +135,7 @@ async def test_an_array_that_cannot_go_on_stops_no_other(world: World) -> None:
         assert await uow.jobs.list_tasks(broken.id, limit=9) == ()
 
 
+@pytest.mark.slow
 async def test_too_many_failures_end_it_and_retry_restarts_them(world: World) -> None:
     world.agents.exit_code, world.agents.total_steps = 1, 100
     await submit(world, an_array("count = 6", "parallel = 2", "max_failures = 2", more="[retry]\nmax_attempts = 1\n"))
@@ -176,6 +177,7 @@ async def test_one_budget_over_all_tasks_parks_them_and_more_lets_them_go_on(wor
     await until_ended(world, JobStatus.SUCCEEDED)
 
 
+@pytest.mark.slow
 async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: World) -> None:
     world.agents.total_steps = 10_000
     await submit(world, an_array("count = 20", "parallel = 3"))

@@ -69,6 +69,7 @@ async def posted(world: World) -> Decimal:
     return sum((await world.spend()).values(), D(0))
 
 
+@pytest.mark.slow
 async def test_a_machine_works_on_for_hours_and_its_daemon_goes_on_with_it(world: World) -> None:
     lease = await at_work(world)
     assert [note for note in world.plan["notes"] if "a machine on vastai works on for up to 6 h" in note]
@@ -114,6 +115,7 @@ async def test_a_budget_shortens_permits_and_half_of_what_is_left_stays_free(wor
     assert billed(world, lease) <= job.spec.budget
 
 
+@pytest.mark.slow
 async def test_several_jobs_share_what_the_day_s_limit_leaves(world: World) -> None:
     world.limits = replace(world.limits, day=D(4))
     await world.restart()

@@ -65,6 +65,7 @@ async def submitted(world: World) -> tuple[str, Offer]:
     return list((await floors(world)).items())[1]
 
 
+@pytest.mark.slow
 async def test_without_a_past_bids_follow_the_rule(world: World) -> None:
     machine, offer = await submitted(world)
     lease = await displaced(world)

@@ -28,6 +28,7 @@ async def until_parked(world: World) -> Job:
     return await world.until(lambda job: not job.status.wants_capacity, "the job is parked")
 
 
+@pytest.mark.slow
 async def test_a_budget_that_runs_out_saves_stops_and_parks(world: World) -> None:
     world.agents.total_steps = 10_800
     await world.running(with_budget("$0.50"), accept_any=True)
@@ -137,6 +138,7 @@ async def test_a_parked_job_can_be_cancelled(world: World) -> None:
     assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")
 
 
+@pytest.mark.slow
 async def test_an_agent_that_never_saves_does_not_outlive_the_budget(world: World) -> None:
     world.agents.total_steps = 10_800
     lease = await world.running(with_budget("$0.50"), accept_any=True)

@@ -173,6 +173,7 @@ async def test_one_that_ends_within_a_week_is_said_in_every_decision(world: Cert
         assert ("certificate_ends" in topics) is is_said
 
 
+@pytest.mark.slow
 async def test_when_it_is_over_machines_go_on_and_new_ones_are_refused(world: CertifyWorld) -> None:
     await world.tick()
     await world.submit(JOB, accept_any=True)

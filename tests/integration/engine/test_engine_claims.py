@@ -26,6 +26,7 @@ async def put_checkpoint(world: World, lease: Lease, number: int, run_epoch: int
     await world.blobs.put(manifest_key(lease.job_id, lease.id, number), manifest.to_json())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run_epoch", "stored"),
     [
@@ -160,6 +161,7 @@ async def test_a_claim_counts_up_to_what_the_store_took(world: World) -> None:
     assert (await find(world, "other")).status is JobStatus.RUNNING
 
 
+@pytest.mark.slow
 async def test_a_claim_counts_up_to_its_job_s_budget_and_the_job_resumes_once_a_bill_refutes_it(
     world: World,
 ) -> None:
@@ -179,6 +181,7 @@ async def test_a_claim_counts_up_to_its_job_s_budget_and_the_job_resumes_once_a_
     assert (await find(world, "train")).spent < 1
 
 
+@pytest.mark.slow
 async def test_jobs_that_a_claim_parked_go_on_once_the_bill_takes_it_back(world: World) -> None:
     """Without a budget of its own the claim counts as far as the store took it: more than the day's limit here."""
     claiming, _ = await both_running(world, LONG_JOB.replace('[budget]\ntotal = "$9"\n', ""), OTHER_JOB)

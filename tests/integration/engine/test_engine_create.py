@@ -48,6 +48,7 @@ async def test_a_losing_bid_that_leaves_a_contract_is_destroyed_and_paid(world: 
     assert first.machine_id != second.machine_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http_502", "reset"])
 async def test_a_create_lost_without_effect_is_given_up_after_the_settle_window_and_no_sooner(
     world: World, kind: str

@@ -106,6 +106,7 @@ async def test_nothing_is_posted_for_a_silent_market_before_it_speaks_again(worl
     assert await posted(world) >= billed(world, lease) - D("0.01")
 
 
+@pytest.mark.slow
 async def test_a_silent_market_whose_machine_ended_itself_counts_to_the_end_of_its_permit(world: World) -> None:
     world.agents.total_steps = 100_000
     lease = await world.running(LONG_JOB)

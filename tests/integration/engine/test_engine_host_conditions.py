@@ -53,6 +53,7 @@ HOSTS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "traits"), HOSTS, ids=[line for line, _ in HOSTS])
 async def test_no_launch_goes_to_a_host_that_a_condition_excludes(
     world: World, line: str, traits: dict[str, Any]

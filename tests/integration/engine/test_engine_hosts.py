@@ -58,6 +58,7 @@ async def block_all_but(world: World, machine_id: str) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_what_one_job_learns_of_a_machine_the_next_one_knows_after_a_restart(world: World) -> None:
     await world.fault("create", "stuck_loading")
     await world.submit()
@@ -77,6 +78,7 @@ async def test_what_one_job_learns_of_a_machine_the_next_one_knows_after_a_resta
     assert lease.machine_id != first.machine_id, "the cheapest of the list does not come up"
 
 
+@pytest.mark.slow
 async def test_the_only_machine_is_tried_again(world: World) -> None:
     await world.fault("create", "stuck_loading")
     await world.submit()

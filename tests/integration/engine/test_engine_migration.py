@@ -80,6 +80,7 @@ async def test_a_move_for_price_goes_step_by_step_and_loses_no_work(world: World
     assert len(await world.leases()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["loading", "saving"])
 async def test_the_old_machine_lost_on_the_way_promotes_the_new_one(world: World, step: str) -> None:
     old = await moving(world)
@@ -92,6 +93,7 @@ async def test_the_old_machine_lost_on_the_way_promotes_the_new_one(world: World
     assert len(await world.leases()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["loading", "saving"])
 async def test_the_old_machine_destroyed_in_the_console_promotes_the_new_one(world: World, step: str) -> None:
     old = await moving(world)
@@ -101,6 +103,7 @@ async def test_the_old_machine_destroyed_in_the_console_promotes_the_new_one(wor
     assert len(await world.leases()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["loading", "saving", "promoted"])
 async def test_the_new_machine_lost_on_the_way_costs_no_work(world: World, step: str) -> None:
     old = await moving(world)

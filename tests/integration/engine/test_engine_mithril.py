@@ -94,6 +94,7 @@ async def test_a_rival_below_the_limit_makes_the_machine_dearer_and_does_not_tak
     assert len([each for each in await world.leases() if each.instance_id]) == 1
 
 
+@pytest.mark.slow
 async def test_a_bid_that_wins_nothing_is_withdrawn(world: MithrilWorld) -> None:
     """A rival comes between the look and the auction, and bids more than the job may pay."""
     await world.tick()
@@ -127,6 +128,7 @@ async def test_a_create_whose_answer_is_lost_is_found_and_used_or_ended(world: M
     assert world.open_bids() == []
 
 
+@pytest.mark.slow
 async def test_an_unrecorded_bid_is_ended_when_it_is_listed(world: MithrilWorld) -> None:
     """It would win, and win again, for ever."""
     await world.tick()
@@ -188,6 +190,7 @@ async def test_a_machine_that_was_stopped_before_its_first_heartbeat_is_deleted_
     assert job.status is JobStatus.SUCCEEDED
 
 
+@pytest.mark.slow
 async def test_where_going_saves_nothing_the_permit_lasts_as_long_as_the_machine(world: MithrilWorld) -> None:
     world.agents.total_steps = 900
     lease = await world.running(JOB)

@@ -168,6 +168,7 @@ async def test_a_restart_restarts_a_quarantine_only_after_a_long_downtime(
     assert orphan.destroyed_at is not None
 
 
+@pytest.mark.slow
 async def test_a_relabelled_machine_is_its_user_s_and_the_job_goes_on_elsewhere(world: World) -> None:
     lease = await world.running()
     world.market.relabel(int(lease.instance_id or 0), "renamed in the console")

@@ -64,6 +64,7 @@ async def until_task_runs(world: World, number: int) -> Job:
     raise AssertionError(f"task {number} does not run: {await read_statuses(world)}")
 
 
+@pytest.mark.slow
 async def test_the_next_task_runs_without_a_boot_and_tasks_add_up_to_the_bills(world: World) -> None:
     await submit(world, an_array("count = 6", "parallel = 2"))
     await until_task_runs(world, 3)
@@ -94,6 +95,7 @@ async def test_the_next_task_runs_without_a_boot_and_tasks_add_up_to_the_bills(w
     assert D(shown["job"]["posted"]) == D(shown["spend"]["posted"]) == tasks[5].spent
 
 
+@pytest.mark.slow
 async def test_agents_that_cannot_are_released_as_before(world: World) -> None:
     world.agents.can_take_next = False
     await submit(world, an_array("count = 3", "parallel = 1"))
@@ -195,6 +197,7 @@ async def test_excused_failures_count_once_towards_the_most(world: World) -> Non
     assert len(await machines_of(world)) <= 5, "little was rented for what fails everywhere"
 
 
+@pytest.mark.slow
 async def test_two_tasks_in_a_row_that_fail_on_a_machine_run_elsewhere(world: World) -> None:
     await submit(world, an_array("count = 4", "parallel = 1", more=ONE_ATTEMPT))
     first = await until_task_runs(world, 0)

@@ -49,6 +49,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
+@pytest.mark.slow
 async def test_each_task_begins_once_that_of_its_number_has_succeeded(world: World) -> None:
     within = '[deadline]\nwithin = "12h"\n'
     ids = await submit(world, an_array("first", parallel=1), an_array("then", FOLLOWS, more=within))
@@ -74,6 +75,7 @@ async def test_each_task_begins_once_that_of_its_number_has_succeeded(world: Wor
     assert len(created) == len(set(created))
 
 
+@pytest.mark.slow
 async def test_what_follows_a_failure_never_begins_until_that_is_retried(world: World) -> None:
     ids = await submit(world, an_array("first", more=ONCE), an_array("then", FOLLOWS))
     await world.tick(2)

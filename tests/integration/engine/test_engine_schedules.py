@@ -61,6 +61,7 @@ async def said(world: World) -> list[dict[str, Any]]:
     return [{"event": r.name, **dict(r.fields)} for r in records if r.name.startswith("schedule.")]
 
 
+@pytest.mark.slow
 async def test_a_firing_is_a_job_of_its_own_and_runs(world: World) -> None:
     world.agents.total_steps = 20
     await world.tick()
@@ -153,6 +154,7 @@ async def test_a_clock_that_is_set_back_fires_nothing_twice(world: World) -> Non
     assert coming in await look(), "a step forward and back silences nothing"
 
 
+@pytest.mark.slow
 async def test_the_budget_over_all_firings_bounds_them_together(world: World) -> None:
     world.agents.total_steps = 100_000
     await world.tick()

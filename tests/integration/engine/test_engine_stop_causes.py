@@ -112,6 +112,7 @@ def losses(leases: tuple[Lease, ...], world: World) -> float:
 # --- vast.ai, which shows all stops alike, and has notices of outbids
 
 
+@pytest.mark.slow
 async def test_a_machine_that_stopped_itself_at_the_end_of_its_permit_is_started_at_its_bid(world: World) -> None:
     lease = await at_work(world)
     for _ in range(3):

@@ -110,6 +110,7 @@ def most_at_once(world: World) -> int:
     return most
 
 
+@pytest.mark.slow
 async def test_a_machine_is_saved_and_given_back_before_the_allowance_is_passed(world: UncertifiedWorld) -> None:
     job_id = await submit(world)
     lease = await world.until_running()

@@ -17,6 +17,7 @@ from tests.unit.cli.sample_daemon import sample
 HOUR = timedelta(hours=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [HOUR, -HOUR, timedelta(minutes=2)])
 async def test_nothing_is_rented_until_the_clocks_agree(world: World, ahead: timedelta) -> None:
     world.sandbox.time_ahead = ahead

@@ -108,6 +108,7 @@ async def test_an_unreadable_market_is_named(world: World, settings: Settings, f
     assert not world.sent("instance.destroyed")
 
 
+@pytest.mark.slow
 async def test_from_elsewhere_only_overdue_machines_are_destroyed(world: World, far_away: Provider) -> None:
     live = world.instance(await world.running())
     old = await world.rent_by_hand(a_label(world, timedelta(hours=74)))

@@ -166,6 +166,7 @@ async def test_the_right_login_pulls_the_image(place: Place) -> None:
     assert main.has_run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("registry", [LOGIN, ""], ids=["wrong", "missing"])
 async def test_another_login_is_one_clear_error_and_costs_nothing_more(place: Place, registry: str) -> None:
     place.passwords["ghcr"] = "wrong"
@@ -189,6 +190,7 @@ async def test_another_login_is_one_clear_error_and_costs_nothing_more(place: Pl
     assert job.launches == 1, "no other machine is tried with a login that is wrong"
 
 
+@pytest.mark.slow
 async def test_the_refusal_is_seen_in_the_first_tick_after_the_market_shows_it(place: Place) -> None:
     place.passwords["ghcr"] = "wrong"
     job_id = await place.submit()
@@ -211,6 +213,7 @@ async def test_a_job_goes_on_once_the_secret_is_mended(place: Place) -> None:
     assert main.has_run
 
 
+@pytest.mark.slow
 async def test_a_secret_that_is_gone_parks_the_job_before_anything_is_rented(place: Place) -> None:
     job_id = await place.submit()
     place.passwords.clear()
@@ -220,6 +223,7 @@ async def test_a_secret_that_is_gone_parks_the_job_before_anything_is_rented(pla
     assert place.rented() == 0
 
 
+@pytest.mark.slow
 async def test_a_host_that_says_the_password_back_is_not_quoted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def say_it(private: object, image: str, login: Login | None) -> str:
         return f"login of {login and login.user} with {login and login.password}: denied: denied"

@@ -41,6 +41,7 @@ async def said(world: World, name: str) -> list[dict[str, object]]:
     return [dict(each.fields) for each in records if each.name == name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "fault", "words"),
     [(WRONG_TAG, "image_missing", "manifest unknown"), (OTHER_ARCH, "image_arch", "no matching manifest")],
@@ -66,6 +67,7 @@ async def test_an_image_that_starts_nowhere_ends_the_job_with_its_first_machine(
     assert (await world.job()).launches == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [World, RunpodWorld], ids=["vastai", "runpod"])
 async def test_an_image_without_python_ends_the_job_within_two_minutes_of_its_first_machine(
     tmp_path: Path, kind: type[World]

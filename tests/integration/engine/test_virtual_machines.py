@@ -84,6 +84,7 @@ async def a_machine(place: Place, login: str = LOGIN) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 async def test_it_gets_user_data_without_a_secret_and_a_plan_in_its_orders(place: Place) -> None:
     machine = await a_machine(place)
     (contract,) = place.sandbox.market.live()
@@ -125,6 +126,7 @@ async def test_the_login_lies_in_the_store_only_while_the_machine_wants_it(place
     assert await machine.orders() is None
 
 
+@pytest.mark.slow
 async def test_a_registry_that_refuses_parks_the_job_with_its_words(place: Place) -> None:
     machine = await a_machine(place)
     await machine.report("failed", "registry_denied", f"denied: denied for {PASSWORD}")
@@ -152,6 +154,7 @@ async def test_a_machine_that_cannot_boot_is_given_up_and_another_rented(place: 
     assert [dict(event.fields)["reason"] for event in released] == ["stuck_loading"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "detail", "known"),
     [

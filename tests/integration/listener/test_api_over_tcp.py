@@ -27,6 +27,7 @@ from tests.integration.service.service_world import own_name
 GOOD = job_text(300, total='total = "$2"')
 
 
+@pytest.mark.slow
 async def test_a_token_submits_and_reads_its_job(remote: Remote) -> None:
     token = await remote.token()
     status, body = await remote.ask("POST", "/v1/jobs", token, json={"toml": GOOD})
@@ -37,6 +38,7 @@ async def test_a_token_submits_and_reads_its_job(remote: Remote) -> None:
     assert [job["id"] for job in (await remote.ask("GET", "/v1/jobs", token))[1]["jobs"]] == [body["job"]["id"]]
 
 
+@pytest.mark.slow
 async def test_every_call_takes_a_token_and_with_one_the_daemon_answers(remote: Remote) -> None:
     token = await remote.token(scope="read")
     names = {
@@ -167,6 +169,7 @@ async def test_code_goes_to_the_listener_s_disk_and_from_there_to_the_store(remo
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_a_small_body_is_bounded_and_a_replay_is_answered_as_before(remote: Remote) -> None:
     token = await remote.token()
     status, body = await remote.ask("POST", "/v1/jobs", token, data=b"x" * 2_000_000)

@@ -391,6 +391,7 @@ def token_in(page: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_alone(proxy: Proxy) -> None:
     maker = "maker@example.org"
     owner = (await proxy.ask(maker, "GET", "/v1/page"))[1]["owner"]
@@ -434,6 +435,7 @@ async def test_the_page_opens_without_a_link_and_acts_in_the_name_of_its_user_al
     assert (await look(proxy, maker, "/", **{"Sec-Fetch-Site": "cross-site"}))[0] == DENIED
 
 
+@pytest.mark.slow
 async def test_what_moves_on_the_page_is_sent_to_a_proxys_user(proxy: Proxy) -> None:
     sent = {"Remote-User": WATCHER, "Host": NAME}
     async with proxy.http.get(f"{proxy.base}/stream/now", headers=sent) as answer:

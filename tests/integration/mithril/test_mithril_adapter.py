@@ -336,6 +336,7 @@ async def test_prices_are_asked_for_once_a_minute(harness: MithrilHarness, clock
     assert (await harness.control("requests"))["price"] == 2 * pools
 
 
+@pytest.mark.slow
 async def test_lists_that_ended_bids_fill_are_asked_for_what_is_live(
     harness: MithrilHarness, clock: QuickClock
 ) -> None:
@@ -352,6 +353,7 @@ async def test_lists_that_ended_bids_fill_are_asked_for_what_is_live(
     assert await listed(harness) == ()
 
 
+@pytest.mark.slow
 async def test_no_filter_hides_what_may_be_billed(harness: MithrilHarness) -> None:
     """A bid in a status that no list was asked for is read by itself. Who never saw it finds it by its id."""
     instance_id = await running(harness)

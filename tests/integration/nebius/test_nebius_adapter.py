@@ -112,6 +112,7 @@ async def test_a_quota_is_refused_in_words(made: NebiusHarness) -> None:
     assert left(made) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
@@ -132,6 +133,7 @@ async def test_a_plain_no_to_a_create_leaves_no_policy(made: NebiusHarness, kind
     assert (await made.control("requests"))["create"] == 1, "one try"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unavailable", "internal", "aborted", "effect_then_unavailable", "garbled", "empty"])
 async def test_an_unknown_outcome_is_not_sent_again(made: NebiusHarness, kind: str) -> None:
     async with made.fault("create", kind):
@@ -149,6 +151,7 @@ async def test_an_answer_that_never_comes_is_unknown(made: NebiusHarness) -> Non
     assert (await only(made)).label == LABEL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unavailable", "internal", "conflict", "rate_limited", "effect_then_unavailable"])
 async def test_without_a_policy_no_machine_is_asked_for(made: NebiusHarness, kind: str) -> None:
     async with made.fault("policy", kind, times=1):
@@ -395,6 +398,7 @@ async def test_what_does_not_go_at_once_shows_under_the_machine_s_own_id(made: N
     assert await made.provider.instance(instance_id) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["pricingpolicy", "computedisk"])
 async def test_what_an_earlier_daemon_has_left_is_listed_once_it_is_old(made: NebiusHarness, what: str) -> None:
     instance_id = await running(made)
@@ -508,6 +512,7 @@ async def test_a_machine_of_another_install_keeps_its_policy(made: NebiusHarness
     assert len(made.sandbox.nebius.policies) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("was_on", [True, False])
 async def test_what_is_updated_in_a_console_was_not_outbid(made: NebiusHarness, was_on: bool) -> None:
     """Nothing says whether it is on meanwhile, so it counts as if it were."""

@@ -82,6 +82,7 @@ async def post(sink: SinkServer, tmp_path: Path) -> AsyncIterator[Post]:
     await store.close()
 
 
+@pytest.mark.slow
 async def test_a_notice_is_delivered_once_signed_and_leaves_the_outbox(post: Post, sink: SinkServer) -> None:
     await post.fail_jobs(1)
     assert await post.courier.deliver("team") is None
@@ -102,6 +103,7 @@ async def test_an_event_that_is_not_kept_has_no_notice(post: Post) -> None:
     assert await post.waiting() == 0
 
 
+@pytest.mark.slow
 async def test_a_sink_that_is_down_for_an_hour_gets_everything_afterwards_once(tmp_path: Path) -> None:
     async with a_sink_server() as gone:
         url = gone.url
@@ -205,6 +207,7 @@ async def test_one_notice_that_is_refused_does_not_hold_up_the_others(post: Post
     assert times[-1] <= 15, "each one that was taken had the refused one tried again"
 
 
+@pytest.mark.slow
 async def test_a_task_delivers_as_soon_as_the_event_is_committed(post: Post, sink: SinkServer) -> None:
     async with post.courier.delivering():
         await post.fail_jobs(1)

@@ -62,6 +62,7 @@ async def test_a_service_that_refuses_is_a_failure_that_shows_no_password(ntfy: 
     assert "401" in str(refused.value)
 
 
+@pytest.mark.slow
 async def test_a_redirect_of_a_service_is_not_followed(ntfy: Ntfy) -> None:
     ntfy.status = 307
     with pytest.raises(SinkFailed):
@@ -69,6 +70,7 @@ async def test_a_redirect_of_a_service_is_not_followed(ntfy: Ntfy) -> None:
     assert set(ntfy.paths) == {"/"}
 
 
+@pytest.mark.slow
 async def test_a_service_whose_name_leads_to_this_machine_is_not_called(ntfy: Ntfy) -> None:
     """For every library, the address of the connection is what counts."""
     with pytest.raises(SinkFailed, match=r"127\.0\.0\.1 is an address of this machine"):

@@ -323,6 +323,7 @@ async def test_with_both_interfaces_gone_nothing_is_to_be_had(script: Script, ma
 # -- whether there is spot
 
 
+@pytest.mark.slow
 async def test_the_probe_rents_nothing_and_turns_spot_on(script: Script, market: RunpodProvider) -> None:
     assert not market.capabilities.spot
     offers = await market.offers(QUERY)

@@ -149,6 +149,7 @@ async def test_a_bid_below_the_floor_is_refused(bench: Bench) -> None:
 # -- on demand, stop, start, destroy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [{}, ON_DEMAND])
 async def test_stop_start_and_destroy(bench: Bench, capacity: dict[str, Any]) -> None:
     instance_id = await bench.rent(**capacity)
@@ -250,6 +251,7 @@ async def mode(request: pytest.FixtureRequest, bench: Bench) -> str:
     return str(request.param)
 
 
+@pytest.mark.slow
 async def test_a_pod_is_to_be_had_in_every_mode(bench: Bench, mode: str) -> None:
     """As a policy would: spot where it is offered, and what is left when that is refused."""
     for attempt in range(5):
@@ -342,6 +344,7 @@ async def test_a_create_that_failed_on_the_way_is_not_repeated(bench: Bench, kin
     assert await bench.pods() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["http_410", "http_429", "http_500", "http_502", "reset", "effect_then_500", "html", "internal_error"]
 )
@@ -389,6 +392,7 @@ async def test_a_pod_that_never_gets_a_runtime_is_never_running(bench: Bench) ->
     assert instance.status is InstanceStatus.PROVISIONING
 
 
+@pytest.mark.slow
 async def test_a_host_that_is_lost_goes_offline_and_can_be_given_back(bench: Bench) -> None:
     instance_id = await bench.rent()
     await bench.in_state(instance_id, InstanceStatus.RUNNING)

@@ -49,6 +49,7 @@ def look_at_computer() -> dict[str, list[str]]:
     return {str(place): sorted(os.listdir(place)) for place in places if place.is_dir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image", ["some/image:1", NO_BASH, BRINGS_PYTHON])
 async def test_the_agent_starts_where_python_is_or_can_be_had(tmp_path: Path, image: str) -> None:
     code, said = await run(tmp_path, image, ["sh", "-c", start_text(tmp_path)])
@@ -79,6 +80,7 @@ def test_no_container_finds_a_package_manager_of_the_computer(tmp_path: Path, im
         assert Path(found).is_relative_to(tmp_path)
 
 
+@pytest.mark.slow
 async def test_an_entrypoint_that_takes_the_command_for_its_arguments_is_replaced(tmp_path: Path) -> None:
     """D8."""
     plain = command(start_text(tmp_path))

@@ -185,6 +185,7 @@ async def test_a_machine_gone_offline_stops_computing(desk: Any) -> None:
     assert not alive(pid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "image"),
     [

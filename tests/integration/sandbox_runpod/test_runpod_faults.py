@@ -24,6 +24,7 @@ async def rented(desk: Any) -> int:
     return kinds.count("pod.rented")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "status", "content_type"),
     [

@@ -116,6 +116,7 @@ CALLS: dict[str, tuple[str, tuple[Any, ...]]] = {
 QUERY_ERROR, AUTHENTICATION = "QueryError", "AuthenticationError"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "outcomes"),
     [

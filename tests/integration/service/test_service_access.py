@@ -129,6 +129,7 @@ def test_every_route_has_a_rule() -> None:
     assert {route for route in routes if not route.startswith("HEAD ")} == RULES.keys()
 
 
+@pytest.mark.slow
 async def test_others_jobs_are_found_by_no_name_and_listed_nowhere(shared: Served) -> None:
     theirs = await submit(shared)
     token, other = await make(shared), await make(shared, "other")
@@ -170,6 +171,7 @@ async def test_a_token_s_job_needs_a_total(shared: Served) -> None:
     assert (status, body["reason"], "total" in body["hint"]) == (403, "not_allowed", True)
 
 
+@pytest.mark.slow
 async def test_a_token_has_so_many_jobs_at_once_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autopilot.api.same_job.MOST_OPEN_JOBS", 2)
     token, other = await make(served), await make(served, "other")
@@ -312,6 +314,7 @@ def stop_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(served.daemon.clock), "now", lambda self: now)
 
 
+@pytest.mark.slow
 async def test_the_allowance_is_shown_with_what_counts_against_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +347,7 @@ async def test_a_name_is_in_force_once(shared: Served) -> None:
     assert (status, "revoke it first" in body["hint"]) == (422, True)
 
 
+@pytest.mark.slow
 async def test_spend_is_shown_by_owner_and_tag_and_to_a_token_its_own(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ async def test_a_problem_document_says_its_type_and_keeps_the_methods_that_are_a
         assert (await answer.json(content_type=None))["reason"] == "method_not_allowed"
 
 
+@pytest.mark.slow
 async def test_money_and_states_that_forbid_something(served: Served) -> None:
     poor = {"toml": job_text(300, total='total = "$0.05"'), "source": "job.toml"}
     status, answer = await served.call("POST", "/v1/jobs", poor)

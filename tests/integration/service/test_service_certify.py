@@ -44,6 +44,7 @@ async def test_what_is_spent_of_the_allowance_without_one_is_said(tmp_path: Path
     assert found == {"vastai": (None, told)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ends_in", "version", "verdict", "ok", "words"),
     [

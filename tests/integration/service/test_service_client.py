@@ -118,6 +118,7 @@ async def test_lists_are_read_to_their_end(alone: AsyncClient, monkeypatch: pyte
     assert submitted == made
 
 
+@pytest.mark.slow
 async def test_waiting_callers_get_the_end(shared: Served, client: AsyncClient) -> None:
     succeeding, parked = await client.submit(good()), await client.submit(good())
     waiting = asyncio.gather(succeeding.wait(), parked.wait(), return_exceptions=True)

@@ -61,6 +61,7 @@ async def copies(served: Served, of: Packed | None = None) -> tuple[CodeCopy, ..
     return tuple(copy for copy in unused if of is None or copy.sha256 == of.sha256)
 
 
+@pytest.mark.slow
 async def test_a_copy_is_sent_once_and_taken_by_jobs(shared: Served, packed: Packed) -> None:
     place = f"/v1/code/{packed.sha256}"
     assert (await shared.call("GET", place))[1] == {"there": False, "missing": None}
@@ -155,6 +156,7 @@ async def test_what_is_not_what_its_name_says_is_refused(shared: Served, packed:
     assert (await shared.call("GET", place))[1]["missing"] == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_uploads_without_a_job_are_bounded_by_owner(
     served: Served, packed: Packed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ async def test_without_a_job_it_goes_in_two_steps_a_day_apart(served: Served, pa
     assert await copies(served) == ()
 
 
+@pytest.mark.slow
 async def test_a_copy_withdrawn_between_look_and_submit_is_refused(
     served: Served, packed: Packed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +223,7 @@ async def test_parts_larger_than_any_other_body_arrive(shared: Served, tmp_path:
     assert list((shared.daemon.settings.state_dir / "receiving").iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_the_command_sends_what_lies_beside_its_job_file(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

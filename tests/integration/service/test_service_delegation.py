@@ -47,6 +47,7 @@ async def a_bounded_maker(served: Served, **more: Any) -> Client:
     return await make(served, "maker", "admin", **bounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wish", "right", "has"),
     [
@@ -106,6 +107,7 @@ async def test_the_whole_attack(served: Served, monkeypatch: pytest.MonkeyPatch)
     assert (await served.call("POST", f"/v1/plans/{plan}/confirm"))[0] == 200, "a person still can"
 
 
+@pytest.mark.slow
 async def test_what_a_token_makes_spends_its_maker_s_allowance(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = await make(served, "maker", "admin", allow="$20/month")
     second = await make_by(maker, "second", allow="$5")
@@ -140,6 +142,7 @@ async def test_jobs_of_all_that_it_made_count_with_a_token_s_own(
     await submit(await make(served, "other"))
 
 
+@pytest.mark.slow
 async def test_all_that_was_made_ends_with_its_maker_however_far_down(served: Served) -> None:
     first = await make(served, "first", "admin")
     second = await make_by(first, "second")

@@ -39,6 +39,7 @@ def ledger_check(url: str, monkeypatch: pytest.MonkeyPatch) -> Check:
     return next(check for check in run(None) if check.name == "ledger")
 
 
+@pytest.mark.slow
 def test_a_server_that_answers(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check = ledger_check(postgres_url, monkeypatch)
     # The tests' own server does not wait for its disk.

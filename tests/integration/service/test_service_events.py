@@ -116,6 +116,7 @@ async def test_a_token_follows_its_own_jobs_and_with_all_everybody_s(shared: Ser
         assert event["job_id"] == again
 
 
+@pytest.mark.slow
 async def test_own_events_are_found_behind_many_of_others(served: Served) -> None:
     mine = await a_token(served, "mine")
     theirs = await submit(served)

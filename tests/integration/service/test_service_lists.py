@@ -57,6 +57,7 @@ async def test_pages_bring_each_job_once_in_the_order_of_the_list(served: Served
     assert await all_pages(served, "all=1&limit=5") == [newest_first]
 
 
+@pytest.mark.slow
 async def test_a_list_may_begin_at_an_instant(served: Served) -> None:
     (before,) = await submit(served)
     at = served.daemon.clock.now().isoformat().replace("+00:00", "Z")
@@ -76,6 +77,7 @@ async def test_fields_are_those_that_are_asked_for(served: Served) -> None:
     assert {"job_id": job, "name": "job.submitted"} in events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -186,6 +188,7 @@ async def test_output_goes_on_where_the_line_was_lost(shared: Served, printing: 
     assert tail == ["line 0\n", "line 1\n", "line 2\n", None]
 
 
+@pytest.mark.slow
 async def test_so_many_follow_output_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     printing = await a_printing_job(served)
     monkeypatch.setattr(log_feed, "FOLLOWERS", 1)
@@ -198,6 +201,7 @@ async def test_so_many_follow_output_and_no_more(served: Served, monkeypatch: py
         assert (await served.call("GET", path))[0] == 200, "pages are there all the same"
 
 
+@pytest.mark.slow
 async def test_one_owner_takes_not_the_room_of_all_who_follow(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     printing = await a_printing_job(served)
     monkeypatch.setattr(log_feed, "FOLLOWERS_OF_AN_OWNER", 1)
@@ -237,6 +241,7 @@ async def test_what_the_daemon_knows_to_be_secret_is_in_no_output(
     assert [body.get("text") async for _, _, body in stream(served, path)] == [*shown, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["logs", "events"])
 async def test_a_token_that_is_revoked_follows_nothing_any_more(
     shared: Served, printing: str, monkeypatch: pytest.MonkeyPatch, what: str

@@ -64,6 +64,7 @@ async def test_every_call_of_a_limited_user(
     assert (await served.call("GET", f"/v1/jobs/{others['id']}"))[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("served", [limits(secrets=["hf"], allow="$3/month", ask_above="$1")], indirect=True)
 async def test_a_limited_user_has_secrets_an_allowance_and_plans(
     served: Served, become: Callable[[int], None], monkeypatch: pytest.MonkeyPatch

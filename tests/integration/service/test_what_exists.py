@@ -146,6 +146,7 @@ async def fresh_shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["4090", "rtx_4090", "RTX4090", "A100 80GB", "H100", "A100 SXM4"])
 async def test_gpus_are_found_as_people_write_them(shop: Shop, gpu: str) -> None:
     planned = await shop.plan(gpu=gpu)
@@ -154,6 +155,7 @@ async def test_gpus_are_found_as_people_write_them(shop: Shop, gpu: str) -> None
     assert planned["refusal"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["rtx 4090", "NVIDIA A100-SXM4-80GB", "A100 SXM4", "A100 SXM"])
 async def test_a_job_that_the_ledger_has_under_another_spelling_goes_on(fresh_shop: Shop, gpu: str) -> None:
     spec = a_spec(gpus=(GpuChoice(gpu),), work_estimate=None)
@@ -187,6 +189,7 @@ async def test_a_gpu_that_no_market_lists_is_refused_with_the_nearest(shop: Shop
     assert (await shop.jobs.overview(ListQuery(all=True)))["jobs"] == []
 
 
+@pytest.mark.slow
 async def test_the_market_s_own_list_decides(fresh_shop: Shop) -> None:
     listed = await fresh_shop.engine.gpu_names()
     if fresh_shop.market == "vastai":
@@ -274,6 +277,7 @@ async def test_a_job_that_would_wait_for_ever_is_never_fine(shop: Shop) -> None:
     assert falls_back["refusal"] is None
 
 
+@pytest.mark.slow
 async def test_a_disk_below_the_market_s_least_is_raised_and_said(fresh_shop: Shop) -> None:
     planned = await fresh_shop.plan(disk="1GB")
     job = (await fresh_shop.submit(disk="1GB"))["job"]
@@ -303,6 +307,7 @@ async def test_a_price_on_record_is_reason_enough_to_wait_for_it(fresh_shop: Sho
     assert (planned["refusal"], planned["verdict"]) == (None, "tight")
 
 
+@pytest.mark.slow
 async def test_past_jobs_say_how_long_the_work_may_take(fresh_shop: Shop) -> None:
     async with fresh_shop.store.transaction() as uow:
         for number in range(3):

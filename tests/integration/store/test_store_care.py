@@ -146,6 +146,7 @@ async def test_a_check_finds_what_is_wrong(url: str, kind: str, postgres_server:
     assert {each.name: each.ok for each in await examine(url)}["sums"] is True
 
 
+@pytest.mark.slow
 async def test_a_check_of_a_ledger_of_a_newer_program(url: str, postgres_server: PostgresServer) -> None:
     execute(url, postgres_server, "UPDATE alembic_version SET version_num = '9999'")
     found = await examine(url)
@@ -230,6 +231,7 @@ async def test_a_backup_that_fails_leaves_no_file(url: str, tmp_path: Path) -> N
     assert not [name for name in os.listdir(tmp_path) if "backup" in name or name == "absent"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ledger.jsonl", "ledger.jsonl.gz"])
 async def test_an_export_holds_every_row(url: str, tmp_path: Path, name: str) -> None:
     counts = await care.export(url, tmp_path / name)
@@ -272,6 +274,7 @@ async def test_a_move_takes_every_row_along_and_back(
     assert [each.rows for each in await contents(back)] == [each.rows + (each.table == "events") for each in before]
 
 
+@pytest.mark.slow
 async def test_a_move_is_refused_where_something_is_already_or_a_daemon_works(url: str, places: Places) -> None:
     full = places("sqlite")
     await fill(full)

@@ -202,6 +202,7 @@ async def test_a_file_says_the_id_that_it_had_on_a_server(store: SqlStore) -> No
     assert await id_from_a_server(store) == "first222"
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_not_there_is_told_at_once(private_postgres: PostgresServer) -> None:
     private_postgres.stop()
     with pytest.raises(StoreUnavailable, match="connection"):

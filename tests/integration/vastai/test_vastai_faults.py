@@ -117,6 +117,7 @@ async def test_a_bid_with_an_open_fate_is_sent_again_when_asked_again(bench: Ben
     assert await bench.requests("bid") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http_500", "http_503", "reset", "html", "empty", "bad_json"])
 async def test_reads_are_repeated_and_then_given_up(bench: Bench, kind: str) -> None:
     await bench.fault("list", kind, times=2)

@@ -56,6 +56,7 @@ NEEDS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("needs", NEEDS, ids=str)
 async def test_the_market_s_filter_and_the_policy_s_check_leave_the_same_offers(
     mixed: Bench, needs: dict[str, Any]

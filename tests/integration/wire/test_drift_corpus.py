@@ -297,6 +297,7 @@ def named(answer: Answer) -> str:
     return f"{answer.market}: {answer.body}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_of", first_of((5, 1)))
 @pytest.mark.parametrize("answer", ANSWERS, ids=named)
 async def test_a_changed_field_that_is_read_is_noticed_and_does_no_harm(answer: Answer, one_of: int) -> None:
@@ -324,6 +325,7 @@ async def test_a_changed_field_that_is_read_is_noticed_and_does_no_harm(answer: 
     assert problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ANSWERS, ids=named)
 def test_a_changed_field_that_is_only_known_is_noticed_as_that(answer: Answer) -> None:
     body = PLUGINS[answer.market][1]()[answer.body]

@@ -167,6 +167,7 @@ def a_certificate(root: Path, *, until: dt.timedelta) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", some_and_more([9], [-1]))
 async def test_nothing_is_said_to_a_server_whose_certificate_is_not_trusted(
     market: str, days: int, tmp_path: Path, connect: Callable[[str], Provider]

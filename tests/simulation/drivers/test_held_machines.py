@@ -33,6 +33,7 @@ def test_a_hold_that_goes_wrong_is_found(bug: str) -> None:
     assert "S26" in run(SEED, STORIES[FOUND[bug]], bug=bug, stop_at_first=True).failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", ENDS)
 def test_a_machine_is_held_and_goes(story: str) -> None:
     result, world = play(story)

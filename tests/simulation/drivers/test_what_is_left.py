@@ -19,6 +19,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", FOUND)
 def test_a_machine_left_running_is_found(bug: str) -> None:
     story, checker = FOUND[bug]

@@ -92,6 +92,7 @@ def test_a_line_of_many_jobs() -> None:
     assert said.endswith("failed of hosts 0, then 1")
 
 
+@pytest.mark.slow
 def test_where_nothing_boots_all_that_is_paid_is_lost() -> None:
     """On RunPod, where a pod is billed from the rental on."""
     played = play("runpod", 1.0, 1, most_h=2.0)
@@ -132,6 +133,7 @@ def test_a_job_gets_done_where_all_hosts_are_sound(market: str) -> None:
     assert not played.violations
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_of_hosts_is_a_violation_where_that_is_asked_for() -> None:
     """As long as launches that come to nothing end a job, whichever host they were on."""
     played = play("runpod", 1.0, 1, most_h=2.0, rules=("S41",))

@@ -184,6 +184,7 @@ class Lonely:
         return max(after - before for before, after in pairwise(times))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("permit_s", first_of((8 * HOUR, 15 * MINUTE, 2 * HOUR, 12 * HOUR)))
 @pytest.mark.parametrize("interval_s", [1 * MINUTE, 10 * MINUTE, 60 * MINUTE])
 async def test_its_last_save_is_there_and_it_goes(tmp_path: Path, permit_s: int, interval_s: int) -> None:
@@ -204,6 +205,7 @@ async def test_a_large_checkpoint_has_its_last_save_as_well(tmp_path: Path, monk
     await world.check_last_save()
 
 
+@pytest.mark.slow
 async def test_one_that_grows_meanwhile_is_cut_into_fewer_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

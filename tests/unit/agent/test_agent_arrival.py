@@ -97,6 +97,7 @@ def test_without_a_driver_nothing_is_known_of_gpus(tmp_path: Path, monkeypatch: 
     assert (arrival.gpus, arrival.gpu_fault) == (None, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("traits", "gpus", "fault"),
     [

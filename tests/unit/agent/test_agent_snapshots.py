@@ -211,6 +211,7 @@ def test_files_of_old_are_not_read_again(tmp_path: Path, snapshots: Snapshots, m
     assert sum(read) == SMALLEST_PART_BYTES
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_copied_is_copied_again(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "state"
     stop = threading.Event()
@@ -350,6 +351,7 @@ def test_more_files_than_a_checkpoint_can_name_are_refused_before_any_is_copied(
     check_index(entries[:1000])
 
 
+@pytest.mark.slow
 def test_holes_stay_holes(tmp_path: Path, snapshots: Snapshots) -> None:
     """Also in the copy, where it is put back, and where it is laid out from parts; the content is hashed in full."""
     source = tmp_path / "state"

@@ -59,6 +59,7 @@ async def test_all_of_it_comes_once_in_order(logs: LogReader) -> None:
     assert shown == expected
 
 
+@pytest.mark.slow
 async def test_an_answer_is_bounded_in_bytes(logs: LogReader, blobs: Counting) -> None:
     """All chunks of one machine together filled gigabytes of memory."""
     for n in range(260):

@@ -144,6 +144,7 @@ async def test_an_owner_has_so_many_sessions_and_the_oldest_of_them_makes_room(s
     sessions.close()
 
 
+@pytest.mark.slow
 async def test_at_the_limit_the_oldest_session_of_the_owner_with_the_most_ends(sessions: PageSessions) -> None:
     single = await let_in(sessions, 1000)
     many = [await let_in(sessions, -owner) for owner in range(1, 11) for _ in range(MOST_OF_AN_OWNER)]

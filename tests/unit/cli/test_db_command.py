@@ -62,6 +62,7 @@ def test_backup_export_and_move(ledger: Path, tmp_path: Path, capsys: pytest.Cap
     assert "already exists" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -27,6 +27,7 @@ def test_a_closed_pipe_is_no_error_of_ours(argv: list[str]) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("port", ["99999", "-5", "taken"])
 def test_a_port_that_cannot_be_had(port: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -151,6 +151,7 @@ def test_the_newest_lines(daemon: Daemon, capsys: Capture) -> None:
     assert run(["logs", "bert-qa", "--tail", "1", "--all"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_the_commands(capsys: Capture, shell: str) -> None:
     assert run(["completion", shell]) == 0

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
@@ -67,6 +68,7 @@ def test_spend(data: st.DataObject, count: int, exact: bool) -> None:
         assert sum((row[kind] for kind in kinds), Decimal(0)) == row["posted"]
 
 
+@pytest.mark.slow
 @given(data=st.data(), count=st.integers(1, 6))
 def test_reconcile(data: st.DataObject, count: int) -> None:
     body = sample("reconcile")

@@ -34,6 +34,7 @@ def test_each_recipe_is_python() -> None:
         compile(block, "recipe", "exec")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", RUNNABLE, ids=["by the clock", "when asked"])
 def test_interrupted_it_ends_with_the_same_sum(block: str, tmp_path: Path) -> None:
     env = environment(tmp_path, request=True)

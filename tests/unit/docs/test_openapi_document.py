@@ -98,6 +98,7 @@ def ask_for_body(document: Json) -> None:
     document["paths"]["/v1/jobs/{ref}/resume"]["post"]["requestBody"]["required"] = True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -179,6 +179,7 @@ print(fit_descriptors(ConnectionLimits())[0].connections, resource.getrlimit(res
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hard", "expected"), [(400, (125, 400)), (2048, (400, 2048)), (4096, (400, 2048)), (100, (8, 100))]
 )

@@ -107,6 +107,7 @@ def test_a_record_of_cheaper_machines_than_fit_counts_as_dearer() -> None:
     assert asked((0.1,) * 142 + (0.2, 0.1)).floors[0] == 0.1, "such a floor was there in the last hour"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floor", ["0.25", "0.45"])
 def test_a_plan_costs_what_floors_were_and_not_what_they_are_for_the_moment(floor: str) -> None:
     job = a_job(spec=a_spec(work_estimate=10 * HOUR, deadline=START + 13 * HOUR))

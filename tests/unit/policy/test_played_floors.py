@@ -103,6 +103,7 @@ def test_a_dearth_comes_to_the_calmest_market_and_is_over_some_day(monkeypatch: 
     assert often < rare - 0.2
 
 
+@pytest.mark.slow
 def test_the_less_slack_the_dearer_and_an_estimate_that_is_too_low_makes_it_late() -> None:
     by_time = [of(due_in(hours)).mean for hours in (10.5, 11.2, 30)]
     assert [a > b for a, b in pairwise(by_time)] == [True] * 2
@@ -145,6 +146,7 @@ def test_where_all_pay_the_floor_the_bid_is_not_what_it_costs() -> None:
     assert floors.p50 == pytest.approx(10.2 * 0.31, rel=0.03)
 
 
+@pytest.mark.slow
 def test_without_a_deadline_nothing_is_bought_on_demand() -> None:
     endless = replace(CALM, floors=(0.95,) * DAY + (0.3,), level_spread=0.0, work=replace(WORK, left_h=float("inf")))
     assert of(replace(endless, left_h=60.0)).p50 < of(due_in(20.0, endless)).on_demand_cost

@@ -35,6 +35,7 @@ def test_importing_the_plugin_imports_no_sdk() -> None:
     assert python(program) == "set()\n"
 
 
+@pytest.mark.slow
 def test_a_missing_sdk_names_the_extra() -> None:
     assert "gpu-autopilot[vast]" in python(WITHOUT_SDK)
 

@@ -60,6 +60,7 @@ async def test_one_gpu_is_seen_every_five_minutes_all_day() -> None:
     assert answers == TICKS_A_DAY, "what is seen is told until the next search"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [3, 10])
 async def test_several_share_a_quarter_of_the_days_rows_evenly_and_spread_out(many: int) -> None:
     market = Market()
@@ -70,6 +71,7 @@ async def test_several_share_a_quarter_of_the_days_rows_evenly_and_spread_out(ma
     assert len({at for _, at in market.asked}) == len(market.asked), "never two in one tick"
 
 
+@pytest.mark.slow
 async def test_what_was_seen_long_ago_is_not_told_as_if_it_were_now() -> None:
     market = Market()
     answers = await market.live([f"GPU {number}" for number in range(10)], TICKS_A_DAY)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 IMPORTED = """
 import sys
 import autopilot.providers.nebius, autopilot.providers.registry, autopilot_lab.sandbox.server
@@ -29,6 +31,7 @@ def python(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_neither_the_plug_in_nor_the_sandbox_imports_the_sdk() -> None:
     assert python(IMPORTED) == "set()\n"
 

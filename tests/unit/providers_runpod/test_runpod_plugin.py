@@ -47,16 +47,19 @@ def python(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_neither_importing_nor_connecting_imports_the_sdk() -> None:
     program = "import sys, autopilot.providers.runpod; print({'runpod', 'requests', 'pydantic'} & set(sys.modules))"
     assert python(program) == "set()\n"
     assert python(CONNECTED) == "set()\n"
 
 
+@pytest.mark.slow
 def test_importing_the_sdk_leaves_logging_and_the_environment_alone() -> None:
     assert python(IMPORTED_LATE) == "no answer that the SDK can read: ConnectionError\n[] False\n[30, 0, 0, 0]\n"
 
 
+@pytest.mark.slow
 def test_a_missing_sdk_names_the_extra() -> None:
     assert "gpu-autopilot[runpod]" in python(WITHOUT_SDK)
 

@@ -115,6 +115,7 @@ def test_the_level_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert "loud" in written
 
 
+@pytest.mark.slow
 def test_a_connected_sdk_has_no_handler_of_its_own() -> None:
     pytest.importorskip("vastai")
     script = (

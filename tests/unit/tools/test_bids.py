@@ -113,6 +113,7 @@ def test_no_start_is_played_whose_estimate_submit_would_refuse() -> None:
     assert case(0.1).would_be_refused, "3 h 18 min, a machine to start, due in 3 h 20 min"
 
 
+@pytest.mark.slow
 def test_columns_like_the_field_are_there_with_what_they_are_named_for() -> None:
     first: dict[tuple[str, float], Case] = {}
     for case in islice(cases(None, Asked()), 30):

@@ -59,6 +59,7 @@ def test_one_start_a_week_with_each_deadline_and_work_that_is_not_as_estimated()
     assert len(set(hours)) == 4
 
 
+@pytest.mark.slow
 def test_a_job_is_planned_by_what_was_recorded_and_then_played() -> None:
     (first, second), _ = recorded(a_suite(), LIVE)
     said = try_case(second, LIVE, None)

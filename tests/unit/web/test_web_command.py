@@ -34,6 +34,7 @@ def ledger(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_link_leads_to_the_pages_and_nothing_is_changed(ledger: Path, tmp_path: Path) -> None:
     before = hashlib.sha256(ledger.read_bytes()).hexdigest()
     # Away from the settings of the user who runs the tests.

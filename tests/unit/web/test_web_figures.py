@@ -224,6 +224,7 @@ async def test_each_open_job_says_what_is_next(reader: LedgerReader) -> None:
     assert end in text
 
 
+@pytest.mark.slow
 async def test_jobs_are_found_by_name_and_status_sorted_and_paged() -> None:
     store = MemoryStore()
     async with store.transaction() as work:

@@ -69,6 +69,7 @@ def test_markup_of_the_corpus_is_text(name: str) -> None:
     assert " ".join(name.replace("\u00a0", " ").split()) in page.text
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from([*CORPUS, "<", ">", '"', "'", "&", "a", " "]), min_size=1, max_size=4).map(

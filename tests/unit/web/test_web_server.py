@@ -49,6 +49,7 @@ async def test_the_market_has_the_picture_and_the_program_that_zooms(browser: Br
         assert "A ledger has no offers." in page.text
 
 
+@pytest.mark.slow
 async def test_every_link_of_every_page_leads_to_a_page(browser: Browser) -> None:
     seen: set[str] = set()
     ahead = {"/"}

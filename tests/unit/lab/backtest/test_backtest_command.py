@@ -27,6 +27,7 @@ def test_json(suite: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert body["policies"][0]["over_optimal"] > 1
 
 
+@pytest.mark.slow
 def test_table_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, page = tmp_path / "bids.json", tmp_path / "out.html"
     path.write_text(json.dumps(random_bid_body(2)))

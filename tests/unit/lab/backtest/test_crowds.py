@@ -82,6 +82,7 @@ def price_ratio(suite: BidSuite) -> float:
     )
 
 
+@pytest.mark.slow
 def test_a_machine_of_a_contested_market_is_often_lost_refused_and_out_of_sight() -> None:
     tally = losses_per_h("contested", range(1, 4))
     assert 0.3 < tally.pauses / tally.hours < 0.9
@@ -98,6 +99,7 @@ def test_a_bidder_at_1_02_loses_its_machine_0_4_to_0_7_times_an_hour_on_a_contes
     assert higher.pauses / higher.hours < tally.pauses / tally.hours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vast-like", "contested", "two-gpus"])
 def test_on_demand_costs_1_7_times_the_cheapest_floor_that_is_shown(kind: Kind) -> None:
     assert price_ratio(made_up(kind, 5)) == pytest.approx(ON_DEMAND_SPREAD, rel=0.1)

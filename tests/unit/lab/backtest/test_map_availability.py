@@ -116,6 +116,7 @@ def test_nor_when_what_it_is_told_is_not_quite_so(
     assert trial.played(trial.trace(runs, first=first)).status == "finished"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("served", [False, True], ids=["at once", "once it works"])
 @pytest.mark.parametrize("work_h", [4.0, 8.0])
 def test_an_adversary_who_takes_each_machine_away_cannot_make_it_late(work_h: float, served: bool) -> None:
@@ -159,6 +160,7 @@ def test_without_spot_it_costs_what_on_demand_does() -> None:
     assert outcome.cost == pytest.approx(25 / 6 * 3.0)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_for_longer_than_the_daemon_lets_one_machine_live() -> None:
     hours = LONGEST_LIFE.total_seconds() / 3600 + 20
     config = AvailabilityConfig(1800.0, 0.9, 3.0)
@@ -199,6 +201,7 @@ def test_a_budget_that_cannot_pay_for_the_work_is_not_spent_beyond() -> None:
     assert trial.played(bytes(trial.run.ticks)).cost <= 1.0
 
 
+@pytest.mark.slow
 @REPEATABLE
 @given(st.sampled_from([0.2, 0.35, 0.5, 0.9]), lengths, st.integers(0, 1))
 def test_no_budget_is_ever_overrun(share: float, runs: list[int], first: int) -> None:

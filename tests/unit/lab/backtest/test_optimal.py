@@ -87,6 +87,7 @@ def test_availability_against_every_sequence(states: str, restart_h: float, spot
     assert optimal_cost(suite, suite.runs[0]) == pytest.approx(cheapest_of_all(suite))
 
 
+@pytest.mark.slow
 @settings(FEW, max_examples=12)
 @given(
     floors=st.lists(st.sampled_from([0.3, 0.8, 1.5, 4.0]), min_size=16, max_size=16),

@@ -31,6 +31,7 @@ def without_time(results: list[Result]) -> list[Result]:
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [random_availability_body(3, runs=30), random_bid_body(3, runs=30)])
 def test_processes_and_this_one_agree(body: dict[str, Any]) -> None:
     plan = plan_of(body)

@@ -56,6 +56,7 @@ def test_a_budget_is_not_spent_on_capacity_that_it_does_not_reach_to_the_end() -
     assert bound.on_demand == 0.0
 
 
+@pytest.mark.slow
 def test_its_numbers_are_set_by_name() -> None:
     suite = suite_from(random_bid_body(1))
     assert isinstance(suite, BidSuite)
@@ -70,6 +71,7 @@ def _live(kind: Kind, seed: int, live: Live, starts: int = 1) -> BidSuite:
     return replace(suite, name=f"{kind} {seed}")
 
 
+@pytest.mark.slow
 def test_as_live_it_is_in_time_and_cheaper_than_the_rule_that_promises_the_same() -> None:
     live = Live()
     suite = _live("stormy", 40003, live)

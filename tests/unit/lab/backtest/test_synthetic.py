@@ -32,6 +32,7 @@ def vast() -> BidSuite:
     return synthetic_suite("vast", 1, starts=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vast", "three-machines", "calm", "stormy", "trending"])
 def test_a_seed_makes_one_suite(kind: Kind) -> None:
     one, same, other = (synthetic_suite(kind, seed, starts=1) for seed in (3, 3, 4))
@@ -45,6 +46,7 @@ def test_runs_have_every_deadline_after_a_recorded_history(vast: BidSuite) -> No
     assert all(run.start + run.deadline_s / 300 < len(vast.floors[0]) for run in vast.runs)
 
 
+@pytest.mark.slow
 def test_the_median_machine_is_seldom_seen() -> None:
     shares = []
     for seed in range(4):
@@ -60,6 +62,7 @@ def test_no_bid_wins_a_machine_that_is_rented_on_demand_or_gone(vast: BidSuite) 
     assert 0.2 < median(gone) < 0.8
 
 
+@pytest.mark.slow
 def test_on_demand_costs_some_more_than_a_usual_floor() -> None:
     usual = []
     for seed in range(6):
@@ -105,6 +108,7 @@ def test_a_paused_machine_shows_its_floor() -> None:
     assert views([Spot(2, 0.1), Choice.KEEP])[1] == (0.1, 0.2, 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vast", "three-machines"])
 def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> None:
     suite = synthetic_suite(kind, 5, replace(DAY, work_s=3 * 3600.0), stretches=(1.3, 2.0), starts=2)
@@ -120,6 +124,7 @@ def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> Non
         assert outcome.cost < 3.5 * suite.config.on_demand_price
 
 
+@pytest.mark.slow
 def test_storms_last_for_days_and_are_dear_everywhere() -> None:
     longest: dict[Kind, float] = {"calm": 0.0, "stormy": 0.0}
     for kind in longest:
@@ -135,6 +140,7 @@ def test_storms_last_for_days_and_are_dear_everywhere() -> None:
     assert longest["stormy"] > 24
 
 
+@pytest.mark.slow
 def test_prices_that_trend_do_not_come_back_within_the_day() -> None:
     moved: dict[Kind, float] = {"calm": 0.0, "trending": 0.0}
     for kind in moved:

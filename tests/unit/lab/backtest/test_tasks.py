@@ -113,6 +113,7 @@ def test_job_files_on_several_seeds(job: Path, capsys: pytest.CaptureFixture[str
     assert row["overruns"] == 24
 
 
+@pytest.mark.slow
 def test_the_product_s_own_policy_on_a_market_that_is_seen_in_part(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
