@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
 
-from tests.pg import postgres_server, postgres_template, postgres_url, private_postgres
+from tests.pg import patient_sessions, postgres_server, postgres_template, postgres_url, private_postgres
 
-__all__ = ["postgres_server", "postgres_template", "postgres_url", "private_postgres"]
+__all__ = ["patient_sessions", "postgres_server", "postgres_template", "postgres_url", "private_postgres"]
 
 # It would draw constants of all modules that happen to be imported as well: other examples in each worker of each run.
 HypothesisProvider._local_constants = Constants()  # type: ignore[method-assign, assignment]

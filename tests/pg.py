@@ -25,6 +25,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from autopilot.store import postgres
 from tests.patience import PATIENCE_S
 from tests.permissions import UNPRIVILEGED
 
@@ -180,7 +181,14 @@ def postgres_template(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+def patient_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a transaction may be at rest for longer than a daemon may let it."""
+    for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+        monkeypatch.setitem(postgres._SESSION, limit, f"{PATIENCE_S:g}s")
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer, postgres_template: str, patient_sessions: None) -> Iterator[str]:
     """The URL of a migrated, empty database of the test's own."""
     name = postgres_server.new_database(postgres_template)
     yield postgres_server.url(name)
@@ -188,7 +196,7 @@ def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> Ite
 
 
 @pytest.fixture
-def private_postgres() -> Iterator[PostgresServer]:
+def private_postgres(patient_sessions: None) -> Iterator[PostgresServer]:
     """A server of the test's own, to be killed and started again."""
     server = PostgresServer()
     yield server

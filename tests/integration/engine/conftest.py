@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from autopilot.engine import engine, mailbox, observe, past_prices
-from autopilot.store import postgres
 from tests.integration.engine.engine_world import World, a_world
 from tests.patience import PATIENCE_S
 
@@ -21,8 +20,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe, "OFFERS_WAIT_REAL_S", PATIENCE_S)
     monkeypatch.setattr(mailbox, "SEARCH_WAIT_REAL_S", PATIENCE_S)
     monkeypatch.setattr(past_prices, "WAIT_REAL_S", PATIENCE_S)
-    for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
-        monkeypatch.setitem(postgres._SESSION, limit, f"{PATIENCE_S:g}s")
 
 
 @pytest.fixture

@@ -45,8 +45,8 @@ async def test_every_connection_is_set_for_durability(store: SqlStore) -> None:
             assert shown == {
                 "synchronous_commit": "on",
                 "timezone": "UTC",
-                "idle_in_transaction_session_timeout": "10s",
-            }
+                "idle_in_transaction_session_timeout": "5min",
+            }, "PATIENCE_S, as postgres._SESSION says here"
         isolation = (await reading.execute(text("SHOW transaction_isolation"))).scalar_one()
         assert isolation == "repeatable read"
 
