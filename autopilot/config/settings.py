@@ -49,7 +49,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.params import Params
 from autopilot.domain.time import show_duration
-from autopilot.markets.installed import every_market
+from autopilot.markets.installed import every_market, facts_of
 from autopilot.policy.budget import PERMIT_LEAST_S
 
 PAPER_PREFIX = "paper-"
@@ -260,18 +260,23 @@ class Settings(BaseSettings):
         return {name: provider for name, provider in self.providers.items() if provider.enabled}
 
     @property
+    def bought(self) -> frozenset[str]:
+        """Those of the enabled providers where money is spent: neither emulated, nor machines of the user's own."""
+        return frozenset(name for name, market in self.markets.items() if market.is_real and not _is_own(name))
+
+    @property
     def is_over_ssh(self) -> bool:
         """Whether the daemon dials its machines, because none of them reaches its mailbox, and there is no bucket."""
         if self.is_on_paper or self.blobs.url or self.blobs.public_url:
             return False
         if self.blobs.over_ssh is not None:
             return self.blobs.over_ssh
-        return any(provider.is_real for provider in self.markets.values())
+        return bool(self.bought)
 
     @property
     def asks_registries(self) -> bool:
-        """Whether registries beyond ``images.local`` are asked. Not for emulated markets, which pull no image."""
-        return self.images.inspect and any(provider.is_real for provider in self.markets.values())
+        """Whether registries beyond ``images.local`` are asked. Not where no market pulls an image."""
+        return self.images.inspect and bool(self.bought)
 
     @property
     def is_on_paper(self) -> bool:
@@ -349,8 +354,9 @@ class Settings(BaseSettings):
                 )
 
     def check_mailbox(self) -> None:
-        """Raises ``UserError`` when machines of a real market could not reach the mailbox: they would work unheard."""
-        real = [name for name, provider in self.markets.items() if provider.is_real]
+        """Raises ``UserError`` when machines could not reach the mailbox, or rented ones only without TLS: they would
+        work unheard, or be heard by others."""
+        real = [name for name in self.markets if name in self.bought]
         if self.blobs.url:
             if real and (self.blobs.endpoint or "https:").startswith("http:"):
                 raise UserError(
@@ -365,6 +371,12 @@ class Settings(BaseSettings):
                 f"machines rented on {', '.join(real)} cannot reach this machine's mailbox on {self.blobs.listen}",
                 hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
             )
+        elif not self.blobs.public_url and not self.is_on_paper and any(map(_is_own, self.markets)):
+            raise UserError(
+                "your own machines need the address under which they reach this machine's mailbox",
+                hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url: in a network of your own '
+                '"http://HOST:PORT" will do, with the port of blobs.listen',
+            )
 
     def _check_dialled(self) -> None:
         """Raises ``UserError`` for a market whose machines cannot be dialled."""
@@ -375,6 +387,11 @@ class Settings(BaseSettings):
                 f"machines of {title} cannot be dialled over SSH, and they cannot reach the mailbox here",
                 hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
             )
+
+
+def _is_own(market: str) -> bool:
+    facts = facts_of(market)
+    return facts is not None and facts.is_own
 
 
 def load_settings(path: Path | None = None) -> Settings:

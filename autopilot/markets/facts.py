@@ -28,6 +28,8 @@ class MarketFacts:
     can_be_dialled: bool = False
     """Its machines take SSH logins with a key that its API attaches: storage can lie with a daemon that no machine
     reaches. Whether its SSH servers forward is another matter, and a claim where it is not known."""
+    is_own: bool = False
+    """Its machines are the user's own: nothing is bought there, so no certificate is asked for."""
     certify: CertifyFacts = UNCERTIFIED
     order: int = UNORDERED
     """Its place in lists and questions about all markets: the lowest first, then by name."""

@@ -165,10 +165,11 @@ def _unknowns(job: Job, candidates: list[Candidate], market: Market) -> tuple[st
 
 
 def may_begin(job: Job, candidates: list[Candidate], market: Market) -> bool:
-    """Whether one of them is what the job would take: only with a deadline is on-demand taken for want of spot."""
+    """Whether one of them is what the job would take: without a deadline on-demand capacity is taken for want of spot
+    only where it costs nothing."""
     if best(candidates, CapacityType.SPOT) is not None:
         return True
-    return bool(candidates) and (_falls_back(job) or not _wants_spot(job, market))
+    return bool(candidates) and (_falls_back(job) or not _wants_spot(job, market) or not _burn(job, candidates[0]))
 
 
 def _wants_spot(job: Job, market: Market) -> bool:
@@ -183,6 +184,8 @@ def _falls_back(job: Job) -> bool:
 def _question(job: Job, candidates: list[Candidate], market: Market, now: datetime, params: Params) -> _Question | None:
     """None if nothing that it would take fits, or nothing is known of the job's length."""
     spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
+    if on_demand is not None and not _burn(job, on_demand):
+        spot = None  # nothing is cheaper than what costs nothing
     any_way = spot or on_demand
     if any_way is None or any_way.work is None:
         return None
@@ -205,7 +208,7 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
             longest_s=left_s,
             most_slack_s=max(left_s - work_s, 0.0),
             restart_s=any_way.setup.total_seconds(),
-            spot_ratio=spot_burn / on_demand_burn,
+            spot_ratio=spot_burn / on_demand_burn if on_demand_burn else 1.0,
             hazard_per_h=losses,
             lost_s=job.spec.checkpoint_interval.total_seconds() / 2,
         )

@@ -35,15 +35,14 @@ class KeyedSettings(BaseModel):
 
 
 S = TypeVar("S", bound=KeyedSettings)
+M = TypeVar("M", bound=BaseModel)
 
 
-def parse_keyed(kind: type[S], settings: Mapping[str, Any], *, name: str, market: str, keys_page: str) -> S:
-    """``name``: of the market under ``[providers]``; ``market``: for people; ``keys_page``: where keys are made.
-
-    Raises ``UserError`` that names the keys at fault, never their values.
-    """
+def parse(kind: type[M], settings: Mapping[str, Any], *, name: str) -> M:
+    """``name``: of the market under ``[providers]``. Raises ``UserError`` that names the keys at fault, never their
+    values."""
     try:
-        parsed = kind.model_validate(dict(settings))
+        return kind.model_validate(dict(settings))
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
@@ -52,6 +51,14 @@ def parse_keyed(kind: type[S], settings: Mapping[str, Any], *, name: str, market
         known = ", ".join(kind.model_fields)
         # The cause would carry the key itself into a traceback.
         raise UserError(f"[providers.{name}] is wrong: {faults}", hint=f"known keys: {known}") from None
+
+
+def parse_keyed(kind: type[S], settings: Mapping[str, Any], *, name: str, market: str, keys_page: str) -> S:
+    """``name``: of the market under ``[providers]``; ``market``: for people; ``keys_page``: where keys are made.
+
+    Raises ``UserError`` that names the keys at fault, never their values.
+    """
+    parsed = parse(kind, settings, name=name)
     if not parsed.api_key.get_secret_value():
         raise UserError(
             f"there is no API key for {market}",

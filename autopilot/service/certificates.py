@@ -37,10 +37,9 @@ log = structlog.get_logger(__name__)
 
 def certify_rules(settings: Settings, *, accept_unproven: bool = False, certify_only: bool = False) -> CertifyRules:
     """``accept_unproven``: a certificate is not asked for. A claim that was found broken stops its market all the same,
-    until it is accepted by name. Emulators and markets on paper need nothing.
+    until it is accepted by name. Emulators, markets on paper and the user's own machines need nothing.
     """
-    is_real = {name for name, market in settings.markets.items() if market.is_real and not settings.is_on_paper}
-    real = frozenset(is_real)
+    real = frozenset() if settings.is_on_paper else settings.bought
     needed = frozenset() if accept_unproven else real
     return CertifyRules(minor_version(), needed, real, certify_only, settings.limits.uncertified)
 

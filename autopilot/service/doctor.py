@@ -28,6 +28,7 @@ from autopilot.domain.money import show
 from autopilot.domain.reported_time import CLOCK_TOLERANCE, ReportedTime, find_clock_error
 from autopilot.domain.time import show_duration
 from autopilot.engine.store_look import list_noted
+from autopilot.markets.installed import facts_of
 from autopilot.planning.asleep import SHORT, tell_permit
 from autopilot.planning.card import advise, judge_card
 from autopilot.planning.market_notes import tell_market
@@ -348,10 +349,10 @@ async def _each_market(settings: Settings, reported: list[ReportedTime | None]) 
             if market.ok is not False and (quotas := await check_quotas(name, provider)) is not None:
                 yield quotas
             if settings.permit.ttl > SHORT:
-                is_proved = None if settings.markets[name].is_real else True
+                is_proved = None if name in settings.bought else True
                 told = tell_permit(settings.permit.ttl, provider.capabilities, is_proved)
                 yield Check(f"permit of {name}", True, f"without the daemon a machine works on for {told}")
-            if market.ok is not False and settings.markets[name].is_real:
+            if market.ok is not False and name in settings.bought:
                 yield await check_card(name, provider, settings)
             yield await _answers(name, provider, settings)
             reported.append(provider.reported_time())
@@ -396,6 +397,13 @@ def _valid_key(name: str, settings: Settings) -> str:
     return f"put a valid key into {file}: the daemon reads it at its next look"
 
 
+def _hint_unanswered(name: str) -> str:
+    facts = facts_of(name)
+    if facts is not None and facts.is_own:
+        return "log in there as the daemon's user: it must need neither a password nor an answer"
+    return f"check the network and providers.{name}.base_url"
+
+
 async def _market(name: str, provider: Provider, valid_key: str) -> Check:
     """Two reads, as the daemon makes them: the account and the list of instances."""
     try:
@@ -403,7 +411,7 @@ async def _market(name: str, provider: Provider, valid_key: str) -> Check:
         instances = await provider.instances()
     except MarketUnknown as problem:
         is_refused = problem.code is RefusalCode.NO_RIGHTS
-        hint = valid_key if is_refused else f"check the network and providers.{name}.base_url"
+        hint = valid_key if is_refused else _hint_unanswered(name)
         return Check(name, False, str(problem), hint)
     able = provider.capabilities
     kinds = " and ".join(kind for kind, has in (("spot", able.spot), ("on-demand", able.on_demand)) if has)

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autopilot.domain.instance import SshAddress
+from autopilot.openssh.options import HARDENED
 from autopilot.ports.tunnels import Dialled, TunnelFault
 from autopilot.tunnels.place import TunnelsPlace
 
-CONNECT_S = 20
-ALIVE_EVERY_S, ALIVE_TIMES = 15, 3
-"""A line that is dead is noticed within the product of both."""
 UP = "autopilot-tunnel-up"
 """What the machine says once the login and the forward are there: a forward that fails ends the connection before."""
 HOLD = f"echo {UP}; exec cat >/dev/null"
@@ -41,40 +39,18 @@ print("port:" + said)
 """Run on a machine whose port is held: by an older connection of ours, which the machine does not know to be dead, or
 by another program, which is left alone."""
 OPTIONS = {
+    **HARDENED,
     "IdentitiesOnly": "yes",
     "IdentityAgent": "none",
     "PKCS11Provider": "none",
-    "PreferredAuthentications": "publickey",
-    "PasswordAuthentication": "no",
-    "KbdInteractiveAuthentication": "no",
-    "HostbasedAuthentication": "no",
-    "GSSAPIAuthentication": "no",
-    "BatchMode": "yes",
     "GlobalKnownHostsFile": "/dev/null",
     "StrictHostKeyChecking": "accept-new",
-    "UpdateHostKeys": "no",
     "VerifyHostKeyDNS": "no",
     "CheckHostIP": "no",
     "CanonicalizeHostname": "no",
-    "ControlMaster": "no",
-    "ControlPath": "none",
     "ProxyCommand": "none",
     "ProxyJump": "none",
-    "PermitLocalCommand": "no",
-    "ForwardAgent": "no",
-    "ForwardX11": "no",
-    "Tunnel": "no",
-    "GatewayPorts": "no",
-    "RequestTTY": "no",
-    "EscapeChar": "none",
-    "Compression": "no",
-    "ConnectTimeout": str(CONNECT_S),
-    "ConnectionAttempts": "1",
-    "ServerAliveInterval": str(ALIVE_EVERY_S),
-    "ServerAliveCountMax": str(ALIVE_TIMES),
-    "TCPKeepAlive": "yes",
     "ExitOnForwardFailure": "yes",
-    "LogLevel": "ERROR",
 }
 """``ClearAllForwardings`` is not among them: it clears those of the command line as well."""
 _SAID = (

@@ -15,11 +15,12 @@ from shlex import quote
 import structlog
 
 from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
+from autopilot.openssh.options import CONNECT_S
+from autopilot.openssh.run import run_ssh
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot.tunnels.board import NOTHING_WANTED, WantedMachines
-from autopilot.tunnels.command import CONNECT_S, FREE, HOLD, UP, SshRoute, fault_of, route_to, ssh_words
+from autopilot.tunnels.command import FREE, HOLD, UP, SshRoute, fault_of, route_to, ssh_words
 from autopilot.tunnels.place import TunnelsPlace
-from autopilot.tunnels.ssh import run_ssh
 
 log = structlog.get_logger(__name__)
 

@@ -33,7 +33,6 @@ T = TypeVar("T")
 INSTALL_ID = "contract"
 LABEL = label_for(INSTALL_ID, "01LEASE")
 OTHER_LABEL = label_for(INSTALL_ID, "01OTHER")
-DISK_GB = Decimal(40)
 LOOKS = 60
 LOOK_EVERY_S = 15.0
 LONG_ENOUGH_S = 3600.0
@@ -137,7 +136,7 @@ class ProviderContract:
         assert offer.gpu in instance.gpu
         assert instance.num_gpus == offer.num_gpus
         assert instance.bid == asked.bid
-        assert abs(instance.storage_rate - offer.storage_rate(DISK_GB)) <= Decimal("0.000001")
+        assert abs(instance.storage_rate - offer.storage_rate(harness.query.disk_gb)) <= Decimal("0.000001")
         assert instance.intended_running
         running = await seen(harness, instance.instance_id, InstanceStatus.RUNNING)
         assert running.machine_id == offer.machine_id
@@ -292,7 +291,7 @@ def request(harness: Harness, offer: Offer, label: str = LABEL, rate: Decimal | 
         capacity_type=harness.capacity_type,
         bid=rate or price,
         image=harness.image,
-        disk_gb=DISK_GB,
+        disk_gb=harness.query.disk_gb,
         env={"GREETING": "it's $HOME"},
         onstart=harness.onstart,
     )

@@ -17,6 +17,7 @@ ALLOWED = {
     ("service/identity.py", "datetime.now"): "the instant that a scaled clock begins with",
     ("sandbox/__main__.py", "datetime.now"): "the same, for a sandbox of its own",
     ("agent/shipped/memory.py", "uuid.uuid4"): "a rented machine's own token",
+    ("providers/ssh/shipped/program.py", "os.urandom"): "a lease's own token, made where it lies",
     ("agent/shipped/arrival.py", "os.urandom"): "bytes that no disk and no line compresses, to measure both",
 }
 

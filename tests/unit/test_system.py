@@ -15,8 +15,8 @@ import pytest
 from autopilot import system
 
 ROOT = Path(system.__file__).parent
-SHIPPED = {"agent/shipped", "host/shipped", "tunnels/command"}
-"""What runs on rented machines, which have Linux: two programs, and the text of a third."""
+SHIPPED = {"agent/shipped", "host/shipped", "providers/ssh/shipped", "tunnels/command"}
+"""What runs on other machines, which have Linux: three programs, and the text of a fourth."""
 OF_ONE_SYSTEM = ("SO_PEERCRED", "CLOCK_BOOTTIME", "/proc/", "sched_getaffinity", "RLIMIT_AS", "SOCK_CLOEXEC")
 
 

@@ -28,13 +28,14 @@ def shape_of(
 ) -> Shape | None:
     """From the best offers of each kind; None without a deadline or an estimate, or when a kind is not to be had.
 
-    None as well for a job that would rather be late than fall back: what waiting costs it no table says.
+    None as well for a job that would rather be late than fall back: what waiting costs it no table says. And where
+    on-demand capacity costs nothing: there is nothing to save by waiting.
     """
     pressure = measure_pressure(job, now, params)
     if not job.spec.fall_back or pressure.slack is None or pressure.is_past or pressure.left_s > LONGEST_S:
         return None
     spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
-    if spot is None or on_demand is None:
+    if spot is None or on_demand is None or not _burn(on_demand, job):
         return None
     offer = spot.offer
     losses = hazard(outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)

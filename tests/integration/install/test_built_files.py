@@ -16,7 +16,7 @@ PRODUCT = f"gpu_autopilot-{__version__}.dist-info"
 LABORATORY = f"gpu_autopilot_lab-{__version__}.dist-info"
 ROOMS = {
     *("agent", "answers", "api", "blobs", "books", "certify", "cli", "client", "code", "config", "domain", "engine"),
-    "images",
+    *("images", "openssh"),
     *("host", "listener", "mailbox", "markets", "notices", "planning", "policy", "ports", "pricing", "providers"),
     "rehearsal",
     *("service", "store", "telemetry", "tunnels", "web", "words"),

@@ -22,7 +22,6 @@ from autopilot_lab.sandbox.mithril.bids import BidStatus
 from tests.contract.harness import QuickClock
 from tests.contract.mithril_harness import KEY, MithrilHarness, mithril_harness
 from tests.contract.provider_contract import (
-    DISK_GB,
     LABEL,
     OTHER_LABEL,
     eventually,
@@ -528,7 +527,6 @@ async def test_another_s_bid_for_several_machines_is_listed_whole(harness: Mithr
     assert (await harness.control("requests")).get("price", 0) == asked_before
     assert (theirs.bid, theirs.num_gpus) == (D("4.00"), 2)
     assert theirs.label != LABEL
-    assert DISK_GB
 
 
 async def test_an_offer_tells_what_its_kind_of_machine_has(harness: MithrilHarness) -> None:

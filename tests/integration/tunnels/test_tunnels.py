@@ -15,11 +15,11 @@ import pytest
 from autopilot.blobs.place import BULK_PORT, CONTROL_PORT
 from autopilot.clock import ManualClock
 from autopilot.domain.instance import SshAddress
+from autopilot.openssh.run import DESCRIPTORS
 from autopilot.ports.tunnels import Dialled, TunnelFault, TunnelState
 from autopilot.tunnels import keeper as tunnel_keeper
 from autopilot.tunnels.board import SILENT_AFTER_S, TunnelBoard, WantedMachines, read_wanted
 from autopilot.tunnels.place import TunnelsPlace
-from autopilot.tunnels.ssh import DESCRIPTORS
 from tests.integration.tunnels.tunnel_world import NEEDS, TunnelWorld, a_tunnel_world, children_named
 from tests.patience import eventually
 

@@ -18,6 +18,7 @@ from autopilot.config.settings import ProviderSettings, Settings, load_settings
 from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.runpod.config import RunpodSettings
+from autopilot.providers.ssh.config import SshSettings
 from autopilot.providers.vastai.config import VastaiSettings
 
 MARKETS: dict[str, type[BaseModel]] = {
@@ -25,6 +26,7 @@ MARKETS: dict[str, type[BaseModel]] = {
     "runpod": RunpodSettings,
     "mithril": MithrilSettings,
     "nebius": NebiusSettings,
+    "ssh": SshSettings,
 }
 TABLES: dict[str, type[BaseModel]] = {
     "owners.alice": OwnerSettings,

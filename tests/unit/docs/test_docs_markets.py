@@ -20,6 +20,10 @@ from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.nebius.create import LEAST_DISK_GB
 from autopilot.providers.runpod import create, mapping, pacing, spot
 from autopilot.providers.runpod.config import RunpodSettings
+from autopilot.providers.ssh.config import MOST_GPUS, MOST_JOBS, MOST_MACHINES, MachineSettings, SshSettings
+from autopilot.providers.ssh.machine import AGAIN_S, UNSEEN_S
+from autopilot.providers.ssh.shipped.program import GRACE_S, MOST_LEASES, USED_MIB
+from autopilot.providers.ssh.wire import MOST_ANSWER
 from tools.references import with_claims
 
 PAGES = Path(__file__).parents[3] / "docs" / "providers"
@@ -97,6 +101,27 @@ def test_nebius_s_page_states_the_numbers() -> None:
     assert f"of {LEAST_DISK_GB} GB at least" in NEBIUS
     assert f"once it is {LEFT_OVER_AFTER.seconds // 60} minutes old" in NEBIUS
     assert f"for more than {UNOBSERVED_LASTS.seconds} s, the cap is booked" in NEBIUS
+
+
+SSH = (PAGES / "ssh.md").read_text()
+
+
+def test_settings_of_ones_own_machines_and_their_defaults_are_shown() -> None:
+    shown = re.findall(r"^\| `(\w+)` \| (?:`(.+?)` )?\| ", SSH.split("## Settings")[1], re.MULTILINE)
+    models = {**SshSettings.model_fields, **MachineSettings.model_fields}
+    plain = {name: "" if isinstance(field.default, tuple | dict) else field.default for name, field in models.items()}
+    told = {name: "" if default is None or name == "host" else f"{default}" for name, default in plain.items()}
+    assert dict(shown) == {**told, "owner_may_take_back": "false"}
+
+
+def test_the_page_of_ones_own_machines_states_the_numbers() -> None:
+    assert f"has {GRACE_S:g} s to save" in SSH
+    assert f"more than {USED_MIB // 1024} GiB in its memory" in SSH
+    assert f"{MOST_ANSWER // 1024} kB, {MOST_LEASES} jobs, {MOST_GPUS} GPUs a machine" in SSH
+    assert f"asked for every {AGAIN_S:g} s" in SSH
+    assert f"unknown for {UNSEEN_S / 60:g} minutes" in SSH
+    assert f"digits and dashes. {MOST_MACHINES} at most" in SSH
+    assert f"Jobs at once, {MOST_JOBS} at most" in SSH
 
 
 def test_what_is_told_about_spot_is_what_the_probe_says() -> None:

@@ -156,7 +156,7 @@ def test_functions_are_no_bare_participles() -> None:
 
 
 ALIKE = (
-    {"providers/vastai", "providers/runpod", "providers/mithril", "providers/nebius"},
+    {"providers/vastai", "providers/runpod", "providers/mithril", "providers/nebius", "providers/ssh"},
     {
         "autopilot_lab/sandbox",
         "autopilot_lab/sandbox/market",
@@ -169,7 +169,7 @@ ALIKE = (
 """Packages side by side, each with its own classes for the same parts. Only among them may a name occur twice."""
 NAMED_AS_THEY_ARE = ("answers", "answers/models")
 """The API calls a job a job: its document and its clients show these names. Within each, each name occurs once."""
-SELF_CONTAINED = ("agent/shipped", "host/shipped")
+SELF_CONTAINED = ("agent/shipped", "host/shipped", "providers/ssh/shipped")
 """They travel alone, without the product: within each, each name occurs once."""
 
 

@@ -14,7 +14,8 @@ from autopilot.markets.installed import every_market
 from tools.references import SERVICE, with_keys
 
 PACKAGE = Path(autopilot.__file__).parent
-MARKETS = every_market()
+MARKETS = {name: facts for name, facts in every_market().items() if not facts.is_own}
+"""Machines of the user's own have the name of a protocol, which agent, tunnels and commands speak as well."""
 NAMES = {
     name.casefold()
     for market, facts in MARKETS.items()

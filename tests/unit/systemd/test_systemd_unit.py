@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,11 @@ from autopilot.config.keys import KEY_SUFFIX
 from autopilot.config.settings import Settings
 from autopilot.listener.door import ConnectionLimits
 from autopilot.listener.process import API_CONNECTIONS, DESCRIPTORS, SPARE_DESCRIPTORS
+from autopilot.markets.installed import every_market
+from autopilot.openssh.run import DESCRIPTORS as DESCRIPTORS_OF_ONE
+from autopilot.openssh.run import MOST_MACHINES, PROCESSES_A_MACHINE
 from autopilot.service.main import CREATE_GRACE_REAL_S
 from autopilot.service.sockets import SOCKET_GROUP
-from autopilot.tunnels.ssh import DESCRIPTORS as DESCRIPTORS_OF_ONE
-from autopilot.tunnels.ssh import MOST_MACHINES, PROCESSES_A_MACHINE
 
 SYSTEMD = Path(__file__).parents[3] / "systemd"
 UNIT = SYSTEMD / "autopilot.service"
@@ -88,7 +88,7 @@ def test_the_group_of_the_socket_is_made_and_is_not_the_dynamic_user(service: Se
     assert service["User"] != service["Group"]
 
 
-@pytest.mark.parametrize("market", sorted(entry.name for entry in entry_points(group="autopilot.providers")))
+@pytest.mark.parametrize("market", sorted(name for name, facts in every_market().items() if facts.key_option))
 def test_each_market_s_key_is_handed_over_and_may_be_missing(service: Section, market: str) -> None:
     name = f"{market}{KEY_SUFFIX}"
     stored = paths.credential_dirs({"HOME": "/nonexistent"})[0] / name

@@ -45,13 +45,22 @@ class SshRun:
                 return True
         return False
 
-    async def read_to_end(self) -> str:
-        """The beginning of what the machine prints, once the connection has ended."""
+    async def give(self, data: bytes) -> None:
+        """All that the machine reads. A connection that has ended takes nothing."""
+        stream = self.process.stdin
+        assert stream is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            stream.write(data)
+            await stream.drain()
+        stream.close()
+
+    async def read_to_end(self, most: int = MOST_SAID) -> str:
+        """The first ``most`` bytes of what the machine prints, once the connection has ended."""
         stream = self.process.stdout
         assert stream is not None
         seen = b""
         while data := await stream.read(MOST_SAID):
-            seen = (seen + data)[:MOST_SAID]
+            seen = (seen + data)[:most]
         await self._drain()
         return seen.decode("utf-8", "replace")
 

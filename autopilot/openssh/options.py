@@ -1,0 +1,33 @@
+"""Options that hold for every ``ssh`` that is started here: no question, no password, nothing of ours lent to the other
+end."""
+
+from __future__ import annotations
+
+CONNECT_S = 20
+ALIVE_EVERY_S, ALIVE_TIMES = 15, 3
+"""A line that is dead is noticed within the product of both."""
+HARDENED = {
+    "PreferredAuthentications": "publickey",
+    "PasswordAuthentication": "no",
+    "KbdInteractiveAuthentication": "no",
+    "HostbasedAuthentication": "no",
+    "GSSAPIAuthentication": "no",
+    "BatchMode": "yes",
+    "UpdateHostKeys": "no",
+    "ControlMaster": "no",
+    "ControlPath": "none",
+    "PermitLocalCommand": "no",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "Tunnel": "no",
+    "GatewayPorts": "no",
+    "RequestTTY": "no",
+    "EscapeChar": "none",
+    "Compression": "no",
+    "ConnectTimeout": str(CONNECT_S),
+    "ConnectionAttempts": "1",
+    "ServerAliveInterval": str(ALIVE_EVERY_S),
+    "ServerAliveCountMax": str(ALIVE_TIMES),
+    "TCPKeepAlive": "yes",
+    "LogLevel": "ERROR",
+}
