@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.errors import UserError
 from autopilot.rehearsal.advice import recognise
+from autopilot.rehearsal.course import CourseNotes, RehearsalBounds, RehearsalCourse
 from autopilot.rehearsal.handlers import counts_on_term
 from autopilot.rehearsal.lines import PrintedLine, PrintedStep, StepScale, read_claims, read_name
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
@@ -326,6 +328,22 @@ def test_the_trainer_of_lightning_is_not_taken_for_that_of_transformers(source: 
 def test_a_file_that_is_written_once_has_no_interval() -> None:
     assert measure_interval({"config.pt": []}) == 0.0
     assert measure_interval({"config.pt": [], "model.pt": [4.0, 6.0]}) == 5.0
+
+
+def test_each_machine_has_a_later_run_than_the_one_before(tmp_path: Path) -> None:
+    """Else the agent would restore the first checkpoint again and again: that of the later run has the greater rank."""
+    (tmp_path / "train.py").write_text("")
+    program = read_command(("python", "train.py"), tmp_path, "ckpt")
+    store = LocalBlobStore(tmp_path / "blobs", b"k" * 32, "")
+    course = RehearsalCourse(tmp_path, program, RehearsalBounds(60.0, 6), print, {}, store)
+    epochs = [course.lease("job", None).run_epoch for _ in range(3)]
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_first_start_that_takes_long_is_no_measure_for_the_others() -> None:
+    assert CourseNotes(starts_s=[60.0]).start_s == 60.0
+    notes = CourseNotes(starts_s=[60.0, 8.0, 10.0])
+    assert (notes.start_s, notes.least_start_s) == (9.0, 8.0)
 
 
 @pytest.mark.parametrize("place", ["/data/ckpt", "../ckpt", "runs/../../ckpt"])
