@@ -32,8 +32,8 @@ WHOLE_SHARE = 0.25
 """Of the time beside all starts, for the run that nothing interrupts; longer while nothing is saved."""
 SECOND_SHARE = 0.15
 """The same for the next one, up to its loss: after it the first run still tells what a resume is compared with."""
-CLEANING_S = 3.0
-"""Of the time, for what comes after the last run."""
+CLEANING_S = 6.0
+"""Of the time, for what comes before the first run and after the last."""
 UNLOST = 2
 """Runs that nothing interrupts, of which the second one comes to the first loss."""
 LOSSES = (
@@ -144,7 +144,7 @@ class RehearsalCourse:
         self.random = random.Random(bounds.seed)  # noqa: S311 -- moments of losses, the same for the same seed
         self.until = time.monotonic() + bounds.seconds - min(CLEANING_S, bounds.seconds / 10)
         self.notes = CourseNotes()
-        self.machines: list[RehearsalMachine] = []
+        self.machine = RehearsalMachine(place / "machine", program.work.workdir)
         self.leases = 0
         self.followed: list[FollowedRun] = []
         self.cut_off_at = math.inf
@@ -214,9 +214,7 @@ class RehearsalCourse:
         if not self.notes.ends:
             missed.append("the end of an uninterrupted run")
         if not list_jumps(whole, tuple(course)):
-            missed.append(
-                "a comparison of the loss after a resume with two uninterrupted runs: too little was told"
-            )
+            missed.append("a comparison of the loss after a resume with two uninterrupted runs: too little was told")
         if not any(run.exit_code == 0 for run in course[1:]):
             missed.append("the end of a run that had lost machines")
         return missed
@@ -228,27 +226,25 @@ class RehearsalCourse:
 
     # -- machines
 
-    def rent(self) -> RehearsalMachine:
-        """A fresh disk."""
-        machine = RehearsalMachine(self.place / f"machine-{len(self.machines)}", self.program.work.workdir)
-        machine.furnish(self.program.put_code)
-        self.machines.append(machine)
-        return machine
+    async def rent(self) -> None:
+        """A fresh disk, where the one before was: on rented machines a work directory has the same path everywhere, and
+        programs keep paths in what they save."""
+        await self.end()
+        self.machine.furnish(self.program.put_code)
 
     def lease(self, job: str, restore: CheckpointRef | None) -> RehearsalLease:
         self.leases += 1
         return RehearsalLease(self.store, job, self.leases, self.program.work, restore)
 
     async def end(self) -> None:
-        for machine in self.machines:
-            await machine.kill()
-            machine.remove()
+        await self.machine.kill()
+        self.machine.remove()
 
     # -- runs
 
     async def run_whole(self) -> SeenRun:
-        machine, lease = self.rent(), self.lease("whole", None)
-        start = self.start(machine, lease)
+        await self.rent()
+        start = self.start(self.lease("whole", None))
         run = await self.run_once(
             start._replace(
                 starts=self.starts,
@@ -262,17 +258,17 @@ class RehearsalCourse:
             self.notes.whole_s = run.said[-1].at - run.said[0].at
             self.notes.told_apart_s = self.notes.whole_s / len(run.said)
         self.say(f"run without a loss: {describe(run)}")
-        await self.drop(machine)
         return run
 
     async def lose_machines(self) -> None:
         """The first of these runs is another one of the whole, up to its loss. A program that ends before all losses
         begins again, as another job."""
         runs = lost = job = 0
-        machine, lease = self.rent(), self.lease("course-0", None)
+        await self.rent()
+        lease = self.lease("course-0", None)
         trusted_until = math.inf
         while time.monotonic() < self.until:
-            start = self.start(machine, lease)._replace(trusted_until=trusted_until)
+            start = self.start(lease)._replace(trusted_until=trusted_until)
             run = await self.run_once(self.plan_loss(start, lost, is_whole=not runs))
             runs += 1
             self.say(f"{describe_loss(run)}: {describe(run)}")
@@ -283,8 +279,7 @@ class RehearsalCourse:
             if run.lost_by is not None and run.lost_by.keeps_disk:
                 trusted_until = self.cut_off_at if run.lost_by.kind is LossKind.MID_SAVE else math.inf
                 continue
-            await self.drop(machine)
-            machine = self.rent()
+            await self.rent()
             job += run.lost_by is None
             lease = self.lease(f"course-{job}", None if run.lost_by is None else lease.restore)
 
@@ -320,13 +315,9 @@ class RehearsalCourse:
         possible = [loss for loss in LOSSES if self.notes.verified or loss.keeps_disk]
         return next((loss for loss in possible if loss not in self.tried), possible[len(self.tried) % len(possible)])
 
-    async def drop(self, machine: RehearsalMachine) -> None:
-        await machine.kill()
-        machine.remove()
-
     async def run_once(self, start: RunStart) -> SeenRun:
-        machine, lease = start.machine, start.lease
-        outputs_before = self.read_outputs(machine)
+        machine, lease = self.machine, start.lease
+        outputs_before = self.read_outputs()
         has_saved = lease.restore is not None or bool(list_saved(start.checkpoint_path))
         began_wall = time.time()
         await lease.renew()
@@ -349,7 +340,7 @@ class RehearsalCourse:
         if first_told is not None:
             self.notes.starts_s.append(first_told - began_wall)
         self.take_notes(look)
-        self.compare_outputs(machine, outputs_before)
+        self.compare_outputs(outputs_before)
         if run.lost_by is not None:
             self.tried.append(run.lost_by)
         return place(self.followed).runs[-1]
@@ -360,11 +351,9 @@ class RehearsalCourse:
             async with asyncio.timeout(max(0.0, self.until - time.monotonic())):
                 await lease.renew()
 
-    def start(self, machine: RehearsalMachine, lease: RehearsalLease) -> RunStart:
-        return RunStart(machine, lease, self.until, self.checkpoint_path(machine))
-
-    def checkpoint_path(self, machine: RehearsalMachine) -> str:
-        return os.path.join(machine.workdir, self.program.work.checkpoint_path)
+    def start(self, lease: RehearsalLease) -> RunStart:
+        checkpoint_path = os.path.join(self.machine.workdir, self.program.work.checkpoint_path)
+        return RunStart(self.machine, lease, self.until, checkpoint_path)
 
     def take_notes(self, look: RunFollower) -> None:
         notes, saves = self.notes, look.saves
@@ -382,11 +371,11 @@ class RehearsalCourse:
 
     # -- outputs
 
-    def read_outputs(self, machine: RehearsalMachine) -> dict[str, str]:
-        return read_outputs(machine.workdir, machine.code)
+    def read_outputs(self) -> dict[str, str]:
+        return read_outputs(self.machine.workdir, self.machine.code)
 
-    def compare_outputs(self, machine: RehearsalMachine, before: dict[str, str]) -> None:
-        after = self.read_outputs(machine)
+    def compare_outputs(self, before: dict[str, str]) -> None:
+        after = self.read_outputs()
         if not self.notes.rows:
             self.notes.rows = {name: count_most(text) for name, text in after.items()}
         for name, text in before.items():

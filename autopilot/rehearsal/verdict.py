@@ -148,8 +148,8 @@ def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
             FaultKind.DOES_NOT_RESUME,
             f"nothing was saved at the checkpoint path in {took_s:.0f} s; where it saves later, give it more --minutes",
         )
-    for after, lacking in resumes(seen):
-        if begins_again(seen, after) and lacking > reported_apart(seen) + SPARE_STEPS and not is_coarse(seen, after):
+    for after, _ in resumes(seen):
+        if begins_again(seen, after) and is_behind(seen.whole, after) and not is_coarse(seen, after):
             yield (
                 FaultKind.DOES_NOT_RESUME,
                 f"with a checkpoint of step {after.saved_step} there, it began at step {after.first_step}",
@@ -175,9 +175,9 @@ def is_coarse(seen: RehearsalSeen, after: SeenRun) -> bool:
     return after.saved_step is not None and any(first is not None and after.saved_step < first for first in others)
 
 
-def reported_apart(seen: RehearsalSeen) -> int:
+def reported_apart(whole: tuple[SeenRun, ...]) -> int:
     """Steps between two that are told."""
-    gaps = [b.step - a.step for run in seen.whole for a, b in pairwise(run.said) if b.step > a.step]
+    gaps = [b.step - a.step for run in whole for a, b in pairwise(run.said) if b.step > a.step]
     return int(median(gaps)) if gaps else 1
 
 
@@ -193,7 +193,7 @@ def find_torn(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
 def find_work_twice(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     """Against the save that it began with: one that was being written may cost the interval before it."""
     interval = seen.checkpoint.interval_steps
-    allowed = interval + reported_apart(seen) + SPARE_STEPS
+    allowed = interval + reported_apart(seen.whole) + SPARE_STEPS
     for after, lacking in resumes(seen):
         if interval and lacking > allowed and (not begins_again(seen, after) or is_coarse(seen, after)):
             yield (
@@ -241,8 +241,16 @@ def list_jumps(whole: tuple[SeenRun, ...], course: tuple[SeenRun, ...]) -> list[
     """Of each resume that can be compared, with the loss before it."""
     curves = [run.losses for run in whole if run.losses]
     pairs = seams(course) if len(curves) > 1 else []
-    jumps = [(before.lost_by, measure_jump(after.losses, curves)) for before, after in pairs if after.restored]
+    exact = [(before, after) for before, after in pairs if after.restored and not is_behind(whole, after)]
+    jumps = [(before.lost_by, measure_jump(after.losses, curves)) for before, after in exact]
     return [(lost_by, jump) for lost_by, jump in jumps if jump is not None]
+
+
+def is_behind(whole: tuple[SeenRun, ...], after: SeenRun) -> bool:
+    """Whether it does steps again that were in what it began with: their loss is another one then."""
+    if after.saved_step is None or after.first_step is None:
+        return False
+    return after.saved_step - after.first_step + 1 > reported_apart(whole) + SPARE_STEPS
 
 
 def measure_jump(resumed: Mapping[int, float], curves: list[dict[int, float]]) -> Jump | None:

@@ -143,6 +143,11 @@ def test_steps_that_begin_again_in_a_later_run_alone_are_counted_with_their_epoc
     assert [run.last_step for run in runs] == [13, 24]
 
 
+def test_steps_that_are_done_again_with_later_weights_are_no_jump_of_their_own() -> None:
+    verdict = judge(resumed(steps(41, 100, apart=9.0)))
+    assert [each.kind for each in verdict.findings] == [FaultKind.WORK_DONE_TWICE]
+
+
 def test_where_nothing_is_told_the_names_of_saves_tell_the_steps() -> None:
     saves = ("epoch=0-step=6.ckpt", "out/checkpoint-12/model.safetensors", "last.ckpt")
     assert [read_name(save) for save in saves] == [6, 12, None]
