@@ -300,7 +300,11 @@ class RehearsalCourse:
         else:
             lose_after_s = self.random.uniform(0.0, share)
         return start._replace(
-            loss=self.choose(), lose_after_s=lose_after_s, lose_at_latest_s=lose_at_latest_s, lose_until=latest
+            loss=self.choose(is_verified=bool(notes.verified)),
+            otherwise=self.choose(is_verified=False),
+            lose_after_s=lose_after_s,
+            lose_at_latest_s=lose_at_latest_s,
+            lose_until=latest,
         )
 
     def choose_first_moment(self) -> float:
@@ -310,9 +314,9 @@ class RehearsalCourse:
         beyond_s = notes.interval_s + COMPARED_STEPS * notes.told_apart_s
         return max(0.0, min(SECOND_SHARE * beside_s, notes.whole_s - beyond_s))
 
-    def choose(self) -> Loss:
+    def choose(self, *, is_verified: bool) -> Loss:
         """A fresh disk needs a verified checkpoint: before there is any, the disks are kept."""
-        possible = [loss for loss in LOSSES if self.notes.verified or loss.keeps_disk]
+        possible = [loss for loss in LOSSES if is_verified or loss.keeps_disk]
         return next((loss for loss in possible if loss not in self.tried), possible[len(self.tried) % len(possible)])
 
     async def run_once(self, start: RunStart) -> SeenRun:

@@ -24,6 +24,7 @@ AT_ONCE_STEPS = 1
 """Told between SIGTERM and the save that it brings: later ones come by the program's own clock."""
 SAVES_OF_A_DISK = 2
 """Of one run, after which its disk has something to go on from."""
+OVERDUE_S = 5.0
 LEAST_WAIT_S = 6.0
 """For what is to be told after the first save, where the share of the time is less."""
 
@@ -35,6 +36,8 @@ class RunStart(NamedTuple):
     """By the monotonic clock: it is stopped then, lost or not."""
     checkpoint_path: str
     loss: Loss | None = None
+    otherwise: Loss | None = None
+    """That keeps the disk, where nothing is verified long after its moment: a busy computer takes its time."""
     lose_after_s: float = 0.0
     """Of its work, which begins with the first that it tells: then it is lost, once something new is saved."""
     lose_at_latest_s: float = math.inf
@@ -80,8 +83,9 @@ class RunFollower:
             if record is not None:
                 return self.make_run(exit_code=record.exit_code or (1 if record.signal else 0))
             has_changed = self.look()
-            if self.start.loss is not None and self.is_due(self.start.loss, has_changed):
-                return await self.lose(self.start.loss)
+            for loss in self.losses():
+                if self.is_due(loss, has_changed):
+                    return await self.lose(loss)
             if self.is_to_be_asked():
                 return self.make_run(term=await self.end_softly())
             await asyncio.sleep(LOOK_S)
@@ -102,7 +106,7 @@ class RunFollower:
     def count_after_save(self) -> int:
         """Steps that it told after its first save."""
         saved_at = self.saves.began_at[0] + time.time() - time.monotonic()
-        return sum(each.at > saved_at for each in self.sources()[0] or self.told)
+        return max(sum(each.at > saved_at for each in source) for source in self.sources())
 
     @property
     def enough_s(self) -> float:
@@ -160,6 +164,10 @@ class RunFollower:
             return
         if isinstance(step, int) and (not self.told or self.told[-1].step != step):
             self.told.append(PrintedStep(time.time(), step, None, None))
+
+    def losses(self) -> list[Loss]:
+        is_overdue = self.worked_s >= 2 * self.start.lose_after_s + OVERDUE_S
+        return [each for each in (self.start.loss, self.start.otherwise if is_overdue else None) if each is not None]
 
     def is_due(self, loss: Loss, has_changed: bool) -> bool:
         """Once something new is verified, or saved twice on a disk that is kept, or its share of the time is over; then
