@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import time
 from dataclasses import replace
 from typing import NamedTuple
 
-from autopilot.rehearsal.lines import PrintedStep, read_claims
+from autopilot.rehearsal.lines import PrintedStep, read_claims, read_name
 from autopilot.rehearsal.machine import RehearsalMachine
 from autopilot.rehearsal.mailbox import RehearsalLease
 from autopilot.rehearsal.observed import Loss, LossKind, SeenRun, TermSave
@@ -23,6 +24,9 @@ AT_ONCE_STEPS = 1
 """Told between SIGTERM and the save that it brings: later ones come by the program's own clock."""
 SAVES_OF_A_DISK = 2
 """Of one run, after which its disk has something to go on from."""
+OVERDUE_S = 5.0
+LEAST_WAIT_S = 6.0
+"""For what is to be told after the first save, where the share of the time is less."""
 
 
 class RunStart(NamedTuple):
@@ -32,16 +36,23 @@ class RunStart(NamedTuple):
     """By the monotonic clock: it is stopped then, lost or not."""
     checkpoint_path: str
     loss: Loss | None = None
+    otherwise: Loss | None = None
+    """That keeps the disk, where nothing is verified long after its moment: a busy computer takes its time."""
     lose_after_s: float = 0.0
     """Of its work, which begins with the first that it tells: then it is lost, once something new is saved."""
+    lose_at_latest_s: float = math.inf
+    """Of its work: then it is lost without anything new as well, where a checkpoint was restored."""
     lose_until: float = 0.0
     """No longer after this: the next run would have no time."""
     enough_s: float = math.inf
-    """Of its work: then it is stopped, once it has saved and told ``steps`` of them."""
+    """Of its work: then it is stopped, once it has saved and told ``steps`` of them; at twice that without them."""
     starts: int = 0
     """Its own and those to come, which take as long: ``share`` of the time beside them is enough, too."""
     share: float = 0.0
     steps: int = 0
+    """Told after its first save."""
+    is_asked_unsaved: bool = False
+    """It has SIGTERM before its time is over, where it has saved nothing until then: that may be when it saves."""
     trusted_until: float = math.inf
     """By the wall clock: what was written later on its disk was cut off."""
 
@@ -57,7 +68,11 @@ class RunFollower:
         self.worked_from: float | None = None
         self.newest_save: float | None = None
         """Of what it began with, by the wall clock."""
+        self.read_lines = 0
         self.told: list[PrintedStep] = []
+        """In the file that autopilot.checkpoint.progress writes."""
+        self.named: list[PrintedStep] = []
+        """By the names of what it saved."""
 
     async def follow(self) -> SeenRun:
         await self.wait_for_job()
@@ -68,8 +83,11 @@ class RunFollower:
             if record is not None:
                 return self.make_run(exit_code=record.exit_code or (1 if record.signal else 0))
             has_changed = self.look()
-            if self.start.loss is not None and self.is_due(self.start.loss, has_changed):
-                return await self.lose(self.start.loss)
+            for loss in self.losses():
+                if self.is_due(loss, has_changed):
+                    return await self.lose(loss)
+            if self.is_to_be_asked():
+                return self.make_run(term=await self.end_softly())
             await asyncio.sleep(LOOK_S)
         return self.make_run()
 
@@ -77,8 +95,18 @@ class RunFollower:
         now = time.monotonic()
         if now >= self.start.until:
             return True
-        is_counted = self.has_saved and self.worked_s >= self.enough_s and self.looks % MEMORY_EVERY == 0
-        return is_counted and (self.start.steps == 0 or len(self.claims()) >= self.start.steps)
+        if not self.has_saved or self.worked_s < self.enough_s or self.looks % MEMORY_EVERY:
+            return False
+        return self.count_after_save() >= self.start.steps or self.worked_s >= max(2 * self.enough_s, LEAST_WAIT_S)
+
+    def is_to_be_asked(self) -> bool:
+        is_last = time.monotonic() >= self.start.until - MARKET_S
+        return is_last and self.start.is_asked_unsaved and not self.has_saved and self.worked_from is not None
+
+    def count_after_save(self) -> int:
+        """Steps that it told after its first save."""
+        saved_at = self.saves.began_at[0] + time.time() - time.monotonic()
+        return max(sum(each.at > saved_at for each in source) for source in self.sources())
 
     @property
     def enough_s(self) -> float:
@@ -96,9 +124,9 @@ class RunFollower:
         """However long its start takes on a busy computer."""
         return 0.0 if self.worked_from is None else time.monotonic() - self.worked_from
 
-    def claims(self) -> list[PrintedStep]:
-        """What the program told: in lines, or else in the file that autopilot.checkpoint.progress writes."""
-        return read_claims(self.printed.lines, self.start.lease.work.progress) or self.told
+    def sources(self) -> tuple[list[PrintedStep], ...]:
+        """What the program told of its steps: in lines, in its progress file, and by the names of its saves."""
+        return read_claims(self.printed.lines, self.start.lease.work.progress), self.told, self.named
 
     async def wait_for_job(self) -> None:
         """What the agent restores before is no save of the program's."""
@@ -114,9 +142,20 @@ class RunFollower:
         self.looks += 1
         self.printed.read(time.time())
         self.read_progress()
-        if self.worked_from is None and (self.printed.lines or self.told or self.has_saved):
+        if self.worked_from is None and (self.has_claimed() or self.told or self.has_saved):
             self.worked_from = time.monotonic()
-        return self.saves.look(time.monotonic())
+        has_changed = self.saves.look(time.monotonic())
+        names = (
+            [os.path.relpath(path, self.start.machine.workdir) for path in self.saves.changed] if has_changed else []
+        )
+        steps = [read_name(name) for name in names]
+        self.named += [PrintedStep(time.time(), step, None, None) for step in steps if step is not None]
+        return has_changed
+
+    def has_claimed(self) -> bool:
+        """Whether one of the lines that are new tells a step: before there may be warnings of what it imports."""
+        lines, self.read_lines = self.printed.lines[self.read_lines :], len(self.printed.lines)
+        return bool(read_claims(lines, self.start.lease.work.progress))
 
     def read_progress(self) -> None:
         try:
@@ -126,12 +165,17 @@ class RunFollower:
         if isinstance(step, int) and (not self.told or self.told[-1].step != step):
             self.told.append(PrintedStep(time.time(), step, None, None))
 
+    def losses(self) -> list[Loss]:
+        is_overdue = self.worked_s >= 2 * self.start.lose_after_s + OVERDUE_S
+        return [each for each in (self.start.loss, self.start.otherwise if is_overdue else None) if each is not None]
+
     def is_due(self, loss: Loss, has_changed: bool) -> bool:
-        """Once something new is verified, or saved twice on a disk that is kept; then at its moment, or when the
-        next save begins."""
+        """Once something new is verified, or saved twice on a disk that is kept, or its share of the time is over; then
+        at its moment, or when the next save begins."""
         now = time.monotonic()
         is_verified = len(self.start.lease.verified) > self.verified_before and self.has_saved
-        if not is_verified and not (loss.keeps_disk and len(self.saves.began_at) >= SAVES_OF_A_DISK):
+        is_late = self.start.lease.restore is not None and 0.0 < self.start.lose_at_latest_s <= self.worked_s
+        if not (is_verified or is_late or (loss.keeps_disk and len(self.saves.began_at) >= SAVES_OF_A_DISK)):
             return False
         if self.worked_s < self.start.lose_after_s or now > self.start.lose_until:
             return False
@@ -163,7 +207,7 @@ class RunFollower:
 
     def judge_end(self, asked_at: float, asked_wall: float, saved_before: float, ended_s: float | None) -> TermSave:
         """One that saves at once and works on has done what it could; so has one that had nothing new to save."""
-        told = [each.at - asked_wall for each in self.claims()]
+        told = [each.at - asked_wall for each in self.sources()[0] or self.told]
         saved_s = self.saves.changed_at - asked_at
         has_saved = saved_s > max(0.0, saved_before - asked_at)
         has_nothing_new = max(told, default=-math.inf) <= saved_before - asked_at

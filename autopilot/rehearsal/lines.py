@@ -23,6 +23,8 @@ _LOSS = re.compile(
     r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|nan)",
     re.IGNORECASE,
 )
+_NAMED = re.compile(r"(?:step|checkpoint|ckpt|iter(?:ation)?|update)s?[-_=.]?(\d{1,12})(?!\d)", re.IGNORECASE)
+"""In the name of what is saved: checkpoint-40, epoch=0-step=40.ckpt, step_000040.pt."""
 ENOUGH = 3
 """Lines with a loss after which those without one are no sign of work: a line may speak of a step that was loaded."""
 
@@ -61,6 +63,15 @@ class StepScale:
     """Its steps begin again, and nothing tells how often they have."""
 
     @classmethod
+    def of_runs(cls, runs: Iterable[list[PrintedStep]]) -> StepScale:
+        """Of the first run that told anything; whether steps begin again shows in any that goes on for longer."""
+        scales = [cls.of(claims) for claims in runs if claims]
+        again = [scale for scale in scales if scale.steps_of_epoch is not None]
+        if again:
+            return max(again, key=lambda scale: scale.steps_of_epoch or 0)
+        return next((scale for scale in scales if scale.is_unclear), scales[0] if scales else cls())
+
+    @classmethod
     def of(cls, claims: Iterable[PrintedStep]) -> StepScale:
         claims = list(claims)
         total, others = choose_bar(claims)
@@ -72,7 +83,7 @@ class StepScale:
         if not steps:
             apart = [after - before for before, after in pairwise(epochs) if after > before]
             return cls(by_loss, epoch_unit=min(apart, default=1.0), other_totals=others)
-        if all(before <= after for before, after in pairwise(steps)):
+        if not any(has_wrapped(min(steps), before, after) for before, after in pairwise(steps)):
             return cls(by_loss, total=total, other_totals=others)
         if len(set(epochs)) > 1:
             return cls(by_loss, steps_of_epoch=max(max(steps) - min(steps) + 1, total or 0), other_totals=others)
@@ -97,6 +108,11 @@ class StepScale:
         if self.total is not None and claim.total is not None and claim.total < self.total:
             return claim.step + self.total - claim.total
         return claim.step
+
+
+def has_wrapped(first: int, before: int, after: int) -> bool:
+    """Lines of several processes may only be out of order."""
+    return after < before and after - first <= (before - first) / 2
 
 
 def choose_bar(claims: Iterable[PrintedStep]) -> tuple[int | None, frozenset[int]]:
@@ -163,6 +179,12 @@ def read_mark(line: PrintedLine, mark: Mark, epoch: float | None) -> PrintedStep
     epoch = mark.epoch if epoch is None else epoch
     total = int(mark.total) if mark.kind == "bar" and mark.total else None
     return PrintedStep(line.at, int(mark.done), epoch, None, total)
+
+
+def read_name(path: str) -> int | None:
+    """The step in the name of a file that is saved, or of its directory: the last that stands there."""
+    found = _NAMED.findall(path)
+    return int(found[-1]) if found else None
 
 
 def read_loss(line: str) -> float | None:

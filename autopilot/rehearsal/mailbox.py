@@ -32,11 +32,16 @@ ORDERS_FOR = timedelta(days=1)
 
 
 class RehearsalLease:
-    """One machine's orders, from its start to its loss. A disk that is kept keeps its lease."""
+    """One machine's orders, from its start to its loss. A disk that is kept keeps its lease.
 
-    def __init__(self, store: LocalBlobStore, job: str, name: str, work: Work, restore: CheckpointRef | None) -> None:
-        self.store, self.job, self.name, self.work, self.restore = store, job, name, work, restore
-        self.run_epoch, self.seq = 1, 0
+    ``run_epoch``: greater than that of any before, for of two checkpoints the agent restores that of the later run.
+    """
+
+    def __init__(
+        self, store: LocalBlobStore, job: str, run_epoch: int, work: Work, restore: CheckpointRef | None
+    ) -> None:
+        self.store, self.job, self.work, self.restore = store, job, work, restore
+        self.name, self.run_epoch, self.seq = f"lease-{run_epoch}", run_epoch, 0
         self.verified: dict[int, Manifest] = {}
         self.heartbeat: Heartbeat | None = None
 

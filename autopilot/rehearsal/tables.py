@@ -10,11 +10,23 @@ from itertools import pairwise
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
 """Not those of logs: they are read by a person, and may well say twice what was done twice."""
+ARRAY_SUFFIX = ".json"
+"""A table where it is an array of objects."""
 COUNTING = re.compile(
     r"^(?:(?:trainer/)?global[_ ]?)?(?:epoch|step|iter(?:ation)?|update|batch|it|i|idx|index)s?$", re.I
 )
 EVEN_SHARE = 0.6
 Key = tuple[float, ...]
+
+
+def read_array(text: str) -> str:
+    """One line of JSON for each object of an array; empty: it is none."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    rows = body if isinstance(body, list) else []
+    return "".join(json.dumps(row) + "\n" for row in rows if isinstance(row, dict))
 
 
 def list_keys(text: str) -> list[Key]:

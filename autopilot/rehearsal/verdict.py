@@ -8,9 +8,10 @@ from enum import StrEnum
 from itertools import pairwise
 from math import sqrt
 from statistics import median
+from typing import NamedTuple
 
 from autopilot.rehearsal.advice import advise
-from autopilot.rehearsal.observed import LossKind, RehearsalSeen, SeenRun
+from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, SeenRun
 
 MARKET_S = 5.0
 """The least that markets give between SIGTERM and SIGKILL."""
@@ -53,6 +54,14 @@ class RehearsalFinding:
     said: str
     advice: str
     is_suspicion: bool = False
+
+
+class Jump(NamedTuple):
+    off: float
+    """How far the loss lies beside an uninterrupted run after a resume, as a rule."""
+    allowed: float
+    step: int
+    """The first that is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +138,18 @@ def measure_pace(runs: tuple[SeenRun, ...]) -> float | None:
 
 
 def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
+    took_s = max((run.took_s for run in seen.whole), default=0.0)
     has_begun = any(run.said or run.exit_code == 0 for run in seen.whole)
-    if has_begun and not seen.verified and not any(run.saves for run in seen.whole):
+    is_unsaved = not seen.verified and not any(run.saves for run in seen.whole)
+    if any(run.term is not None and run.term.has_saved and run.lost_by is None for run in seen.whole):
+        yield FaultKind.DOES_NOT_RESUME, f"nothing was saved in {took_s:.0f} s but at SIGTERM: SIGKILL leaves nothing"
+    elif has_begun and is_unsaved and not any(find_term(seen)):
         yield (
             FaultKind.DOES_NOT_RESUME,
-            f"nothing was saved at the checkpoint path in {max(run.took_s for run in seen.whole):.0f} s; "
-            "where it saves later, give it more --minutes",
+            f"nothing was saved at the checkpoint path in {took_s:.0f} s; where it saves later, give it more --minutes",
         )
-        return
-    for after, lacking in resumes(seen):
-        if begins_again(seen, after) and lacking > reported_apart(seen) + SPARE_STEPS:
+    for after, _ in resumes(seen):
+        if begins_again(seen, after) and is_behind(seen.whole, after) and not is_coarse(seen, after):
             yield (
                 FaultKind.DOES_NOT_RESUME,
                 f"with a checkpoint of step {after.saved_step} there, it began at step {after.first_step}",
@@ -157,9 +168,16 @@ def begins_again(seen: RehearsalSeen, after: SeenRun) -> bool:
     return bool(starts) and after.first_step is not None and after.first_step <= max(starts)
 
 
-def reported_apart(seen: RehearsalSeen) -> int:
+def is_coarse(seen: RehearsalSeen, after: SeenRun) -> bool:
+    """Whether it began again because it goes on from epochs alone, the first of which was not over: another run went on
+    from a step beyond that save."""
+    others = [other.first_step for other, _ in resumes(seen) if not begins_again(seen, other)]
+    return after.saved_step is not None and any(first is not None and after.saved_step < first for first in others)
+
+
+def reported_apart(whole: tuple[SeenRun, ...]) -> int:
     """Steps between two that are told."""
-    gaps = [b.step - a.step for run in seen.whole for a, b in pairwise(run.said) if b.step > a.step]
+    gaps = [b.step - a.step for run in whole for a, b in pairwise(run.said) if b.step > a.step]
     return int(median(gaps)) if gaps else 1
 
 
@@ -175,9 +193,9 @@ def find_torn(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
 def find_work_twice(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
     """Against the save that it began with: one that was being written may cost the interval before it."""
     interval = seen.checkpoint.interval_steps
-    allowed = interval + reported_apart(seen) + SPARE_STEPS
+    allowed = interval + reported_apart(seen.whole) + SPARE_STEPS
     for after, lacking in resumes(seen):
-        if interval and lacking > allowed and not begins_again(seen, after):
+        if interval and lacking > allowed and (not begins_again(seen, after) or is_coarse(seen, after)):
             yield (
                 FaultKind.WORK_DONE_TWICE,
                 f"with a checkpoint of step {after.saved_step} there, it went on from step {after.first_step}; "
@@ -186,7 +204,7 @@ def find_work_twice(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
 
 
 def find_term(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
-    terms = [run.term for run in seen.course if run.term is not None]
+    terms = [run.term for run in (*seen.whole[:1], *seen.course) if run.term is not None]
     if not seen.counts_on_term or not terms:
         return
     silent = [term for term in terms if not term.has_saved]
@@ -209,36 +227,54 @@ def find_outputs(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
 
 
 def find_jump(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
-    curves = [run.losses for run in seen.whole if run.losses]
-    if len(curves) < 2:
-        return
-    for before, after in seams(seen.course):
-        if not after.restored:
-            continue
-        jump = measure_jump(after.losses, curves)
-        if jump is not None:
-            off, allowed, step = jump
-            kind = "" if before.lost_by is None or before.lost_by.kind is not LossKind.TERM else " after SIGTERM"
+    for lost_by, jump in list_jumps(seen.whole, seen.course):
+        if jump.off > jump.allowed:
+            kind = " after SIGTERM" if lost_by is not None and lost_by.kind is LossKind.TERM else ""
             yield (
                 FaultKind.JUMP_AT_THE_SEAM,
-                f"from step {step} on{kind} the loss lay {off:.3g} beside two uninterrupted runs, which differ by "
-                f"{allowed:.3g} at the most",
+                f"from step {jump.step} on{kind} the loss lay {jump.off:.3g} beside two uninterrupted runs, which "
+                f"differ by {jump.allowed:.3g} at the most",
             )
 
 
-def measure_jump(resumed: Mapping[int, float], curves: list[dict[int, float]]) -> tuple[float, float, int] | None:
-    """(how far it lies outside, what would be allowed, the first step); None: it does not, or nothing can be said."""
+def list_jumps(whole: tuple[SeenRun, ...], course: tuple[SeenRun, ...]) -> list[tuple[Loss | None, Jump]]:
+    """Of each resume that can be compared, with the loss before it."""
+    curves = [run.losses for run in whole if run.losses]
+    pairs = seams(course) if len(curves) > 1 else []
+    exact = [(before, after) for before, after in pairs if after.restored and not is_behind(whole, after)]
+    jumps = [(before.lost_by, measure_jump(after.losses, curves)) for before, after in exact]
+    return [(lost_by, jump) for lost_by, jump in jumps if jump is not None]
+
+
+def is_behind(whole: tuple[SeenRun, ...], after: SeenRun) -> bool:
+    """Whether it does steps again that were in what it began with: their loss is another one then."""
+    if after.saved_step is None or after.first_step is None:
+        return False
+    return after.saved_step - after.first_step + 1 > reported_apart(whole) + SPARE_STEPS
+
+
+def measure_jump(resumed: Mapping[int, float], curves: list[dict[int, float]]) -> Jump | None:
+    """Beside the nearer of two curves, of which one may go on for longer; None: nothing can be said."""
     common = sorted(curves[0].keys() & curves[1].keys())
-    compared = [step for step in sorted(resumed) if step in set(common)][:JUMP_STEPS]
-    if len(common) < LEAST_JUMP_STEPS or len(compared) < LEAST_JUMP_STEPS:
+    if len(common) < LEAST_JUMP_STEPS:
         return None
     values = [curve[step] for curve in curves[:2] for step in common]
     spread = max(abs(curves[0][step] - curves[1][step]) for step in common)
-    near = [step for step in common if compared[0] - NEAR_STEPS <= step <= compared[-1] + NEAR_STEPS]
-    noise = max(measure_noise([curve[step] for step in near]) for curve in curves[:2])
-    allowed = max(JUMP_SPREADS * spread, JUMP_SHARE * (max(values) - min(values)), JUMP_NOISES * noise)
-    off = min(abs(median(resumed[step] - curve[step] for step in compared)) for curve in curves[:2])
-    return (off, allowed, compared[0]) if off > allowed else None
+    allowed = max(JUMP_SPREADS * spread, JUMP_SHARE * (max(values) - min(values)))
+    jumps = [jump for curve in curves[:2] if (jump := measure_beside(resumed, curve, allowed, common[-1])) is not None]
+    return min(jumps, key=lambda jump: jump.off - jump.allowed, default=None)
+
+
+def measure_beside(resumed: Mapping[int, float], curve: dict[int, float], allowed: float, until: int) -> Jump | None:
+    """``until``: the last step for which ``allowed`` is known. Runs that differ do so the more the longer they are; and
+    of few steps the noise tells less."""
+    steps = [step for step in sorted(resumed) if step in curve][:JUMP_STEPS]
+    if len(steps) < LEAST_JUMP_STEPS:
+        return None
+    near = [value for step, value in sorted(curve.items()) if steps[0] - NEAR_STEPS <= step <= steps[-1] + NEAR_STEPS]
+    noise = JUMP_NOISES * measure_noise(near) * sqrt(JUMP_STEPS / len(steps))
+    off = abs(median(resumed[step] - curve[step] for step in steps))
+    return Jump(off, max(allowed * max(1.0, steps[-1] / max(until, 1)), noise), steps[0])
 
 
 def measure_noise(values: list[float]) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from autopilot.agent.shipped.tree import Scanned, scan
 from autopilot.agent.shipped.watch import ends_of, mask
-from autopilot.rehearsal.tables import SUFFIXES, is_table
+from autopilot.rehearsal.tables import ARRAY_SUFFIX, SUFFIXES, is_table, read_array
 
 LOOK_S = 0.02
 SETTLED_S = 0.15
@@ -45,6 +45,8 @@ class SaveWatch:
         self.writes: dict[str, list[float]] = {}
         """When each file was begun, by its path without digits."""
         self.changed_at = -1e9
+        self.changed: list[str] = []
+        """What the last look found changed."""
         self.longest_s = 0.0
         self.in_place = ""
         """What of it is never whole at some moment, and how."""
@@ -63,7 +65,8 @@ class SaveWatch:
             self.note_write(each, now, is_first)
         for path in [path for path in self.known if path not in present]:
             del self.known[path]
-        if not changed or is_first:
+        self.changed = [] if is_first else [each.path for each in changed]
+        if not self.changed:
             return False
         if now - self.changed_at > SETTLED_S:
             self.began_at.append(now)
@@ -163,8 +166,9 @@ def read_outputs(workdir: Path, code: frozenset[Path]) -> dict[str, str]:
     """The tables that the program has written, by their paths in the directory."""
     found = {}
     for path in sorted(workdir.rglob("*")):
-        if path.suffix in SUFFIXES and path.is_file() and not path.is_symlink() and path not in code:
-            text = read_text(path)
+        is_array = path.suffix == ARRAY_SUFFIX
+        if (is_array or path.suffix in SUFFIXES) and path.is_file() and not path.is_symlink() and path not in code:
+            text = read_array(read_text(path)) if is_array else read_text(path)
             if text:
                 found[str(path.relative_to(workdir))] = text
     return found

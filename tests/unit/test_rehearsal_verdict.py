@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.errors import UserError
 from autopilot.rehearsal.advice import recognise
-from autopilot.rehearsal.course import CourseNotes
+from autopilot.rehearsal.course import CourseNotes, RehearsalBounds, RehearsalCourse
 from autopilot.rehearsal.handlers import counts_on_term
-from autopilot.rehearsal.lines import PrintedLine, PrintedStep, StepScale, read_claims
+from autopilot.rehearsal.lines import PrintedLine, PrintedStep, StepScale, read_claims, read_name
 from autopilot.rehearsal.observed import Loss, LossKind, RehearsalSeen, Said, SeenCheckpoint, SeenRun, TermSave
+from autopilot.rehearsal.placing import FollowedRun, measure_interval, place
 from autopilot.rehearsal.program import CopiedCode, read_command
 from autopilot.rehearsal.report import as_json, in_words
-from autopilot.rehearsal.tables import count_most, is_doubled, is_overwritten
+from autopilot.rehearsal.tables import count_most, is_doubled, is_overwritten, read_array
 from autopilot.rehearsal.verdict import FaultKind, judge
 from autopilot.rehearsal.watching import OVERWRITTEN, REMOVED, SaveWatch
 
@@ -31,6 +34,8 @@ MID_SAVE = Loss(LossKind.MID_SAVE, keeps_disk=True)
 WHOLE = SeenRun(steps(1, 100), 10.0, exit_code=0)
 LOST = SeenRun(steps(1, 52), 5.2, lost_by=KILL, saves=10)
 RESUMED = SeenRun(steps(51, 100), 5.0, exit_code=0, restored=True, saved_step=50)
+COARSE = SeenRun(steps(101, 120), 2.0, lost_by=KILL, restored=True, saved_step=100)
+"""It went on from the end of its second epoch."""
 SOUND = RehearsalSeen((WHOLE, WHOLE), (LOST, RESUMED), SeenCheckpoint(1000, 0.1, 0.5, 5.0), verified=10)
 
 
@@ -100,6 +105,54 @@ def test_each_kind_of_loss_that_was_promised_must_be_followed_by_a_resume(
     verdict = judge(replace(SOUND, promised=promised))
     assert verdict.unproven == missed
     assert verdict.is_sound == (not missed)
+
+
+def test_a_run_that_goes_on_from_epochs_alone_does_resume() -> None:
+    """The first epoch was not over when it began again: the same program goes on from the second later."""
+    again = SeenRun(steps(1, 110), 11.0, lost_by=KILL, restored=True, saved_step=50)
+    assert [each.kind for each in judge(replace(SOUND, course=(LOST, again))).findings] == [FaultKind.DOES_NOT_RESUME]
+    verdict = judge(replace(SOUND, course=(LOST, again, COARSE)))
+    assert [each.kind for each in verdict.findings] == [FaultKind.WORK_DONE_TWICE]
+
+
+@pytest.mark.parametrize(
+    ("term", "kind"),
+    [
+        (TermSave(has_saved=True, took_s=1.0, was_killed=False), FaultKind.DOES_NOT_RESUME),
+        (TermSave(has_saved=False, took_s=1.0, was_killed=False), FaultKind.SIGTERM_SAVE),
+        (TermSave(has_saved=False, took_s=5.0, was_killed=True), FaultKind.SIGTERM_SAVE),
+    ],
+)
+def test_what_saves_at_sigterm_alone_is_named_by_what_it_does_then(term: TermSave, kind: FaultKind) -> None:
+    whole = SeenRun(steps(1, 100), 10.0, saves=int(term.has_saved), term=term)
+    seen = RehearsalSeen((whole,), (), counts_on_term=True)
+    assert [each.kind for each in judge(seen).findings] == [kind]
+
+
+def test_a_resume_is_compared_with_the_longer_of_two_runs() -> None:
+    short = replace(LOST, said=steps(1, 52))
+    seen = replace(SOUND, whole=(WHOLE, short), course=(short, replace(RESUMED, said=steps(51, 60, apart=9.0))))
+    assert [each.kind for each in judge(seen).findings] == [FaultKind.JUMP_AT_THE_SEAM]
+    assert judge(replace(seen, course=(short, replace(RESUMED, said=steps(51, 60))))).is_sound
+
+
+def test_steps_that_begin_again_in_a_later_run_alone_are_counted_with_their_epochs() -> None:
+    first = claims_of("epoch 1\n" + "".join(f"step {n} loss {9 - n}\n" for n in range(1, 6)))
+    text = "".join(f"epoch {e}\n" + "".join(f"step {n} loss 1\n" for n in range(1, 9)) for e in (1, 2))
+    runs = place([FollowedRun(WHOLE, (first,)), FollowedRun(LOST, (claims_of(text),))]).runs
+    assert [run.last_step for run in runs] == [13, 24]
+
+
+def test_steps_that_are_done_again_with_later_weights_are_no_jump_of_their_own() -> None:
+    verdict = judge(resumed(steps(41, 100, apart=9.0)))
+    assert [each.kind for each in verdict.findings] == [FaultKind.WORK_DONE_TWICE]
+
+
+def test_where_nothing_is_told_the_names_of_saves_tell_the_steps() -> None:
+    saves = ("epoch=0-step=6.ckpt", "out/checkpoint-12/model.safetensors", "last.ckpt")
+    assert [read_name(save) for save in saves] == [6, 12, None]
+    named = [PrintedStep(float(step), step, None, None) for step in (6, 12)]
+    assert [run.last_step for run in place([FollowedRun(WHOLE, ([], named))]).runs] == [12]
 
 
 def test_a_resume_from_the_save_before_is_no_fault() -> None:
@@ -195,6 +248,13 @@ def test_rows_that_are_there_more_often_than_without_a_loss_are_doubled(table: s
     assert not is_doubled(table, count_most(table))
 
 
+def test_an_array_of_objects_is_a_table() -> None:
+    rows = [{"loss": 0.5, "step": n} for n in range(1, 9)]
+    assert read_array(json.dumps(rows)).splitlines()[0] == '{"loss": 0.5, "step": 1}'
+    assert is_overwritten(read_array(json.dumps(rows)), read_array(json.dumps(rows[6:])))
+    assert read_array('{"step": 4}') == read_array("[1, 2") == ""
+
+
 def write(path: Path, data: bytes) -> None:
     with path.open("r+b" if path.exists() else "wb") as file:
         file.truncate(0)
@@ -271,8 +331,24 @@ def test_the_trainer_of_lightning_is_not_taken_for_that_of_transformers(source: 
 
 
 def test_a_file_that_is_written_once_has_no_interval() -> None:
-    assert CourseNotes(apart={"config.pt": []}).interval_steps == 0.0
-    assert CourseNotes(apart={"config.pt": [], "model.pt": [4.0, 6.0]}).interval_steps == 5.0
+    assert measure_interval({"config.pt": []}) == 0.0
+    assert measure_interval({"config.pt": [], "model.pt": [4.0, 6.0]}) == 5.0
+
+
+def test_each_machine_has_a_later_run_than_the_one_before(tmp_path: Path) -> None:
+    """Else the agent would restore the first checkpoint again and again: that of the later run has the greater rank."""
+    (tmp_path / "train.py").write_text("")
+    program = read_command(("python", "train.py"), tmp_path, "ckpt")
+    store = LocalBlobStore(tmp_path / "blobs", b"k" * 32, "")
+    course = RehearsalCourse(tmp_path, program, RehearsalBounds(60.0, 6), print, {}, store)
+    epochs = [course.lease("job", None).run_epoch for _ in range(3)]
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_first_start_that_takes_long_is_no_measure_for_the_others() -> None:
+    assert CourseNotes(starts_s=[60.0]).start_s == 60.0
+    notes = CourseNotes(starts_s=[60.0, 8.0, 10.0])
+    assert (notes.start_s, notes.least_start_s) == (9.0, 8.0)
 
 
 @pytest.mark.parametrize("place", ["/data/ckpt", "../ckpt", "runs/../../ckpt"])
