@@ -21,7 +21,7 @@ from autopilot.domain.memory_kill import with_memory_kill
 from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.pace import learn_pace, note_slow_end
 from autopilot.domain.reasons import Reason
-from autopilot.domain.start_faults import INVALID, FailedStart, StartCause, trim_words, with_start
+from autopilot.domain.start_faults import FAILED_BEFORE, INVALID, FailedStart, StartCause, trim_words, with_start
 from autopilot.domain.unfit import count_left, forget_met, lacks_of
 
 HEARTBEAT_LASTS = timedelta(minutes=3)
@@ -267,19 +267,25 @@ def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:
     match event:
         case e.HeartbeatSeen(_, _, _, AgentState.RUNNING):
             return replace(job, fruitless=0, failed_starts=())
+        case e.ReleaseRequested(_, Reason.FAILED_BEFORE, at) if before.is_wanted:
+            # It says nothing new, of the image in particular: what counts is its cost.
+            return _end_start(job, before, at, FailedStart(before.id, _host_of(before), FAILED_BEFORE, "", at))
         case e.ReleaseRequested(_, reason, at) if reason in _IN_VAIN and before.is_wanted:
             if before.agent.state in AT_WORK:
                 return job
             known = next((each for each in job.failed_starts if each.lease_id == before.id), None)
             start = known or FailedStart(before.id, _host_of(before), "", "", at)
-            cost = sum(cost_by_day(before, at).values(), ZERO)
-            over = replace(start, at=at, is_over=True, cost=cost)
-            return replace(job, fruitless=job.fruitless + 1, failed_starts=with_start(job.failed_starts, over))
+            return _end_start(replace(job, fruitless=job.fruitless + 1), before, at, start)
         case e.LeaseRefused(_, Reason.INVALID, message, _, at):
             start = FailedStart(before.id, _host_of(before), INVALID, trim_words(message), at, is_over=True)
             return replace(job, fruitless=job.fruitless + 1, failed_starts=with_start(job.failed_starts, start))
         case _:
             return job
+
+
+def _end_start(job: Job, lease: Lease, at: datetime, start: FailedStart) -> Job:
+    cost = sum(cost_by_day(lease, at).values(), ZERO)
+    return replace(job, failed_starts=with_start(job.failed_starts, replace(start, at=at, is_over=True, cost=cost)))
 
 
 def _note_fault(job: Job, event: e.BootFailed) -> Job:

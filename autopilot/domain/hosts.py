@@ -1,6 +1,7 @@
 """What machines have shown of themselves over all jobs: launches that came to nothing, loading times, pace, a block.
 
-Where a market names kinds instead of machines (a pool) the record is of the kind: nothing it says tells them apart.
+Where a market offers kinds instead of machines (a pool) and names the host of one that is rented, the record is of that
+host, with the pool in the place of its owner. Where it names none the record is of the pool.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ slow in the morning is still taken to be slow in the evening."""
 MOST_IMAGES = 8
 """Loading times are kept of so many images on one machine, the newest."""
 HOST_FAULTS = frozenset(
-    {Reason.STUCK_LOADING, Reason.AGENT_SILENT, Reason.HOST_LOST, Reason.BAD_MACHINE, Reason.HOST_UNFIT}
+    {
+        Reason.STUCK_LOADING,
+        Reason.FAILED_BEFORE,
+        Reason.AGENT_SILENT,
+        Reason.HOST_LOST,
+        Reason.BAD_MACHINE,
+        Reason.HOST_UNFIT,
+    }
 )
 """Why a machine was left, where that speaks of the machine itself."""
 
@@ -32,6 +40,7 @@ class HostRecord:
     provider: str
     machine_id: str
     host_id: str
+    """Of a pool's machine, the pool."""
     gpu: str
     seen_at: datetime
     """When the newest of it was seen; what is below counts as of then, and fades."""
@@ -132,10 +141,10 @@ class KnownHosts:
     def find(self, provider: str, machine_id: str) -> HostRecord | None:
         return self.records.get((provider, machine_id))
 
-    def longest_load_s(self, provider: str, image: str) -> float | None:
-        """Of the market's machines on which the image has come up, each as it was last; None: on none."""
-        loads = self.loads.get((provider, image))
-        return loads[-1] if loads else None
+    def longest_load_s(self, provider: str, image: str, least: int = 1) -> float | None:
+        """Of the market's machines where the image has come up, each as it was last; None: fewer than ``least``."""
+        loads = self.loads.get((provider, image), ())
+        return loads[-1] if len(loads) >= least else None
 
     def is_blocked(self, provider: str, machine_id: str) -> bool:
         record = self.find(provider, machine_id)

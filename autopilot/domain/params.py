@@ -102,6 +102,9 @@ class Loading:
     Source: assumed."""
     preparing_mbps: float = 100
     """Mbit/s at which the disk is filled meanwhile. Source: assumed, a slow link."""
+    first_word_s: float = 420
+    """Seconds that a virtual machine runs without a word from its own program, which speaks before the image is pulled.
+    Source: assumed; the system is up within some minutes."""
     silence_s: float = 900
     """Seconds that a machine runs without a message from its agent. Source: assumed."""
     offline_grace_s: float = 150
@@ -111,6 +114,8 @@ class Loading:
     that many in a row are one chance in 6,000. Source: one renter's report."""
     most_failed_starts: int = 32
     """Machines in a row that never ran the command, for any reason; then the job fails. Source: assumed."""
+    most_left_at_once: int = 8
+    """Machines in a row that are left because their host is known to fail; then one is waited for. Source: assumed."""
     most_invalid: int = 4
     """Creates in a row that a market calls invalid; then the job fails. Source: assumed."""
     lost_share: float = 0.5
@@ -132,7 +137,15 @@ class Loading:
         if longest_s is None:
             return self.timeout_s
         usual_s = max(self.known_least_s, self.known_factor * longest_s)
-        return min(usual_s * GROWTH ** min(silent, MOST_GROWN), self.timeout_s)
+        return min(usual_s * _growth(silent), self.timeout_s)
+
+    def first_word_patience_s(self, silent: int) -> float:
+        """The same of a virtual machine that runs, until its own program is heard."""
+        return min(self.first_word_s * _growth(silent), self.silence_s)
+
+
+def _growth(silent: int) -> float:
+    return float(GROWTH ** min(silent, MOST_GROWN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,10 +308,12 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "known_least_s": ("loading", "known_least_s"),
     "preparing_least_s": ("loading", "preparing_least_s"),
     "preparing_mbps": ("loading", "preparing_mbps"),
+    "first_word_s": ("loading", "first_word_s"),
     "silence_s": ("loading", "silence_s"),
     "offline_grace_s": ("loading", "offline_grace_s"),
     "most_dead_hosts": ("loading", "most_dead_hosts"),
     "most_failed_starts": ("loading", "most_failed_starts"),
+    "most_left_at_once": ("loading", "most_left_at_once"),
     "most_invalid": ("loading", "most_invalid"),
     "lost_share": ("loading", "lost_share"),
     "max_rebids": ("bids", "max_rebids"),

@@ -51,6 +51,7 @@ class Reason(StrEnum):
     OUT_OF_CREDIT = "out_of_credit"
     PAID_IN = "paid_in"
     STUCK_LOADING = "stuck_loading"
+    FAILED_BEFORE = "failed_before"
     AGENT_SILENT = "agent_silent"
     INVALID = "invalid"
     EXPIRING = "expiring"

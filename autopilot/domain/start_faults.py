@@ -92,6 +92,12 @@ FAULTS: Mapping[str, StartFault] = {
     "pull_failed": StartFault(
         StartCause.HOST, "the host's network did not bring what is needed: another host is tried", is_final=False
     ),
+    "failed_before": StartFault(
+        StartCause.HOST, "the market placed it on a host that has failed before: another host is tried at once"
+    ),
+    "host_silent": StartFault(
+        StartCause.UNKNOWN, "the machine runs, and its own program has sent no word: another host is tried"
+    ),
     "boot_too_slow": StartFault(StartCause.UNKNOWN, "the machine did not come up in time: another host is tried"),
     "container_exit": StartFault(
         StartCause.UNKNOWN, "the container ended before its agent spoke: another host is tried"
@@ -99,6 +105,10 @@ FAULTS: Mapping[str, StartFault] = {
 }
 """By name of the fault; the names of a virtual machine's own report are among them (``HOST_FAULTS``)."""
 NO_FAULT = StartFault(StartCause.UNKNOWN, "the machine did not come up, and its market did not say why", is_final=False)
+FAILED_BEFORE = "failed_before"
+"""It was placed on a host that is known to fail, and was left at once."""
+MOST_KEPT = 64
+"""Failed starts in a row are kept of one job, the newest."""
 INVALID = "invalid"
 """The market refused the create itself as one that it never takes."""
 
@@ -195,4 +205,9 @@ class FailedStart:
 
 def with_start(starts: tuple[FailedStart, ...], start: FailedStart) -> tuple[FailedStart, ...]:
     """At the end, in the place of what was known of that machine."""
-    return (*(each for each in starts if each.lease_id != start.lease_id), start)
+    return (*(each for each in starts if each.lease_id != start.lease_id), start)[-MOST_KEPT:]
+
+
+def count_last(starts: tuple[FailedStart, ...], fault: str) -> int:
+    """How many of them in a row, up to the newest, had that fault."""
+    return next((number for number, each in enumerate(reversed(starts)) if each.fault != fault), len(starts))

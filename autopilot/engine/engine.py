@@ -495,8 +495,7 @@ class Engine:
             if lease.id in mail and lease.is_wanted:
                 for event in mail_events(event_log.job, event_log.original, lease, mail[lease.id], now):
                     event_log.apply(event)
-        reports = {name: each.host for name, each in mail.items()}
-        take_start_faults(event_log, readings, reports, self._logins, self._avoid, now)
+        take_start_faults(event_log, readings, mail, self._logins, self._avoid, now, self.config.params)
         self.dialling.give_up_unreachable(event_log, self._avoid, now)
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])

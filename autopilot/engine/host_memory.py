@@ -12,6 +12,7 @@ from autopilot.domain.hosts import HOST_FAULTS, HostRecord, KnownHosts, MachineK
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.pace import slow_share
+from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
 from autopilot.ports.provider import Provider
 from autopilot.ports.store import UnitOfWork
@@ -33,8 +34,10 @@ class HostMemory:
         changed: dict[MachineKey, HostRecord] = {}
         for event_log in event_logs:
             for lease, after in _pairs(event_log):
-                key = after.provider, after.machine_id
-                before = changed.get(key) or self.known.find(*key) or _blank(after, now)
+                machine_id, host_id = self._name(after)
+                key = after.provider, machine_id
+                blank = HostRecord(*key, host_id, after.gpu, now)
+                before = changed.get(key) or self.known.find(*key) or blank
                 record = judge(before, event_log.original, lease, after, now)
                 if not self._is_pooled(after.provider):  # of a pool the next machine is another one
                     record = judge_pace(record, event_log.job, lease, after)
@@ -42,6 +45,14 @@ class HostMemory:
                     changed[key] = record
         if changed:
             await uow.hosts.save(changed.values())
+
+    def _name(self, lease: Lease) -> tuple[str, str]:
+        """(machine, host) of its record. What comes to nothing again says nothing new of its host, but of its pool it
+        does: how often that places machines there."""
+        if not self._is_pooled(lease.provider):
+            return lease.machine_id, lease.host_id
+        is_told_apart = lease.host_id and lease.reason is not Reason.FAILED_BEFORE
+        return (lease.host_id, lease.machine_id) if is_told_apart else (lease.machine_id, "")
 
     def _is_pooled(self, market: str) -> bool:
         provider = self._providers.get(market)
@@ -69,10 +80,6 @@ def judge_pace(record: HostRecord, job: Job, before: Lease, after: Lease) -> Hos
     if share is not None:
         return record.with_pace(float(share))
     return record.with_pace(None) if after.anchor.slow_windows == 0 else record
-
-
-def _blank(lease: Lease, now: datetime) -> HostRecord:
-    return HostRecord(lease.provider, lease.machine_id, lease.host_id, lease.gpu, now)
 
 
 def _pairs(event_log: EventLog) -> Iterable[tuple[Lease, Lease]]:

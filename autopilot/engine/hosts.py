@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -40,6 +40,7 @@ class Hosts:
         self._logins = logins
         self._boot_s = round(params.loading.timeout_s * BOOT_SHARE)
         self._reports: dict[str, HostReport] = {}
+        self._unheard: dict[str, datetime] = {}
         self._lent: dict[str, bool] = {}
         """By lease, whether its login lies in the store; a daemon before this one may have put it there."""
 
@@ -48,17 +49,25 @@ class Hosts:
         provider = self._providers.get(lease.provider)
         return provider is not None and provider.capabilities.boots_vm
 
-    async def read(self, job: Job, lease: Lease) -> HostReport | None:
+    async def read(self, job: Job, lease: Lease, now: datetime) -> HostReport | None:
         """What the machine has said that is new. Raises ``BlobUnavailable``."""
         if not self.boots(lease):
             return None
-        report = parse_host_report(await self._blobs.get(host_key(job.id, lease.id)) or b"")
+        unheard_since = self._unheard.pop(lease.id, now)  # a store that is down says nothing of the machine
+        said = await self._blobs.get(host_key(job.id, lease.id))
+        if said is None:
+            self._unheard[lease.id] = unheard_since
+        report = parse_host_report(said or b"")
         before = self._reports.get(lease.id)
         if report is None or (before and (report.boot, report.seq) <= (before.boot, before.seq)):
             return None
         self._reports[lease.id] = report
         log.info("host.reported", lease=lease.id, boot=report.boot, state=report.state, fault=report.fault)
         return report
+
+    def unheard_since(self, lease_id: str) -> datetime | None:
+        """Since when each look into the store has shown no word of the machine; None: it has one, or is not known."""
+        return self._unheard.get(lease_id)
 
     def face(self, lease_id: str) -> bool:
         """What in a report calls for other orders: that the machine wants the login."""
@@ -99,6 +108,6 @@ class Hosts:
         return self._blobs.sign_get(key, LOGIN_VALID_FOR)
 
     def forget(self, lease_ids: frozenset[str]) -> None:
-        for kept in (self._reports, self._lent):
+        for kept in (self._reports, self._unheard, self._lent):
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]

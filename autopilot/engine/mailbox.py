@@ -104,6 +104,8 @@ class Mail:
     """Only when it has changed; ``NO_NOTICE`` when it is withdrawn."""
     restored: tuple[int, int] | None = None
     """Run epoch and number of the checkpoint that the present run began from; only once for each run."""
+    unheard_since: datetime | None = None
+    """Of a virtual machine: since when each look has shown no word of its own program."""
 
 
 class Mailbox:
@@ -157,7 +159,7 @@ class Mailbox:
         most_bytes, notice, restored = 0, None, None
         self._follow(job, lease)
         try:
-            host = await self._hosts.read(job, lease)
+            host = await self._hosts.read(job, lease, now)
             exit_record = await self._read_old_exit(job, lease)
             heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
@@ -182,7 +184,8 @@ class Mailbox:
         except BlobUnavailable as problem:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
-        return Mail(heartbeat, exit_record, checkpoint, most_bytes, host, notice, restored)
+        unheard_since = self._hosts.unheard_since(lease.id)
+        return Mail(heartbeat, exit_record, checkpoint, most_bytes, host, notice, restored, unheard_since)
 
     def _newly_restored(self, beat: Heartbeat, before: Heartbeat | None) -> tuple[int, int] | None:
         is_known = before is not None and (before.run_epoch, before.restored) == (beat.run_epoch, beat.restored)

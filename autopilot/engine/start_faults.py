@@ -10,13 +10,14 @@ from autopilot.domain import events as e
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.start_faults import StartCause, fault_of, find_fault, find_telling_line, trim_words
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid
 from autopilot.engine.event_log import EventLog
+from autopilot.engine.mailbox import Mail
 from autopilot.engine.observe import Reading
 from autopilot.engine.registry_logins import Logins, login_refused
-from autopilot.mailbox.report_shapes import HostReport
 
 LASTING_AVOIDED = timedelta(hours=24)
 """So long a job keeps away from a host that cannot run its image."""
@@ -40,13 +41,15 @@ class _Said:
 def take_start_faults(
     event_log: EventLog,
     readings: Mapping[str, Reading],
-    reports: Mapping[str, HostReport | None],
+    mail: Mapping[str, Mail],
     logins: Logins,
     avoid: Avoid,
     now: datetime,
+    params: Params,
 ) -> None:
     """A machine whose agent was never heard is given up for a final fault; its cause says what the job does next."""
-    said = (*_said_by_hosts(event_log.job, reports), *_said_by_markets(event_log.job, readings))
+    job = event_log.job
+    said = (*_said_by_hosts(job, mail), *_unsaid(job, mail, now, params), *_said_by_markets(job, readings))
     for each in said:
         if not _is_wanted(event_log.job, each.lease.id):
             continue
@@ -79,12 +82,24 @@ def _is_wanted(job: Job, lease_id: str) -> bool:
     return any(lease.id == lease_id and lease.is_wanted for lease in job.leases)
 
 
-def _said_by_hosts(job: Job, reports: Mapping[str, HostReport | None]) -> Iterator[_Said]:
+def _said_by_hosts(job: Job, mail: Mapping[str, Mail]) -> Iterator[_Said]:
     for lease in job.leases:
-        report = reports.get(lease.id)
+        report = mail[lease.id].host if lease.id in mail else None
         if report is not None and report.state == "failed" and lease.is_wanted:
             words = find_fault(report.detail) if report.fault in _WIDE else ""
             yield _Said(lease, words or report.fault, report.detail, has_ended=True)
+
+
+def _unsaid(job: Job, mail: Mapping[str, Mail], now: datetime, params: Params) -> Iterator[_Said]:
+    """Of virtual machines that run: they have no network, or do not boot."""
+    patience = timedelta(seconds=params.loading.first_word_patience_s(job.silent_starts))
+    for lease in job.leases:
+        unheard_since = mail[lease.id].unheard_since if lease.id in mail else None
+        runs_since = lease.observed.running_since
+        if unheard_since is None or runs_since is None or not lease.is_wanted or lease.agent.boot > 0:
+            continue
+        if now - max(unheard_since, runs_since) >= patience:
+            yield _Said(lease, "host_silent", "", has_ended=True)
 
 
 def _said_by_markets(job: Job, readings: Mapping[str, Reading]) -> Iterator[_Said]:

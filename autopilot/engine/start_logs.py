@@ -1,4 +1,4 @@
-"""The markets' logs of machines that have not come up: read soon after they were rented, then ever more rarely."""
+"""The markets' logs of machines that have not come up: read soon after they were rented, then each minute."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ log = structlog.get_logger(__name__)
 
 FIRST_LOOK = timedelta(seconds=30)
 """After the rental. An agent that starts well is heard about then."""
+PAUSE = timedelta(minutes=1)
+"""Between later looks: a machine that says why it fails bills until that is read."""
 MOST_AT_ONCE = 8
 """So many logs are read in one tick: the lists come first."""
 WAIT_REAL_S = 20.0
 
 
 class StartLogs:
-    """Keeps what was read last, and when the next look is due: each pause is twice the one before."""
+    """Keeps what was read last, and when the next look is due."""
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
-        self._due: dict[str, tuple[datetime, timedelta]] = {}
+        self._due: dict[str, datetime] = {}
 
     async def read(
         self, provider: Provider, leases: Sequence[Lease], instances: Sequence[Instance], now: datetime
@@ -46,14 +48,12 @@ class StartLogs:
 
     def _is_due(self, lease: Lease, instance: Instance, now: datetime) -> bool:
         since = lease.acquired_at or lease.intended_at
-        at, _ = self._due.get(lease.id, (since + FIRST_LOOK, FIRST_LOOK))
         has_just_failed = instance.start_failed and lease.state is LeaseState.ACTIVE
-        return now >= at or has_just_failed
+        return has_just_failed or now >= self._due.get(lease.id, since + FIRST_LOOK)
 
     async def _look(self, provider: Provider, lease: Lease, now: datetime) -> None:
         assert lease.instance_id is not None, "its market shows it"
-        pause = 2 * self._due[lease.id][1] if lease.id in self._due else FIRST_LOOK
-        self._due[lease.id] = now + pause, pause
+        self._due[lease.id] = now + (PAUSE if lease.id in self._due else FIRST_LOOK)
         try:
             async with asyncio.timeout(WAIT_REAL_S):
                 words = await provider.start_words(lease.instance_id)

@@ -34,7 +34,7 @@ from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.eligibility import Eligibility
 from autopilot.policy.failed_starts import never_starts, next_start_at
 from autopilot.policy.hold import hold
-from autopilot.policy.loading import cannot_boot_again, loads_too_long, prepares_too_long
+from autopilot.policy.loading import cannot_boot_again, is_left_at_once, loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused, keep_by_raise
@@ -267,7 +267,9 @@ def _is_loading(main: Lease) -> bool:
 
 
 def _why_given_up(job: Job, main: Lease, market: Market, now: datetime, params: Params) -> Reason | None:
-    """It loads, is silent or prepares for too long, or lacks what was rented."""
+    """It loads, is silent or prepares for too long, is where others failed, or lacks what was rented."""
+    if is_left_at_once(job, main, market, params):
+        return Reason.FAILED_BEFORE
     is_loading = _is_loading(main)
     if is_loading and loads_too_long(job, main, market, now, params):
         return Reason.STUCK_LOADING

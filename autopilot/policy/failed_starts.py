@@ -14,7 +14,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.job import Job
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
-from autopilot.domain.start_faults import INVALID, FailedStart, StartCause
+from autopilot.domain.start_faults import INVALID, StartCause, count_last
 
 FIRST_PAUSE = timedelta(minutes=10)
 LONGEST_PAUSE = timedelta(hours=3)
@@ -23,7 +23,7 @@ LONGEST_PAUSE = timedelta(hours=3)
 
 def never_starts(job: Job, params: Params) -> Note | None:
     """What is known of the machines for which the job has to fail; None while it need not."""
-    limits, over = params.loading, [each for each in job.failed_starts if each.is_over]
+    limits, over = params.loading, tuple(each for each in job.failed_starts if each.is_over)
     dead = {each.host for each in over if each.cause is StartCause.UNKNOWN and each.fault != INVALID}
     cost = sum((each.cost for each in over), ZERO)
     is_too_dear = (
@@ -32,7 +32,7 @@ def never_starts(job: Job, params: Params) -> Note | None:
     if not (
         len(dead) >= limits.most_dead_hosts
         or job.fruitless >= limits.most_failed_starts
-        or _count_last(over, INVALID) >= limits.most_invalid
+        or count_last(over, INVALID) >= limits.most_invalid
         or is_too_dear
     ):
         return None
@@ -46,15 +46,5 @@ def next_start_at(job: Job) -> datetime | None:
     if not job.failed_starts or job.failed_starts[-1].cause is not StartCause.LIMIT:
         return None
     newest = job.failed_starts[-1]
-    times = _count_last(list(job.failed_starts), newest.fault)
+    times = count_last(job.failed_starts, newest.fault)
     return newest.at + min(FIRST_PAUSE * float(2 ** min(times - 1, 10)), LONGEST_PAUSE)
-
-
-def _count_last(starts: list[FailedStart], fault: str) -> int:
-    """How many of them in a row, up to the newest, had that fault."""
-    count = 0
-    for each in reversed(starts):
-        if each.fault != fault:
-            break
-        count += 1
-    return count

@@ -1,9 +1,9 @@
 """How long a machine may take until the command runs on it.
 
 Until its agent speaks that is the market's and the host's affair, and short: where the image has come up on the market
-before, twice as long as it took there, and half as long again after each machine in a row that did not say why. From
-then on it is the user's: inputs, ``setup`` and the checkpoint take as long as filling the disk may take over a slow
-link, and some more.
+before, twice as long as it took there, and half as long again after each machine in a row that did not say why. One
+that a pool has placed on a host that is known to fail is not waited for. From then on it is the user's: inputs,
+``setup`` and the checkpoint take as long as filling the disk may take over a slow link, and some more.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
+from autopilot.domain.start_faults import FAILED_BEFORE, count_last
+from autopilot.pricing.host_odds import is_known_dud, usual_load_s
 
 
 def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params: Params) -> bool:
@@ -32,11 +34,21 @@ def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params
 
 
 def _patience(job: Job, lease: Lease, market: Market, params: Params) -> timedelta:
-    """Beside a machine that works starts in vain are not counted, so nothing would grow: there the whole time is
-    waited for. So it is for a machine that has worked: it is no dud, and may have woken while no daemon was there."""
+    """For a machine that has worked the whole time is waited: it is no dud, and may have woken while no daemon was
+    there."""
     is_beside, has_worked = job.main is not None and job.main.id != lease.id, lease.agent.boot > 0
-    longest_s = None if is_beside or has_worked else market.hosts.longest_load_s(lease.provider, job.spec.image)
+    longest_s = None if has_worked else usual_load_s(market.hosts, job, lease.provider, is_beside=is_beside)
     return timedelta(seconds=params.loading.patience_s(longest_s, job.silent_starts))
+
+
+def is_left_at_once(job: Job, lease: Lease, market: Market, params: Params) -> bool:
+    """Of a machine that its market has placed on a host that is known to fail. After so many in a row one is waited
+    for, or it would go on for ever where there are no other hosts."""
+    able = market.able(lease.provider)
+    if able is None or not able.is_pooled or lease.agent.boot > 0:
+        return False
+    is_given_a_try = count_last(job.failed_starts, FAILED_BEFORE) >= params.loading.most_left_at_once
+    return not is_given_a_try and is_known_dud(market.hosts, lease)
 
 
 def cannot_boot_again(lease: Lease, able: Capabilities | None) -> bool:

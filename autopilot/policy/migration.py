@@ -17,7 +17,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.unfit import is_unfit
-from autopilot.policy.loading import loads_too_long, prepares_too_long
+from autopilot.policy.loading import is_left_at_once, loads_too_long, prepares_too_long
 
 FETCH_PATIENCE = timedelta(minutes=20)
 """A fetch that takes less is waited for, however often the job saves."""
@@ -54,6 +54,8 @@ def _while_both_run(
         return (SaveAndStop(main.id, Reason.EXPIRING),)
     if new_lost or (is_stuck and new.agent.state is not AgentState.WAITING):
         return _drop(new, new.observed.pause_cause or Reason.STUCK_LOADING)
+    if is_left_at_once(job, new, market, params):
+        return _drop(new, Reason.FAILED_BEFORE)
     if is_unfit(job, new, now):
         return _drop(new, Reason.HOST_UNFIT)
     may_be_promoted = new.agent.state is AgentState.WAITING or _falls_behind(job, new, now)

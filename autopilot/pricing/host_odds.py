@@ -17,8 +17,9 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from autopilot.domain.hosts import KnownHosts, LaunchOdds
+from autopilot.domain.hosts import HostRecord, KnownHosts, LaunchOdds
 from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import MOST_GROWN, Params
@@ -31,6 +32,10 @@ MACHINE_WEIGHT = 0.05
 """A machine that has not come up will not the next time either, mostly: driver, disk and network are the same."""
 POOL_WEIGHT = 5.0
 """Of a pool the next machine is another one."""
+LEFT_AT_ONCE = 0.5
+"""Chance that a launch comes to nothing from which on its machine is not waited for."""
+LOADS_BESIDE = 3
+"""Machines on which an image must have come up before one beside a machine that works is left early."""
 
 
 class Burden(NamedTuple):
@@ -57,7 +62,9 @@ def weigh_host(
     if market is None:
         return UNBURDENED
     record = hosts.find(offer.provider, offer.machine_id)
-    own = LaunchOdds() if record is None else LaunchOdds(record.launches, record.failed)
+    own = _odds(record)
+    if is_pooled:
+        own += hosts.by_host.get((offer.provider, offer.machine_id), LaunchOdds())
     others = (
         hosts.by_host.get((offer.provider, offer.host_id), LaunchOdds()).without(own) if offer.host_id else LaunchOdds()
     )
@@ -72,11 +79,33 @@ def weigh_host(
     return Burden(lost, waited, record.pace if record.pace is not None else 1.0, load)
 
 
+def is_known_dud(hosts: KnownHosts, lease: Lease) -> bool:
+    """Of a machine of a pool, whose market has named its host since: whether it is likelier than not to come to nothing
+    there, or the user has blocked that host."""
+    record = hosts.find(lease.provider, lease.host_id) if lease.host_id else None
+    if record is None or record.blocked_at is not None:
+        return record is not None
+    return _odds(record).shrunk(0.0, MACHINE_WEIGHT) >= LEFT_AT_ONCE
+
+
+def usual_load_s(hosts: KnownHosts, job: Job, provider: str, *, is_beside: bool) -> float | None:
+    """Seconds that the image takes at the most, as far as is known; None: the whole time is waited for.
+
+    ``is_beside``: of a machine beside one that works. Starts in vain are not counted there, so that nothing grows with
+    them: it takes more machines to know how long the image takes where its layers are not there yet.
+    """
+    return hosts.longest_load_s(provider, job.spec.image, LOADS_BESIDE if is_beside else 1)
+
+
+def _odds(record: HostRecord | None) -> LaunchOdds:
+    return LaunchOdds() if record is None else LaunchOdds(record.launches, record.failed)
+
+
 def _waits_s(hosts: KnownHosts, provider: str, job: Job, params: Params) -> list[float]:
     """How long the next silent machine is waited for, the one after it, and so on; after the last it grows no more."""
+    longest_s = usual_load_s(hosts, job, provider, is_beside=job.main is not None)
     if job.main is not None:
-        return [params.loading.patience_s(None, 0)]
-    longest_s = hosts.longest_load_s(provider, job.spec.image)
+        return [params.loading.patience_s(longest_s, job.silent_starts)]
     return [params.loading.patience_s(longest_s, job.silent_starts + number) for number in range(MOST_GROWN + 1)]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from autopilot.domain.hosts import HostRecord
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.ports.provider import Provider
@@ -57,3 +59,22 @@ async def test_an_outbid_while_it_loads_is_not_held_against_the_image(world: Wor
     assert lease.observed.pause_cause is Reason.OUTBID
     assert not lease.has_run
     assert (await world.job()).failed_starts == ()
+
+
+async def test_pods_on_hosts_that_are_known_to_fail_are_left_at_once_and_the_ninth_is_waited_for(world: World) -> None:
+    hosts = [HostRecord("runpod", each, "", "", world.clock.now(), 1.0, 1.0) for each in world.sandbox.runpod.machines]
+    async with world.store.transaction() as uow:
+        await uow.hosts.save(hosts)
+    await world.submit()
+    most = world.engine.config.params.loading.most_left_at_once
+    job = await world.until(lambda job: job.launches == most + 1, "the one that is waited for", most=200, apart_s=60)
+    *left, last = await world.leases()
+    assert {lease.reason for lease in left} == {Reason.FAILED_BEFORE}
+    assert all(lease.end_asked_at - lease.intended_at <= timedelta(minutes=2) for lease in left)
+    assert (job.fruitless, last.is_wanted) == (0, True)
+    for _ in range(4):
+        await world.tick(apart_s=60)
+    assert (await world.leases())[-1].is_wanted, await world.story()
+    async with world.store.snapshot() as uow:
+        known = {record.machine_id: record.failed for record in await uow.hosts.list()}
+    assert sum(known.get(lease.machine_id, 0) for lease in left) >= most, "how often the pool places machines there"

@@ -19,6 +19,7 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import DeadMan
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.start_faults import StartCause
 from autopilot.host.user_data import MAX_USER_DATA_CHARS
 from autopilot.mailbox.keys import heartbeat_key, host_key, orders_key, registry_login_key
 from autopilot.mailbox.report_shapes import HostReport
@@ -165,10 +166,14 @@ async def test_a_machine_that_cannot_boot_is_given_up_and_another_rented(place: 
 )
 async def test_an_image_that_starts_nowhere_ends_the_job(place: Place, fault: str, detail: str, known: str) -> None:
     machine = await a_machine(place, "")
+    rented_at = (await machine.lease()).acquired_at
+    assert rented_at is not None
     await machine.report("failed", fault, detail)
     await place.tick(6)
     job = await place.job(machine.job_id)
     assert (job.status, job.reason, job.launches) == (JobStatus.FAILED, Reason.IMAGE_UNUSABLE, 1)
+    assert job.finished_at is not None
+    assert job.finished_at - rented_at <= timedelta(minutes=2)
     said = {event.name: dict(event.fields) for event in await place.events(machine.job_id)}
     assert said["lease.boot_failed"] == {"fault": known, "message": detail}
     assert place.rented() == 0
@@ -233,3 +238,32 @@ async def test_doctor_says_the_same() -> None:
     assert told.startswith("a machine there switches itself off when unmonitored; its disk keeps billing; shows no")
     warned = tell_market(replace(able, notice_s=300, notice_may_be_withdrawn=True))
     assert warned == "tells a machine 5 min before it takes it away, and may take that back"
+
+
+async def until_left(place: Place, machine: Machine, most_s: float) -> float | None:
+    """Seconds from now until the machine is given up; None: it is not."""
+    began = place.clock.now()
+    while (waited_s := (place.clock.now() - began).total_seconds()) < most_s:
+        lease = await machine.lease()
+        if lease.id != machine.lease_id or not lease.is_wanted:
+            return waited_s
+        await place.tick(1)
+    return None
+
+
+async def test_one_that_runs_without_a_word_of_its_own_program_is_left_before_its_image_could_be_there(
+    place: Place,
+) -> None:
+    machine = await a_machine(place)
+    first_word_s = place.engine.config.params.loading.first_word_s
+    waited_s = await until_left(place, machine, 2 * first_word_s)
+    assert waited_s is not None
+    assert waited_s <= first_word_s + 60
+    (start,) = (await place.job(machine.job_id)).failed_starts
+    assert (start.fault, start.cause) == ("host_silent", StartCause.UNKNOWN)
+
+
+async def test_one_whose_program_speaks_is_waited_for(place: Place) -> None:
+    machine = await a_machine(place)
+    await machine.report("preparing")
+    assert await until_left(place, machine, 1.5 * place.engine.config.params.loading.first_word_s) is None

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from autopilot.agent.shipped.machine import Machine
-from autopilot_lab.sandbox.host_traits import HostTraits, StartFailure
+from autopilot_lab.sandbox.host_traits import NO_NETWORK_TRIES_S, HostTraits, StartFailure
 from tests.simulation.ground.books import Meter
 
 VIRTUAL = frozenset({"mithril", "nebius"})
@@ -215,6 +215,12 @@ class Box:
     def is_dud(self) -> bool:
         """No agent of the job's image is ever heard from where it is."""
         return self.failure is not None or (self.place is not None and not self.place.traits.has_network)
+
+    def tries_s(self, now_s: float) -> list[float]:
+        """When the start text tried in vain to reach anything, and wrote so into the container's log."""
+        if self.failure is not None or not self.is_dud or self.state is not State.RUNNING or self.up_at_s is None:
+            return []
+        return [self.up_at_s + after_s for after_s in NO_NETWORK_TRIES_S if self.up_at_s + after_s <= now_s]
 
     @property
     def computes(self) -> bool:

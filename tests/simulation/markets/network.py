@@ -227,7 +227,7 @@ class VastaiTransport:
         return Reply(found.status, found.text)
 
     async def fetch(self, url: str) -> Reply:
-        raise NoReply(f"there is nothing at {url}")
+        return await self.send("GET", url, query=None, body=None)
 
     def close(self) -> None:
         pass

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.providers.runpod import queries
-from autopilot_lab.sandbox.host_traits import NO_NETWORK_TRIES_S, NO_NETWORK_WORDS, HostTraits, StartStage, is_as_new
+from autopilot_lab.sandbox.host_traits import NO_NETWORK_WORDS, HostTraits, StartStage, is_as_new
 from autopilot_lab.sandbox.runpod.lifecycle import javascript_date
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
@@ -324,8 +324,7 @@ def _meets(traits: HostTraits, wish: Json) -> bool:
 
 
 def _start_log(box: Box, now_s: float) -> list[Json]:
-    if box.failure is None and box.is_dud and box.state is State.RUNNING and box.up_at_s is not None:
-        tries = [box.up_at_s + after_s for after_s in NO_NETWORK_TRIES_S if box.up_at_s + after_s <= now_s]
+    if tries := box.tries_s(now_s):
         return [{"ts": at(each).isoformat(), "source": "container", "line": NO_NETWORK_WORDS} for each in tries]
     if not box.words or box.failure is None:
         return []

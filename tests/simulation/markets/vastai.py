@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from autopilot.providers.vastai.start_log import KEPT_AT
+from autopilot_lab.sandbox.host_traits import NO_NETWORK_WORDS
 from autopilot_lab.sandbox.vastai.hosts import tell_host
 from autopilot_lab.sandbox.vastai.offers import meets
 from tests.simulation.ground import recorded
@@ -30,6 +32,7 @@ _READS = {
     "/notifications/inbox/": "inbox",
     "/gpu_names/unique/": "names",
 }
+_LOGS = f"https://{KEPT_AT}/logs/"
 _ID = re.compile(r"/(\d+)/$")
 _NO_INSTANCE = {"success": False, "error": "no_such_instance", "msg": "Instance with that ID does not exist."}
 _NO_CREDIT = {"success": False, "error": "insufficient_credit", "msg": "Your account lacks credit."}
@@ -45,6 +48,8 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
         kind = "list"
     elif path.startswith("/instances/request_logs/"):
         kind = "logs"
+    elif path.startswith(_LOGS):
+        kind = "log"
     elif path.startswith("/instances/bid_price/"):
         kind = "bid"
     elif path.startswith("/instances/"):
@@ -71,8 +76,16 @@ class Vastai:
     # --- reads
 
     def _logs(self, asked: Request) -> Raw:
-        """No container of this market writes any."""
-        return Raw(404, '{"error": "invalid_id", "msg": "Invalid instance id."}')
+        """Where the log can be fetched. Only the start text writes one, where it reaches nothing."""
+        box = self.market.boxes.get(asked.box_id)
+        if box is None or not box.tries_s(self.ground.now_s):
+            return Raw(404, '{"error": "invalid_id", "msg": "Invalid instance id."}')
+        return raw(200, {"success": True, "result_url": f"{_LOGS}{box.id}/", "msg": "Logs requested"})
+
+    def _log(self, asked: Request) -> Raw:
+        box = self.market.boxes.get(asked.box_id)
+        tries = [] if box is None else box.tries_s(self.ground.now_s)
+        return Raw(200, f"{NO_NETWORK_WORDS}\n" * len(tries))
 
     def _list(self, asked: Request) -> Raw:
         faults, rng = self.ground.faults, self.market.rng

@@ -9,13 +9,14 @@ from itertools import pairwise
 import pytest
 
 from autopilot.domain.hosts import HALF_LIFE, HostRecord, KnownHosts
+from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.start_faults import FailedStart
 from autopilot.policy.eligibility import Eligibility, Unfit
-from autopilot.pricing.host_odds import UNBURDENED, weigh_host
+from autopilot.pricing.host_odds import UNBURDENED, is_known_dud, weigh_host
 from autopilot.pricing.rule.cost import Candidate, price_candidates
 from tests.builders import HOUR, START, D, a_job, a_lease, a_spec, an_offer, capabilities
 
@@ -141,3 +142,37 @@ def test_a_fault_counts_less_where_nothing_of_the_job_came_up_elsewhere_either()
     assert (record.launches, record.failed, record.last_fault) == (0.5, 0.5, Reason.STUCK_LOADING)
     heard = record.with_loaded(IMAGE, 90.4).with_fault(Reason.HOST_LOST, START, 1.0, was_heard=True)
     assert (heard.launches, heard.failed, heard.load_s(IMAGE)) == (1.5, 1.5, 90.0)
+
+
+POOL = "RTX 4090/COMMUNITY"
+
+
+def placed(host_id: str) -> Lease:
+    """A machine of the pool, once its market has named its host."""
+    return a_lease(machine_id=POOL, host_id=host_id)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_dud"),
+    [
+        (failed("one", host_id=POOL), True),
+        (failed("one", 0.25, host_id=POOL), True),
+        (failed("one", host_id=POOL).with_loaded(IMAGE, 60), False),
+        (failed("one", host_id=POOL).at(START + timedelta(days=14)), False),
+        (failed("another", host_id=POOL), False),
+        (a_host("one", blocked_at=START), True),
+        (a_host("one", POOL), False),
+    ],
+    ids=["it failed", "in doubt", "it came up since", "long ago", "another", "blocked", "nothing seen"],
+)
+def test_a_host_is_known_to_fail(record: HostRecord, is_dud: bool) -> None:
+    assert is_known_dud(hosts(record), placed("one")) is is_dud
+    assert not is_known_dud(hosts(record), placed("")), "its market has not named it yet"
+
+
+def test_what_the_hosts_of_a_pool_have_shown_counts_for_the_pool() -> None:
+    offer = an_offer(POOL, host_id="")
+    by_host = hosts(failed("one", host_id=POOL), failed("two", host_id=POOL), a_host("three", POOL, launches=1.0))
+    as_pool = hosts(replace(failed(POOL, 2.0, host_id=""), launches=3.0))
+    costs = [weigh_host(known, offer, JOB, D(1), P, is_pooled=True).lost for known in (by_host, as_pool)]
+    assert costs[0] == costs[1] > 0

@@ -18,7 +18,7 @@ from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.domain.start_faults import FailedStart
+from autopilot.domain.start_faults import FAILED_BEFORE, FailedStart, StartCause
 from autopilot.policy.budget import stop_cost
 from autopilot.policy.decide import decide
 from tests.builders import (
@@ -367,6 +367,59 @@ def test_where_an_image_has_come_up_a_machine_loads_little_longer_than_it_took_t
     job = a_job(loading, failed_starts=before)
     assert acts(job, known_to_load(loaded_s), now=patience_s - 1) == ()
     assert acts(job, known_to_load(loaded_s), now=patience_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
+POOL = "RTX 4090/COMMUNITY"
+ON_A_DUD: dict[str, Any] = {"machine_id": POOL, "host_id": "one", "agent_state": "", "agent_boot": 0}
+
+
+def knows_a_dud(is_pooled: bool = True) -> Market:
+    dud = HostRecord("vastai", "one", POOL, "RTX 4090", START, launches=1.0, failed=1.0)
+    market = a_market(an_offer(POOL, host_id=""), is_pooled=is_pooled)
+    return replace(market, hosts=KnownHosts.of({dud.key: dud}))
+
+
+@pytest.mark.parametrize(
+    ("lease", "before", "is_pooled", "is_left"),
+    [
+        (a_lease(**ON_A_DUD), (), True, True),
+        (a_lease(**ON_A_DUD, status=InstanceStatus.PROVISIONING, running_since=None), (), True, True),
+        (a_lease(**ON_A_DUD), silent_starts(P.loading.most_left_at_once - 1, FAILED_BEFORE), True, True),
+        (a_lease(**ON_A_DUD), silent_starts(P.loading.most_left_at_once, FAILED_BEFORE), True, False),
+        (a_lease(**ON_A_DUD | {"agent_boot": 1}), (), True, False),
+        (a_lease(**ON_A_DUD | {"host_id": "two"}), (), True, False),
+        (a_lease(**ON_A_DUD), (), False, False),
+    ],
+    ids=["it runs", "it loads", "again", "for ever", "it was heard", "another host", "chosen by us"],
+)
+def test_a_machine_that_a_pool_placed_on_a_host_that_fails_is_left_at_once(
+    lease: Lease, before: tuple[FailedStart, ...], is_pooled: bool, is_left: bool
+) -> None:
+    left = Release(lease.id, Reason.FAILED_BEFORE)
+    assert (left in acts(a_job(lease, failed_starts=before), knows_a_dud(is_pooled))) is is_left
+
+
+def test_a_new_home_on_a_host_that_fails_is_left_at_once() -> None:
+    new = a_new_home(**ON_A_DUD)
+    assert acts(a_job(a_lease(), new), knows_a_dud()) == (Release(new.id, Reason.FAILED_BEFORE),)
+
+
+def test_what_is_left_for_its_host_costs_and_says_nothing_of_the_image() -> None:
+    lease = a_lease(**ON_A_DUD)
+    job = play(a_job(lease), e.ReleaseRequested(lease.id, Reason.FAILED_BEFORE, at(3600)))
+    (start,) = job.failed_starts
+    assert (job.fruitless, start.fault, start.is_over, start.cause) == (0, FAILED_BEFORE, True, StartCause.HOST)
+    assert start.cost > lease.bid
+
+
+def test_a_new_home_is_given_up_early_where_the_image_has_come_up_on_three_machines() -> None:
+    new = a_new_home(agent_state="", agent_boot=0, status=InstanceStatus.PROVISIONING, running_since=None)
+    records = [HostRecord("vastai", name, "h", "RTX 4090", START).with_loaded(a_spec().image, 60) for name in "abc"]
+    for known, patience_s in ((records[:2], P.loading.timeout_s), (records, P.loading.known_least_s)):
+        job = a_job(a_lease(agent_seen_at=at(patience_s), last_seen_at=at(patience_s)), new)
+        market = replace(MARKET, hosts=KnownHosts.of({record.key: record for record in known}))
+        assert acts(job, market, now=patience_s - 1) == ()
+        assert acts(job, market, now=patience_s) == (Release(new.id, Reason.STUCK_LOADING),)
 
 
 def test_a_machine_that_has_worked_has_the_whole_time_however_fast_others_load() -> None:
