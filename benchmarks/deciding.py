@@ -1,4 +1,4 @@
-"""``decide`` by itself: one running job against 500 offers. No I/O at all."""
+"""``decide`` by itself: one running job against 500 offers of an auction with floors on record. No I/O at all."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Billing, Lease, LeaseState, Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
+from autopilot.pricing.auction.shadows import expected_bidders
 from autopilot.providers.vastai.adapter import VastaiProvider
 
 REPEATS = 50
@@ -64,13 +66,14 @@ def _market() -> Market:
         for spec in fleet.machines(1, NOW)
     )
     views = {"vastai": ProviderView(VastaiProvider.capabilities, known=True, credit=Decimal(100))}
-    return Market(views, offers, NOW)
+    bidders = expected_bidders(float(fleet.machines(1, NOW)[0].floor), pays_bid=True)
+    return Market(views, offers, NOW, outlook=Outlook(bidders=bidders))
 
 
 def _running_job() -> Job:
     """A job that has worked for an hour on a spot machine that is not among the offers."""
     began = NOW - timedelta(hours=1)
-    spec = parse_job(JOB.format(number=1, gpu=fleet.GPUS[0]), source="benchmark", now=began)
+    spec = parse_job(JOB.format(number=1, total=1, gpu=fleet.GPUS[0]), source="benchmark", now=began)
     lease = Lease(
         id="lease",
         job_id="job",
@@ -124,7 +127,7 @@ def _running_job() -> Job:
             last_checkpoint_number=None,
             log_count=0,
             saved=False,
-            at=began,
+            at=NOW,
         ),
     ):
         job = evolve(job, event)

@@ -22,7 +22,6 @@ class Step(StrEnum):
     ECHO = "echo"
     RAISE = "raise"
     NUDGE = "nudge"
-    LOWER = "lower"
     FLOOR = "floor"
     PAUSE = "pause"
     RESUME = "resume"
@@ -42,7 +41,6 @@ HOW: dict[Step, str] = {
     Step.ECHO: "looks at the floor that the search shows of its machine",
     Step.RAISE: "raises the bid by a tenth and reads it back",
     Step.NUDGE: "raises the bid by a tenth of a cent and reads it back",
-    Step.LOWER: "lowers the bid to just above the floor and reads it back",
     Step.FLOOR: "bids the floor and watches the machine",
     Step.PAUSE: "bids half the floor and watches the machine",
     Step.RESUME: "bids above the floor again and waits for the machine's report",

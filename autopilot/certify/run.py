@@ -21,7 +21,7 @@ from autopilot.domain.remark import Remark
 from autopilot.policy.eligibility import eligible
 from autopilot.pricing.rule.bidding import ceiling
 
-LOSING, FIRST, LOWERED, UNDERCUT = Decimal("0.6"), Decimal("1.2"), Decimal("1.1"), Decimal("0.5")
+LOSING, FIRST, UNDERCUT = Decimal("0.6"), Decimal("1.2"), Decimal("0.5")
 """Bids, as shares of the floor."""
 RAISED = Decimal("1.1")
 """As a share of the bid before."""

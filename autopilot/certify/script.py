@@ -1,7 +1,7 @@
 """The script of a certification: which step is due, and what it does now. Pure, as ``policy.decide`` is.
 
-    refusal ─► rent ─► work ─► (time that a bill can show) ─► echo ─► raise ─► nudge ─► lower ─► floor ─► pause
-        ─► resume ─► stop ─► start ─► end ─► pull
+    refusal ─► rent ─► work ─► (time that a bill can show) ─► echo ─► raise ─► nudge ─► floor ─► pause ─► resume
+        ─► stop ─► start ─► end ─► pull
 
 A certification is a job whose machines are rented, observed, limited and destroyed as those of any other job are. Only
 what is done next comes from here and not from ``decide``. The ledger records its progress (``StepMark``), so that a
@@ -22,7 +22,6 @@ from autopilot.certify.pull import pull
 from autopilot.certify.run import (
     FIRST,
     LOSING,
-    LOWERED,
     MOST_MACHINES,
     OVER,
     PER_PORT,
@@ -316,32 +315,17 @@ def _nudge(run: Run, mark: StepMark | None) -> Move:
     return _read_back(run, main, mark, "small-raise-taken")
 
 
-def _lower(run: Run, mark: StepMark | None) -> Move:
+def _floor(run: Run, mark: StepMark | None) -> Move:
+    """Nothing is seen of a market that takes no lower bid."""
     main = _can_rebid(run)
     if main is None:
         return OVER
     if mark is None:
         if main.state is not LeaseState.ACTIVE:
             return OVER
-        bid = round_up(_number(run.marks.get(Step.RENT), "floor") * LOWERED, run.params)
-        return _ask_for(run, main, Step.LOWER, bid)
-    if main.state is LeaseState.PAUSED:
-        # Somebody may have bid more just then: that a bid above the floor lost says nothing of the call.
-        return Move(findings=(run.find("lower-taken", ClaimVerdict.NOT_SEEN, *mark.numbers),), is_over=True)
-    return _read_back(run, main, mark, "lower-taken", CENT)
-
-
-def _floor(run: Run, mark: StepMark | None) -> Move:
-    """Where lower bids are taken at all."""
-    main = _can_rebid(run)
-    if main is None or not run.has_held("lower-taken"):
-        return OVER
-    if mark is None:
-        if main.state is not LeaseState.ACTIVE:
-            return OVER
         return _ask_for(run, main, Step.FLOOR, round_up(_number(run.marks.get(Step.RENT), "floor"), run.params))
     if main.state is not LeaseState.PAUSED:
-        return _read_back(run, main, mark, "floor-bid-wins")
+        return _read_back(run, main, mark, "floor-bid-wins", else_found=ClaimVerdict.NOT_SEEN)
     # The market may say what would have won: more than a hair above the bid, and somebody bid that.
     needed = main.observed.price_to_win
     has_rival = needed is not None and needed > _number(mark, "bid") + 2 * run.params.bids.unit
@@ -354,11 +338,18 @@ def _ask_for(run: Run, main: Lease, step: Step, bid: Decimal, times: int = 1) ->
     return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), mark)
 
 
-def _read_back(run: Run, main: Lease, mark: StepMark, claim: str, rounding: Decimal | None = None) -> Move:
+def _read_back(
+    run: Run,
+    main: Lease,
+    mark: StepMark,
+    claim: str,
+    rounding: Decimal | None = None,
+    else_found: ClaimVerdict = ClaimVerdict.BROKEN,
+) -> Move:
     """Whether the list shows the bid that was asked for, on a machine that goes on running.
 
-    A call may be lost: the claim is broken once it was sent ``MOST_CALLS`` times in vain. ``rounding``: the market may
-    round the bid by less than that; None: by less than a step of bids.
+    A call may be lost: the claim is ``else_found`` once it was sent ``MOST_CALLS`` times in vain. ``rounding``: the
+    market may round the bid by less than that; None: by less than a step of bids.
     """
     within = rounding or run.params.bids.unit
     waited = run.now - mark.begun_at
@@ -371,7 +362,7 @@ def _read_back(run: Run, main: Lease, mark: StepMark, claim: str, rounding: Deci
     times = int(_number(mark, "times"))
     if times < MOST_CALLS:
         return _ask_for(run, main, Step(mark.step), asked, times + 1)
-    return Move(findings=(run.find(claim, ClaimVerdict.BROKEN, ("asked", asked), ("shown", shown)),), is_over=True)
+    return Move(findings=(run.find(claim, else_found, ("asked", asked), ("shown", shown)),), is_over=True)
 
 
 def _pause(run: Run, mark: StepMark | None) -> Move:
@@ -474,7 +465,6 @@ _SCRIPT: tuple[tuple[str, Play], ...] = (
     (Step.ECHO, _echo),
     (Step.RAISE, _raise),
     (Step.NUDGE, _nudge),
-    (Step.LOWER, _lower),
     (Step.FLOOR, _floor),
     (Step.PAUSE, _pause),
     (Step.RESUME, _resume),

@@ -71,7 +71,7 @@ def intended_lease(
         billing=Billing(
             start_reserve(job, offer, action.bid, params),
             tail=disk_tail(job, action.bid + storage_rate, params, offer.dead_man),
-            unwatched=unwatched_time(offer, params),
+            unwatched=unwatched_time(offer.dead_man, params),
         ),
         orders=LeaseOrders(Role.WAIT if action.slot is Slot.NEXT else Role.RUN),
         traffic=Traffic(

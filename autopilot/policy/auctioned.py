@@ -16,7 +16,7 @@ from autopilot.domain.actions import Acquire, Action, ChangeBid, Note, Release
 from autopilot.domain.floors import Bidders
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Slot
-from autopilot.domain.offer import Capabilities, CapacityType
+from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.reasons import Reason
 from autopilot.domain.stop_causes import is_beaten
 from autopilot.policy import budget
@@ -26,7 +26,6 @@ from autopilot.policy.uncertified import fits_room
 from autopilot.pricing.auction.choice import (
     AuctionedMachine,
     BidChoice,
-    BidPlan,
     Do,
     HeldNow,
     OpenAuction,
@@ -76,7 +75,7 @@ def weigh(situation: Situation, bidders: Bidders) -> tuple[WorkLeft, OpenAuction
 
 def _of(situation: Situation, bidders: Bidders) -> _Auctioned:
     possible = (each for each in situation.candidates.of_type(CapacityType.SPOT) if _can_start(situation, each))
-    spots = {each.offer.machine_id: each for each in islice(possible, MOST_WEIGHED)}
+    spots = {_name(each.offer): each for each in islice(possible, MOST_WEIGHED)}
     return _Auctioned(situation, bidders, spots, situation.candidates.best(CapacityType.ON_DEMAND))
 
 
@@ -101,13 +100,13 @@ class _Auctioned:
     situation: Situation
     bidders: Bidders
     spots: dict[str, Candidate]
-    """By machine."""
+    """By the name of the machine."""
     on_demand: Candidate | None
 
     def answer(self) -> Answer:
         work, auction = self.work(), self.auction()
         chosen = choose(work, auction)
-        return self._actions(chosen), _notes(work, auction, plan_bid(work, auction), chosen)
+        return self._actions(chosen), self._notes(work, auction, chosen)
 
     @property
     def _main(self) -> Lease | None:
@@ -124,6 +123,10 @@ class _Auctioned:
         """What it can do."""
         return None if self._provider is None else self.situation.market.able(self._provider)
 
+    def _is_held(self, name: str) -> bool:
+        """Whether it is the spot machine that is held."""
+        return self._main is not None and self._main.is_spot and name == _name(self._main)
+
     def work(self) -> WorkLeft:
         job, pressure, params, main = self.situation.job, self.situation.pressure, self.situation.params, self._main
         left = budget.left(job, params)
@@ -136,7 +139,7 @@ class _Auctioned:
             first_step_h=(self._first_step_s() + pressure.step_s) / HOUR_S,
             costs=self._costs(),
             held=_held_as(main),
-            machine=main.machine_id if main is not None and is_spot else "",
+            machine=_name(main) if main is not None and is_spot else "",
             bid=float(main.computes_at) if main is not None and is_spot else 0.0,
             since_h=inf if main is None else self._since_h(main),
             budget=inf if left is None else float(left),
@@ -183,10 +186,10 @@ class _Auctioned:
         job, params, main, able = self.situation.job, self.situation.params, self._main, self._able
         least = min((each.offer.storage_rate(job.spec.disk_gb) for each in self.spots.values()), default=Decimal(0))
         machines = [self._machine(name, each, least) for name, each in self.spots.items()]
-        if main is not None and main.is_spot and main.machine_id not in self.spots:
+        if main is not None and main.is_spot and _name(main) not in self.spots:
             own = self._own_floor(main)
             if own is not None:
-                machines.append(AuctionedMachine(main.machine_id, own, storage_rate=float(main.storage_rate - least)))
+                machines.append(AuctionedMachine(_name(main), own, storage_rate=float(main.storage_rate - least)))
         price = inf
         if main is not None and not main.is_spot:
             price = float(main.bid + main.storage_rate - least)
@@ -216,7 +219,7 @@ class _Auctioned:
 
     def _own_floor(self, main: Lease) -> float | None:
         """The floor of the machine that we hold, if the market's floor of it does not echo our own bid."""
-        is_paused, able = main.state is LeaseState.PAUSED, self._able
+        is_paused, able = main.state is LeaseState.PAUSED, self.situation.market.able(main.provider)
         to_win = main.observed.price_to_win
         if is_paused and to_win is not None:
             can_raise = able is not None and able.can_rebid and self._covers_raise(main, to_win)
@@ -241,7 +244,7 @@ class _Auctioned:
                 return ()
             reason = Reason.DEADLINE if chosen.is_forced else Reason.CHEAPEST
             return self._take(self.on_demand, self.on_demand.bid, reason)
-        if main is not None and main.is_spot and chosen.machine == main.machine_id:
+        if main is not None and self._is_held(chosen.machine):
             return self._rebid(main, _in_steps(chosen.bid, self.situation.params.bids.unit))
         candidate = self.spots[chosen.machine]
         reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
@@ -287,7 +290,7 @@ class _Auctioned:
 
     def _rebid(self, main: Lease, bid: Decimal) -> tuple[Action, ...]:
         """Of a machine that was lost to a bid: the core raises no other."""
-        params, able = self.situation.params, self._able
+        params, able = self.situation.params, self.situation.market.able(main.provider)
         highest = ceiling(self.situation.job.spec, main.on_demand_price, params)
         if able is None or not able.can_rebid or highest is None or main.state is not LeaseState.PAUSED:
             return ()
@@ -299,6 +302,41 @@ class _Auctioned:
         if is_in_vain or is_too_soon or not self._covers_raise(main, bid):
             return ()
         return (ChangeBid(main.id, bid, Reason.OUTBID),)
+
+    def _notes(self, work: WorkLeft, auction: OpenAuction, chosen: BidChoice) -> tuple[Note, ...]:
+        """What each option is expected to cost to the end."""
+        plan = plan_bid(work, auction)
+        here = {Do.STAY: "stay", Do.WAIT: "wait"}.get(chosen.do)
+        on_demand = auction.on_demand * (work.work_h + work.costs.start_h)
+        spot = None if plan is None else plan.cost
+        provider, _, machine = chosen.machine.partition("/")
+
+        def note(name: str, cost: float | None, refused: str = "") -> Note:
+            is_chosen = name == (here or ("on_demand" if chosen.do is Do.ON_DEMAND else "spot"))
+            is_bid = is_chosen and chosen.do is Do.BID
+            return option_note(
+                name,
+                cost,
+                bid=chosen.bid if is_bid else None,
+                provider=provider if is_bid else None,
+                machine=machine if is_bid else None,
+                refused=refused,
+                chosen=is_chosen,
+            )
+
+        late = "deadline" if chosen.is_forced else ""
+        rows = [note("on_demand", None if on_demand == inf else on_demand), note("spot", spot, late)]
+        if here is not None:
+            rows.append(note(here, on_demand if work.held is HeldNow.ON_DEMAND else spot))
+        if plan is not None:
+            numbers = (("markup", plan.expected.markup), ("price", plan.expected.price), ("lost", plan.expected.lost))
+            rows.append(Note("bidders", tuple((name, round(number, 4)) for name, number in numbers)))
+        return tuple(rows)
+
+
+def _name(machine: Offer | Lease) -> str:
+    """Of two markets each may have a machine of the same id."""
+    return f"{machine.provider}/{machine.machine_id}"
 
 
 def _in_steps(bid: float, unit: Decimal) -> Decimal:
@@ -317,24 +355,3 @@ def _held_as(main: Lease | None) -> HeldNow:
     if not main.is_spot:
         return HeldNow.ON_DEMAND
     return HeldNow.PAUSED if main.state is LeaseState.PAUSED else HeldNow.RUNNING
-
-
-def _notes(work: WorkLeft, auction: OpenAuction, plan: BidPlan | None, chosen: BidChoice) -> tuple[Note, ...]:
-    """What each option is expected to cost to the end."""
-    here = {Do.STAY: "stay", Do.WAIT: "wait"}.get(chosen.do)
-    on_demand = auction.on_demand * (work.work_h + work.costs.start_h)
-    spot = None if plan is None else plan.cost
-
-    def note(name: str, cost: float | None, refused: str = "") -> Note:
-        is_chosen = name == (here or ("on_demand" if chosen.do is Do.ON_DEMAND else "spot"))
-        bid, machine = (chosen.bid, chosen.machine) if is_chosen and chosen.do is Do.BID else (None, None)
-        return option_note(name, cost, bid=bid, provider=None, machine=machine, refused=refused, chosen=is_chosen)
-
-    late = "deadline" if chosen.is_forced else ""
-    rows = [note("on_demand", None if on_demand == inf else on_demand), note("spot", spot, late)]
-    if here is not None:
-        rows.append(note(here, on_demand if work.held is HeldNow.ON_DEMAND else spot))
-    if plan is not None:
-        numbers = (("markup", plan.expected.markup), ("price", plan.expected.price), ("lost", plan.expected.lost))
-        rows.append(Note("bidders", tuple((name, round(number, 4)) for name, number in numbers)))
-    return tuple(rows)

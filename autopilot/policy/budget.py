@@ -21,7 +21,7 @@ from math import ceil
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
 from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState, unmetered_traffic, unwatched_since
-from autopilot.domain.money import ZERO, ceil_nano, worst_case
+from autopilot.domain.money import ZERO, ceil_nano, storage_rate, worst_case
 from autopilot.domain.offer import DeadMan, Offer
 from autopilot.domain.params import Params
 from autopilot.domain.same import Same
@@ -34,7 +34,7 @@ SHORT_PERMIT_S = 900
 PERMIT_LEAST_S = 180
 """Shorter than this a permit would run out between two renewals of a daemon that is alive."""
 REMEMBERED = 512
-"""Leases, as they are at one moment, of which the commitment is kept."""
+"""Leases, and starts for jobs, as they are at one moment, of which what is held back is kept."""
 LEAST_TAIL = timedelta(hours=1)
 PERMIT_TAIL_S = 240
 """What a machine may need once its permit has run out: to look for newer orders if it has slept, to save, to go."""
@@ -80,14 +80,30 @@ def create_reserve(
 
 def start_reserve(job: Job, offer: Offer, bid: Decimal, params: Params) -> Decimal:
     """Dollars set aside when a machine is rented from ``offer`` for the job at that bid ($/h)."""
-    storage, traffic = offer.storage_rate(job.spec.disk_gb), traffic_cost(offer, job, params)
-    tail = disk_tail(job, bid + storage, params, offer.dead_man)
-    return create_reserve(bid, storage, params, traffic, tail, unwatched_time(offer, params))
+    prices = offer.storage_price, offer.upload_price, offer.download_price
+    return _start_reserve(Same(job), bid, *prices, offer.dead_man, Same(params))
 
 
-def unwatched_time(offer: Offer, params: Params) -> timedelta | None:
+@lru_cache(REMEMBERED)
+def _start_reserve(
+    job: Same[Job],
+    bid: Decimal,
+    storage_price: Decimal,
+    upload_price: Decimal,
+    download_price: Decimal,
+    dead_man: DeadMan,
+    params: Same[Params],
+) -> Decimal:
+    """A decision asks for it of many offers that cost the same, and several times."""
+    storage = storage_rate(storage_price, job.value.spec.disk_gb)
+    tail = disk_tail(job.value, bid + storage, params.value, dead_man)
+    traffic = traffic_cost(upload_price, download_price, job.value, params.value)
+    return create_reserve(bid, storage, params.value, traffic, tail, unwatched_time(dead_man, params.value))
+
+
+def unwatched_time(dead_man: DeadMan, params: Params) -> timedelta | None:
     """How long a machine may run at our cost should the daemon be lost; None: it ends its own bill for compute."""
-    return timedelta(hours=params.budget.unwatched_h) if offer.dead_man is DeadMan.NONE else None
+    return timedelta(hours=params.budget.unwatched_h) if dead_man is DeadMan.NONE else None
 
 
 def disk_tail(job: Job, burn: Decimal, params: Params, dead_man: DeadMan = DeadMan.DESTROYS) -> timedelta:
@@ -105,10 +121,13 @@ def disk_tail(job: Job, burn: Decimal, params: Params, dead_man: DeadMan = DeadM
     return longest if length is None else min(longest, max(LEAST_TAIL, length))
 
 
-def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
-    """Dollars for what a new machine receives while it is set up, and sends before we may know of it and at its end."""
-    sent = offer.upload_price * UPLOADS_UNREPORTED * largest_upload_gb(job, params)
-    return ceil_nano(offer.download_price * received_gb(job, params)) + ceil_nano(sent)
+def traffic_cost(upload_price: Decimal, download_price: Decimal, job: Job, params: Params) -> Decimal:
+    """Dollars for what a new machine receives while it is set up, and sends before we may know of it and at its end.
+
+    The prices are in $/GB.
+    """
+    sent = upload_price * UPLOADS_UNREPORTED * largest_upload_gb(job, params)
+    return ceil_nano(download_price * received_gb(job, params)) + ceil_nano(sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +288,13 @@ def is_stale(lease: Lease, now: datetime) -> bool:
 
 
 def sum_committed(job: Job, params: Params) -> Decimal:
-    return job.spent + job.held + sum((commitment(lease, params) for lease in job.leases), ZERO)
+    return _sum_committed(Same(job), Same(params))
+
+
+@lru_cache(REMEMBERED)
+def _sum_committed(job: Same[Job], params: Same[Params]) -> Decimal:
+    held = (commitment(lease, params.value) for lease in job.value.leases)
+    return job.value.spent + job.value.held + sum(held, ZERO)
 
 
 def burn(leases: Iterable[Lease]) -> Decimal:

@@ -178,7 +178,7 @@ def _made_up(column: Column, turn: int, asked: Asked, counts: Mapping[_Place, in
         if counts.get((column.name, round(deadline_s / HOUR_S, 3)), 0) >= most:
             continue
         suite = _one_start(column.kind, seed, live.search_rows)
-        due = replace(suite.runs[0], deadline_s=deadline_s, market=str(seed))
+        due = replace(suite.runs[0], deadline_s=deadline_s)
         conditions = Conditions(column.budget_share, live=live)
         yield Case(column.name, suite, due, str(seed), conditions, column.copies, column.left_out)
 

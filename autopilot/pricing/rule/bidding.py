@@ -11,11 +11,16 @@ therefore left out of the market before the policy sees it.
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.domain.same import Same
+
+REMEMBERED = 4096
+"""Prices of offers of which first bids are kept: a job asks for them more than once a tick, and at each tick."""
 
 
 def bounds(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> dict[str, Decimal]:
@@ -35,12 +40,19 @@ def ceiling(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> D
 
 def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
     """A bid that wins now with some room, below the ceiling; None when the floor leaves no room."""
-    limit = ceiling(spec, offer.on_demand_price, params)
-    if offer.floor is None or limit is None:
+    return _first_bid(Same(spec), offer.floor, offer.on_demand_price, Same(params))
+
+
+@lru_cache(REMEMBERED)
+def _first_bid(
+    spec: Same[JobSpec], floor: Decimal | None, on_demand_price: Decimal | None, params: Same[Params]
+) -> Decimal | None:
+    limit, bids = ceiling(spec.value, on_demand_price, params.value), params.value.bids
+    if floor is None or limit is None:
         return None
-    lowest = max(offer.floor.quantize(params.bids.unit, ROUND_CEILING), params.bids.least)
-    wanted = (offer.floor * params.bids.markup).quantize(params.bids.unit, ROUND_CEILING)
-    bid = max(min(wanted, limit), params.bids.least)
+    lowest = max(floor.quantize(bids.unit, ROUND_CEILING), bids.least)
+    wanted = (floor * bids.markup).quantize(bids.unit, ROUND_CEILING)
+    bid = max(min(wanted, limit), bids.least)
     return bid if lowest <= bid <= limit else None
 
 

@@ -17,16 +17,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from autopilot.domain.job import Job, JobSpec, SpotPolicy
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
-from autopilot.domain.money import accrue, ceil_nano
+from autopilot.domain.money import ZERO, accrue, ceil_nano
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.pricing.hazard import hazard, losses_expected
-from autopilot.pricing.host_odds import weigh_host
+from autopilot.pricing.host_odds import Burden, weigh_host
 from autopilot.pricing.rule.bidding import first_bid, reservation
 from autopilot.pricing.speed import setup_time, work_left, work_left_on
 from autopilot.pricing.traffic import received_gb, restart_s, sent_gb
@@ -97,6 +98,17 @@ def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: 
     return sorted((candidate for offer in offers for candidate in price.all(offer)), key=lambda c: c.sort_key)
 
 
+class _Found(NamedTuple):
+    """As of ``Candidate``."""
+
+    cost: Decimal
+    setup: timedelta
+    work: timedelta | None
+    traffic: Decimal
+    hours: float
+    """Of set-up and work, without losses."""
+
+
 class Pricing:
     """The pricing of offers for one job: what is the same for all of them is worked out once."""
 
@@ -106,6 +118,7 @@ class Pricing:
         self._params = params
         self.received_gb, self.sent_gb = received_gb(job, params), sent_gb(job, params)
         self._work: dict[tuple[str, int], timedelta | None] = {}
+        self._found: dict[tuple[object, ...], _Found] = {}
         self._held = {
             (lease.provider, lease.machine_id, lease.capacity_type)
             for lease in job.leases
@@ -138,25 +151,36 @@ class Pricing:
         if not _is_within_limits(job.spec, bid, storage):
             return None
         burden = weigh_host(market.hosts, offer, job, price + storage, params, is_pooled=able.is_pooled)
-        work, losses = self.work(offer.gpu, offer.num_gpus), 0.0
+        is_spot, hourly, per_h = capacity_type is CapacityType.SPOT, price + storage, 0.0
+        if is_spot:
+            per_h = hazard(market.outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
+            ours = market.ours.get((offer.provider, offer.machine_id))
+            hourly += ZERO if ours is None else ours.dearer_by(price)
+        # Many offers of a market cost the same, where bids are in steps.
+        kind = offer.provider, offer.gpu, offer.num_gpus
+        prices = hourly, offer.download_price, offer.upload_price
+        key = (*kind, *prices, offer.download_mbps, burden, is_spot, per_h)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._find(offer, able, hourly, burden, per_h)
+        if is_spot and not able.bills_at_bid:
+            left = None if job.spec.budget is None else job.spec.budget - job.spent - job.held
+            bid = max(bid, reservation(job.spec, offer, params, left, found.hours) or bid)
+        return Candidate(offer, capacity_type, bid, price, found.cost, found.setup, found.work, found.traffic)
+
+    def _find(self, offer: Offer, able: Capabilities, hourly: Decimal, burden: Burden, per_h: float) -> _Found:
+        """``hourly``: $/h of all that is paid there, ``per_h``: losses."""
+        job, params, work = self._job, self._params, self.work(offer.gpu, offer.num_gpus)
         if burden.pace < 1:
             work = _work(work, params) / burden.pace
         setup = max(setup_time(job, offer, params), burden.load)
-        if capacity_type is CapacityType.SPOT and not able.bills_at_bid:
-            left = None if job.spec.budget is None else job.spec.budget - job.spent - job.held
-            hours = (setup + _work(work, params)).total_seconds() / 3600
-            bid = max(bid, reservation(job.spec, offer, params, left, hours) or bid)
+        hours = (setup + _work(work, params)).total_seconds() / 3600
+        losses = losses_expected(self._market.outlook, offer.provider, offer.gpu, per_h, 0.0, hours, params)
         traffic = ceil_nano(offer.download_price * self.received_gb + offer.upload_price * self.sent_gb)
-        if capacity_type is CapacityType.SPOT:
-            losses = _losses(offer, (setup + _work(work, params)).total_seconds() / 3600, market, params)
-        hourly = price + storage
-        ours = market.ours.get((offer.provider, offer.machine_id))
-        if ours is not None and capacity_type is CapacityType.SPOT:
-            hourly += ours.dearer_by(price)
         cost = cost_to_finish(job, losses, hourly, work, setup, params) + traffic + burden.lost
         if losses and not able.resumes_where_it_was:
             cost += ceil_nano(offer.download_price * self.received_gb * Decimal(losses))
-        return Candidate(offer, capacity_type, bid, price, cost, setup + burden.waited, work, traffic)
+        return _Found(cost, setup + burden.waited, work, traffic, hours)
 
 
 def _prices(
@@ -178,11 +202,6 @@ def _is_within_limits(spec: JobSpec, bid: Decimal, storage_rate: Decimal) -> boo
     if spec.max_hourly is not None and bid > spec.max_hourly:
         return False
     return spec.max_rate is None or bid + storage_rate <= spec.max_rate
-
-
-def _losses(offer: Offer, hours: float, market: Market, params: Params) -> float:
-    per_h = hazard(market.outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
-    return losses_expected(market.outlook, offer.provider, offer.gpu, per_h, 0.0, hours, params)
 
 
 def best(candidates: Iterable[Candidate], capacity_type: CapacityType | None = None) -> Candidate | None:

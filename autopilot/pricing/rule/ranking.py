@@ -42,7 +42,9 @@ def rank(job: Job, market: Market, is_eligible: Callable[[Offer], bool], params:
     bounds = _Bounds(job, market, params, price, columns_of(market.offers))
 
     def stream(kind: CapacityType) -> Iterator[tuple[Place, Candidate]]:
-        return _in_order(market.offers, bounds.of_type(kind), is_eligible, lambda offer: price.of(offer, kind), kind)
+        # Only where its first is looked at.
+        bounds_of_kind = bounds.of_type(kind)
+        yield from _in_order(market.offers, bounds_of_kind, is_eligible, lambda offer: price.of(offer, kind), kind)
 
     return Candidates({kind: stream(kind) for kind in CapacityType})
 
@@ -56,8 +58,8 @@ def _in_order(
 ) -> Iterator[tuple[Place, Candidate]]:
     """``bounds``: no cost is below its offer's; infinite for an offer that cannot be had."""
     waiting: list[tuple[Place, Candidate]] = []
-    for at in _ascending(bounds):
-        while waiting and float(waiting[0][1].cost) < bounds[at]:
+    for at, bound in _ascending(bounds):
+        while waiting and waiting[0][1].cost < bound:
             yield heappop(waiting)
         candidate = price(offers[at]) if is_eligible(offers[at]) else None
         if candidate is not None:
@@ -68,8 +70,8 @@ def _in_order(
         yield heappop(waiting)
 
 
-def _ascending(bounds: Floats) -> Iterator[int]:
-    """The places of the finite ones: mostly a few are enough, so only these are sorted at first."""
+def _ascending(bounds: Floats) -> Iterator[tuple[int, float]]:
+    """The finite ones with their places: mostly a few are enough, so only these are sorted at first."""
     import numpy as np
 
     finite = np.flatnonzero(np.isfinite(bounds))
@@ -78,7 +80,8 @@ def _ascending(bounds: Floats) -> Iterator[int]:
         parted = finite[np.argpartition(bounds[finite], FEW)]
         head, tail = parted[:FEW], parted[FEW:]
     for part in (head, tail):
-        yield from part[np.argsort(bounds[part])].tolist()
+        ordered = part[np.argsort(bounds[part])]
+        yield from zip(ordered.tolist(), bounds[ordered].tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,17 +39,6 @@ CLAIMS = (
         "a machine that is outbid cannot be kept by a higher limit: jobs move instead",
     ),
     MarketClaim(
-        "lower-taken",
-        "The limit of a running machine can be lowered.",
-        FORMER,
-        "2025-12",
-        Confidence.MEDIUM,
-        SANDBOX,
-        Step.LOWER,
-        "a limit that was set at a peak stays in force until the job moves: a later peak is paid",
-        matters=True,
-    ),
-    MarketClaim(
         "bid-resumes",
         "A bid that was paused has its machine again within ten minutes of being resumed at a limit that wins.",
         DOCS,

@@ -73,17 +73,6 @@ CLAIMS = (
         "a machine that is outbid cannot be kept by a higher bid: jobs move instead",
     ),
     MarketClaim(
-        "lower-taken",
-        "A lower bid is taken while the machine runs, and does not pause it unless another renter bids more.",
-        RENTERS,
-        "2026-10",
-        Confidence.MEDIUM,
-        SANDBOX,
-        Step.LOWER,
-        "a bid made on a peak is paid until the job moves: costs are higher than planned",
-        matters=True,
-    ),
-    MarketClaim(
         "small-raise-taken",
         "A raise has no least size.",
         ASSUMED,

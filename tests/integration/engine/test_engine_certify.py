@@ -79,7 +79,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
     assert world.ours() == []
 
 
-STEPS = ("refusal", "rent", "work", "run", "raise", "nudge", "lower", "floor", "pause", "resume", "end", "pull")
+STEPS = ("refusal", "rent", "work", "run", "raise", "nudge", "floor", "pause", "resume", "end", "pull")
 
 
 @pytest.mark.slow
@@ -268,15 +268,15 @@ async def test_a_field_of_money_that_has_changed_ends_it(world: CertifyWorld) ->
 
 @pytest.mark.slow
 async def test_a_broken_claim_that_matters_stops_the_market_until_it_is_accepted(world: CertifyWorld) -> None:
-    world.break_claims(["lower-taken"])
+    world.break_claims(["losing-bid-refused"])
     await world.certified()
     await world.submit(JOB, accept_any=True)
     await ticks_without_a_machine(world)
     report = await world.certify.report("vastai")
-    assert report["certificate"]["broken"] == ["lower-taken"]
+    assert report["certificate"]["broken"] == ["losing-bid-refused"]
     with pytest.raises(UserError, match="no claim 'own-id'"):
         await world.certify.accept("vastai", "own-id")
-    await world.certify.accept("vastai", "lower-taken")
+    await world.certify.accept("vastai", "losing-bid-refused")
     await world.until_running()
 
 
@@ -290,7 +290,7 @@ async def test_a_broken_claim_that_does_not_matter_stops_nothing(world: CertifyW
 @pytest.mark.slow
 async def test_to_do_without_one_leaves_broken_claims_in_force(world: CertifyWorld) -> None:
     world.rules = replace(world.rules, needed_on=frozenset())
-    world.break_claims(["lower-taken"])
+    world.break_claims(["losing-bid-refused"])
     await world.restart()
     await world.running(JOB, accept_any=True)
     await world.jobs.cancel(world.job_id)

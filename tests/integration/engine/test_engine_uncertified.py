@@ -250,7 +250,7 @@ async def test_nor_for_a_claim_that_does_not_hold_nor_while_there_are_only_certi
 
 async def break_claim(world: World, job_id: str) -> None:
     job = replace(await find(world, job_id), id="broken", certifies="vastai", status=JobStatus.SUCCEEDED, leases=())
-    found = ClaimFinding("broken", "lower-taken", ClaimVerdict.BROKEN, world.clock.now())
+    found = ClaimFinding("broken", "losing-bid-refused", ClaimVerdict.BROKEN, world.clock.now())
     async with world.store.transaction() as uow:
         await uow.jobs.save(job)
         await uow.certificates.save_findings([found])

@@ -9,17 +9,29 @@ from typing import Any
 
 import pytest
 
-from autopilot.domain.actions import Acquire, ChangeBid, Decision
+from autopilot.domain.actions import Acquire, ChangeBid, Decision, Release
 from autopilot.domain.floors import Bidders, Tally
 from autopilot.domain.hosts import HostRecord, KnownHosts
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
+from autopilot.domain.market import ProviderView
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
-from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_paused_lease, a_spec, an_offer
+from tests.builders import (
+    HOUR,
+    START,
+    D,
+    a_job,
+    a_lease,
+    a_market,
+    a_paused_lease,
+    a_spec,
+    an_offer,
+    capabilities,
+)
 
 P = Params()
 NO_HOSTS = KnownHosts()
@@ -44,6 +56,7 @@ def decided(
     spec = a_spec(**{"work_estimate": 6 * HOUR, "deadline": START + hours * HOUR, **limits})
     job: Job = replace(a_job(*(() if held is None else (held,)), spec=spec), submitted_at=START - 3 * HOUR)
     market = replace(a_market(*(offers or (OFFER,))), outlook=Outlook(bidders=known or bidders()), hosts=hosts)
+    market = replace(market, providers={**market.providers, "elsewhere": ProviderView(capabilities(), True, None)})
     return decide(job, market, START, P)
 
 
@@ -117,6 +130,13 @@ def test_a_machine_that_was_outbid_is_won_back() -> None:
     held = a_paused_lease(machine_id="held", bid=D("0.2"), price_to_win=D("0.21"), on_demand_price=D(1))
     actions = decided(held=held).actions
     assert [action.bid for action in actions if isinstance(action, ChangeBid)] == [D("0.231")]
+
+
+def test_a_machine_is_told_from_one_of_the_same_id_on_another_market() -> None:
+    """The job has moved: what it may rent now is on one market, the machine that was lost on another."""
+    held = a_paused_lease(machine_id="a", bid=D("0.5"), price_to_win=D("0.6"), on_demand_price=D(1))
+    actions = decided(replace(OFFER, provider="elsewhere"), held=held).actions
+    assert [type(action) for action in actions] == [Release, Acquire]
 
 
 def test_a_raise_that_the_budget_does_not_cover_is_no_option() -> None:

@@ -186,7 +186,9 @@ def test_what_a_start_sets_aside_is_for_its_own_bid_disk_and_tail() -> None:
     params = Params(budget=Budget(settle_s=3600, tail_h=24))
     job, offer = a_job(spec=a_spec(work_estimate=2 * HOUR)), an_offer(storage_price=D("7.2"))  # 20 GB: $0.20/h
     stop = budget.stop_cost(D(3), D("0.2"), params, 2 * HOUR)
-    assert budget.start_reserve(job, offer, D(3), params) == stop + D("3.2") + budget.traffic_cost(offer, job, params)
+    assert budget.start_reserve(job, offer, D(3), params) == stop + D("3.2") + budget.traffic_cost(
+        offer.upload_price, offer.download_price, job, params
+    )
 
 
 def test_where_an_unwatched_machine_cannot_destroy_itself_more_is_set_aside() -> None:

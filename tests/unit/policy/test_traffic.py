@@ -46,9 +46,9 @@ def test_outputs_are_paid_where_traffic_is() -> None:
 
 
 def test_the_reserve_covers_them() -> None:
-    offer = an_offer(download_price=D("0.01"), upload_price=D("0.02"))
+    prices = D("0.02"), D("0.01")
     plain, large = a_job(), a_job(spec=a_spec(inputs_gb=D(40), outputs_gb=D(50)))
-    more = traffic_cost(offer, large, PARAMS) - traffic_cost(offer, plain, PARAMS)
+    more = traffic_cost(*prices, large, PARAMS) - traffic_cost(*prices, plain, PARAMS)
     assert more >= D("0.01") * 40 + D("0.02") * (50 - 5)
 
 
@@ -57,7 +57,8 @@ def test_code_weighs_as_inputs_do() -> None:
     code = JobCode("copy", "a" * 64, files=3, size_bytes=1_990_000_000, part_count=240, index_bytes=10_000_000)
     plain, large = a_job(), a_job(code=code)
     assert setup_time(large, offer, PARAMS) - setup_time(plain, offer, PARAMS) == timedelta(seconds=20)
-    assert traffic_cost(offer, large, PARAMS) - traffic_cost(offer, plain, PARAMS) == D("0.02")
+    more = traffic_cost(D(0), D("0.01"), large, PARAMS) - traffic_cost(D(0), D("0.01"), plain, PARAMS)
+    assert more == D("0.02")
 
 
 def test_what_is_stored_here_comes_over_the_line_of_the_daemon_where_it_dials_its_machines() -> None:

@@ -56,7 +56,7 @@ def synthetic_suite(
         gpus=gpus,
     )
     runs = tuple(
-        BidRun(int((WARM_UP_H + number * apart_h) * TICKS_PER_H), task.work_s, deadline_s, pay)
+        BidRun(int((WARM_UP_H + number * apart_h) * TICKS_PER_H), task.work_s, deadline_s, pay, market=str(seed))
         for number in range(starts)
         for deadline_s in deadlines_s
         for pay in pays

@@ -38,6 +38,7 @@ def test_a_seed_makes_one_suite(kind: Kind) -> None:
     one, same, other = (synthetic_suite(kind, seed, starts=1) for seed in (3, 3, 4))
     assert one == same
     assert one.floors != other.floors
+    assert one.runs[0].block != other.runs[0].block, "or both have the same estimate, and machines that load as long"
 
 
 def test_runs_have_every_deadline_after_a_recorded_history(vast: BidSuite) -> None:

@@ -129,7 +129,7 @@ class SandboxMarket(Exchange):
             raise OrderRefused("not an interruptible instance")
         machine = self.machines[instance.machine_id]
         new = self.price_to_win(machine, instance) if price is None else price.quantize(PRICE_UNIT)
-        ignored = {"lower-taken" if new < instance.price else "raise-taken"}
+        ignored = {"raise-taken"} if new > instance.price else set()
         if 0 < new - instance.price < LEAST_RAISE:
             ignored.add("small-raise-taken")
         if ignored & self.broken and instance.holding:

@@ -204,7 +204,7 @@ def _change(call: Call) -> web.Response:
         raise MithrilRefused(400, "the bid has ended")
     if "limit_price" in body:
         limit = _limit(body["limit_price"])
-        is_ignored = ("raise-taken" if limit > bid.limit else "lower-taken") in call.market.broken
+        is_ignored = limit > bid.limit and "raise-taken" in call.market.broken
         if bid.status is BidStatus.PAUSED or not is_ignored:
             call.market.change_limit(bid, limit)
     elif isinstance(body.get("paused"), bool):
