@@ -26,10 +26,15 @@ def model_digest(path: object) -> str:
     return str(runpy.run_path(str(TRAINER))["model_digest"](str(path)))
 
 
-async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted: Callable[[int], str]) -> None:
-    lease = await world.lease("a", training(STEPS, setup="echo set up >> setups"))
+async def test_runs_checkpoints_and_reports_the_exit(
+    world: World, uninterrupted: Callable[[int], str], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    lease = await world.lease("a", training(STEPS, "echo set up >> setups", gate))
     host = world.host(lease)
     host.start()
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint is not None)
+    gate.touch()
     exit_record = await eventually(lease.exit, "exit record")
     assert (exit_record.run_epoch, exit_record.exit_code, exit_record.reason) == (1, 0, "exited")
     beat = await lease.until("finished", lambda beat: beat.state == "finished")
@@ -48,7 +53,7 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     host.start()
     assert await eventually(lease.exit, "exit record again") == exit_record
     assert (host.root / "workspace/setups").read_text() == "set up\n"
-    assert lease.log().count("training from step") == 1
+    assert lease.log().count("training from step") == 2, "one at the start and one half way"
 
 
 @pytest.mark.slow
