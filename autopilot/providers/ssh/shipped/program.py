@@ -577,7 +577,7 @@ def reap(child: int) -> bool:
 
 
 def keep(directory: str) -> None:
-    lock = hold(os.path.join(directory, "lock"), 0)
+    lock = hold(os.path.join(directory, "lock"), 1)  # who looks whether it runs takes it for a moment
     if lock is not None:
         os.ftruncate(lock, 0)
         os.write(lock, str(os.getpid()).encode())
