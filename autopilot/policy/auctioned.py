@@ -242,7 +242,8 @@ class _Auctioned:
         if chosen.do is Do.ON_DEMAND:
             if self.on_demand is None:
                 return ()
-            reason = Reason.DEADLINE if chosen.is_forced else Reason.CHEAPEST
+            cheaper = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
+            reason = Reason.DEADLINE if chosen.is_forced else cheaper
             return self._take(self.on_demand, self.on_demand.bid, reason)
         if main is not None and self._is_held(chosen.machine):
             return self._rebid(main, _in_steps(chosen.bid, self.situation.params.bids.unit))

@@ -18,7 +18,8 @@ on another machine (a high percentile, failed tries included: ``first_step``), c
 
 A move pays for itself: what it saves over the next hours is more than what it costs, so the dollars that are moved away
 in an hour of work are bounded by what was saved. No machine is left for a price within ``rest_h`` of its start. Where
-spot costs no less than on demand in the long run, it is neither begun nor gone back to, and one that runs is kept.
+spot costs no less than on demand in the long run, it is neither begun nor gone back to, and one that runs is kept while
+it is as cheap: then it is left for on demand, by the same measure as for another machine.
 """
 
 from __future__ import annotations
@@ -336,13 +337,22 @@ class _Chooser:
 
     def _while_running(self) -> BidChoice:
         stay, cheapest = BidChoice(Do.STAY), self._cheapest()
-        if cheapest is None or cheapest.name == self.work.machine or self.work.since_h < self.numbers.rest_h:
+        if self.work.since_h < self.numbers.rest_h:
             return stay
-        bid, there, here = self._bid(cheapest), self._hourly(cheapest), self._here()
-        if bid is None or here <= self.numbers.move_ratio * there:
+        if self._costs_no_less and self._pays_to_move(self.on_demand):
+            return BidChoice(Do.ON_DEMAND)
+        if cheapest is None or cheapest.name == self.work.machine:
             return stay
+        bid = self._bid(cheapest)
+        if bid is None or not self._pays_to_move(self._hourly(cheapest)):
+            return stay
+        return BidChoice(Do.BID, cheapest.name, bid)
+
+    def _pays_to_move(self, there: float) -> bool:
+        """From the machine that runs to one of so many $/h."""
+        here = self._here()
         costs = self.numbers.move_h * here + self.numbers.move_lost_h * self._time_price
-        return BidChoice(Do.BID, cheapest.name, bid) if (here - there) * self._saving_h > costs else stay
+        return here > self.numbers.move_ratio * there and (here - there) * self._saving_h > costs
 
     def _here(self) -> float:
         """$/h of the machine that runs."""

@@ -27,6 +27,8 @@ from autopilot.providers.ssh.machine import OwnMachine, Unreached
 from autopilot.providers.ssh.shipped.program import GRACE_S
 from autopilot.providers.ssh.wire import SeenMachine, clean
 
+AGENT_WITHIN_S = 1800
+"""Market seconds: a lease that has brought up no agent until then ends itself, for no permit ends it."""
 LEAST_OPEN = timedelta(minutes=15)
 """A machine whose hours end sooner is not offered: nothing would be done there."""
 Outcome = Done[None] | Refused | Unknown
@@ -151,6 +153,7 @@ class SshProvider:
             "devices": list(devices),
             "ends_at": None if closes_at is None else round(closes_at.timestamp()),
             "may_be_taken": machine.settings.owner_may_take_back,
+            "agent_within_s": AGENT_WITHIN_S / self._clock.speed,
             "speed": self._clock.speed,
             "env": dict(request.env),
         }

@@ -302,20 +302,35 @@ async def test_a_stop_gives_the_agent_time_to_save(machines: OwnMachines, clock:
     assert machines.processes("attic") == {}
 
 
-@pytest.mark.slow
-async def test_a_lease_ends_before_its_hours_do(machines: OwnMachines, clock: QuickClock) -> None:
+async def create(machines: OwnMachines, clock: QuickClock, start: str, **terms: object) -> OwnMachine:
+    """A lease on terms that no request over an hour's length could have."""
     settings = MachineSettings.model_validate(machines.settings("attic", **STATED))
     machine = OwnMachine("attic", settings, SshSettings(config_file=machines.config_file), clock)
-    lease = {"label": "ap1.test.01LEASE", "slot": 0, "gpu": "RTX 4090", "num_gpus": 1, "devices": [0], "env": {}}
-    ends_at = round(time.time() + GRACE_S)
-    terms = {"ends_at": ends_at, "may_be_taken": False, "speed": 1}
-    await machine.change("create", name="ap1.test.01LEASE", lease={**lease, **terms}, start=UNTIL_NOTICE, disk_mb=1)
+    lease: dict[str, object] = {
+        "label": "ap1.test.01LEASE",
+        "slot": 0,
+        "gpu": "RTX 4090",
+        "num_gpus": 1,
+        "devices": [0],
+        "env": {},
+    }
+    lease |= {"ends_at": None, "may_be_taken": False, "speed": 1, "agent_within_s": 1800, **terms}
+    made = await machine.change("create", name="ap1.test.01LEASE", lease=lease, start=start, disk_mb=1)
+    assert made == {"done": "ap1.test.01LEASE"}
+    return machine
 
-    async def state() -> str:
-        (found,) = (await machine.look()).leases
-        return found.state
 
+@pytest.mark.slow
+async def test_a_lease_ends_before_its_hours_do(machines: OwnMachines, clock: QuickClock) -> None:
+    machine = await create(machines, clock, UNTIL_NOTICE, ends_at=round(time.time() + GRACE_S))
     await eventually(lambda: not machines.processes("attic"), "the end")
-    assert await state() == "hours"
+    assert [each.state for each in (await machine.look()).leases] == ["hours"]
     (seen,) = (machines.directory("attic") / "leases").glob("*/root/seen")
     assert '"kind": "preempt"' in seen.read_text()
+
+
+@pytest.mark.slow
+async def test_a_start_that_brings_no_agent_ends_itself(machines: OwnMachines, clock: QuickClock) -> None:
+    machine = await create(machines, clock, SLEEP, agent_within_s=0.5)
+    await eventually(lambda: not machines.leases("attic"), "the end of the lease")
+    assert (await machine.look()).leases == ()

@@ -20,6 +20,7 @@ from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.nebius.create import LEAST_DISK_GB
 from autopilot.providers.runpod import create, mapping, pacing, spot
 from autopilot.providers.runpod.config import RunpodSettings
+from autopilot.providers.ssh.adapter import AGENT_WITHIN_S
 from autopilot.providers.ssh.config import MOST_GPUS, MOST_JOBS, MOST_MACHINES, MachineSettings, SshSettings
 from autopilot.providers.ssh.machine import AGAIN_S, UNSEEN_S
 from autopilot.providers.ssh.shipped.program import GRACE_S, MOST_LEASES, USED_MIB
@@ -122,6 +123,7 @@ def test_the_page_of_ones_own_machines_states_the_numbers() -> None:
     assert f"unknown for {UNSEEN_S / 60:g} minutes" in SSH
     assert f"digits and dashes. {MOST_MACHINES} at most" in SSH
     assert f"Jobs at once, {MOST_JOBS} at most" in SSH
+    assert f"no agent within {AGENT_WITHIN_S / 60:g} minutes" in SSH
 
 
 def test_what_is_told_about_spot_is_what_the_probe_says() -> None:

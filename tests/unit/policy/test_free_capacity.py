@@ -10,10 +10,12 @@ import pytest
 
 from autopilot.domain.actions import Acquire
 from autopilot.domain.floors import Bidders, Tally
+from autopilot.domain.lease import Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
 from autopilot.planning.plan import plan
 from autopilot.policy.decide import decide
 from autopilot.pricing.availability.phases import first_belief
@@ -51,6 +53,21 @@ def test_it_is_taken_at_once(offers: tuple[Offer, ...], deadline: dict[str, Any]
     (action,) = decide(job, seen, START, P).actions
     assert isinstance(action, Acquire)
     assert (action.offer.provider, action.capacity_type, action.bid) == ("own", CapacityType.ON_DEMAND, D(0))
+
+
+@pytest.mark.parametrize("deadline", [{}, {"deadline": START + 40 * HOUR}], ids=["no deadline", "with time"])
+@pytest.mark.parametrize(
+    "outlook",
+    [Outlook(), Outlook(bidders=BIDDERS), Outlook(belief=first_belief(PHASES, True))],
+    ids=["rule", "auction", "table"],
+)
+def test_a_job_on_a_rented_machine_goes_home_to_it(deadline: dict[str, Any], outlook: Outlook) -> None:
+    since = START - 5 * HOUR
+    rented = a_lease(bid=D("0.22"), on_demand_price=D("0.6"), acquired_at=since, intended_at=since, running_since=since)
+    job = a_job(rented, spec=a_spec(work_estimate=10 * HOUR, budget=D(5), **deadline))
+    (action,) = decide(job, market(OWN, SPOT, outlook=outlook), START, P).actions
+    assert isinstance(action, Acquire)
+    assert (action.offer.provider, action.slot, action.reason) == ("own", Slot.NEXT, Reason.CHEAPER_ELSEWHERE)
 
 
 @pytest.mark.parametrize("outlook", [Outlook(), Outlook(bidders=BIDDERS)], ids=["rule", "auction"])

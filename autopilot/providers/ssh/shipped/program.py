@@ -35,6 +35,8 @@ MARK = "AUTOPILOT_LEASE_MARK"
 """The variable that holds a lease's token."""
 TAKEN_BACK = "taken-back"
 """A file beside the leases: while it is there, the machine is its owner's."""
+AGENT = "var/lib/autopilot/agent.pyz"
+"""Where the start text puts the agent, beneath the lease's root."""
 LOCK_S = 10.0
 UP_S = 5.0
 STOP_S, END_S = 8.0, 10.0
@@ -465,6 +467,7 @@ class Keeper:
         self.lease: dict[str, Any] = lease
         self.token: str = lease["token"]
         self.words = Words(os.path.join(directory, "words"))
+        self.begun = time.monotonic()
         self.is_asked_to_end = False
         self.noticed_at: float | None = None
         for name in ("wish", "notice"):  # of the boot before
@@ -541,11 +544,13 @@ class Keeper:
         return self.noticed_at is not None and time.monotonic() - self.noticed_at >= GRACE_S
 
     def wishes_to_go(self) -> bool:
+        """Its agent does; or there is none, long after the start."""
         try:
             with open(os.path.join(self.root, "wish")) as file:
                 return file.read(100) == "destroy"
         except OSError:
-            return False
+            is_late = time.monotonic() - self.begun >= self.lease["agent_within_s"]
+            return is_late and not os.path.exists(os.path.join(self.root, AGENT))
 
     def is_over(self) -> str:
         """Why this lease is to end; empty: it goes on."""
@@ -577,7 +582,7 @@ def reap(child: int) -> bool:
 
 
 def keep(directory: str) -> None:
-    lock = hold(os.path.join(directory, "lock"), 0)
+    lock = hold(os.path.join(directory, "lock"), 1)  # who looks whether it runs takes it for a moment
     if lock is not None:
         os.ftruncate(lock, 0)
         os.write(lock, str(os.getpid()).encode())
