@@ -152,7 +152,9 @@ def test_where_nothing_is_told_the_names_of_saves_tell_the_steps() -> None:
     saves = ("epoch=0-step=6.ckpt", "out/checkpoint-12/model.safetensors", "last.ckpt")
     assert [read_name(save) for save in saves] == [6, 12, None]
     named = [PrintedStep(float(step), step, None, None) for step in (6, 12)]
-    assert [run.last_step for run in place([FollowedRun(WHOLE, ([], named))]).runs] == [12]
+    at_its_end = claims_of("step 1\nstep 2\n")
+    runs = place([FollowedRun(WHOLE, ([], named)), FollowedRun(LOST, (at_its_end, named[1:]))]).runs
+    assert [run.last_step for run in runs] == [12, 12]
 
 
 def test_a_resume_from_the_save_before_is_no_fault() -> None:
