@@ -40,8 +40,8 @@ LOSSES = (
     Loss(LossKind.TERM, keeps_disk=False),
     Loss(LossKind.MID_SAVE, keeps_disk=True),
     Loss(LossKind.KILL, keeps_disk=False),
-    Loss(LossKind.KILL, keeps_disk=True),
     Loss(LossKind.TERM, keeps_disk=True),
+    Loss(LossKind.KILL, keeps_disk=True),
     Loss(LossKind.MID_SAVE, keeps_disk=False),
 )
 MOST_MOMENT_S = 3.0
