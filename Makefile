@@ -41,7 +41,7 @@ REHEARSALS ?= 1
 
 rehearsals: $(READY) $(TRAINING)/.ready    ## what needs PyTorch, Transformers and Lightning, two at once: REHEARSALS=10 where a fault shows at random
 	TORCH_PYTHON=$(CURDIR)/$(TRAINING)/bin/python REHEARSALS=$(REHEARSALS) $(BIN)/pytest -q -n 2 \
-		tests/rehearsal/test_rehearse_frameworks.py tests/unit/docs/test_docs_torch_recipe.py
+		tests/rehearsal/test_rehearse_frameworks.py tests/rehearsal/test_callback_on_a_market.py tests/unit/docs/test_docs_torch_recipe.py
 
 pythons:    ## the unit tests on Python 3.11 to 3.14, as far as they are installed
 	tools/pythons.sh

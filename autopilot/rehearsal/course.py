@@ -40,8 +40,8 @@ LOSSES = (
     Loss(LossKind.TERM, keeps_disk=False),
     Loss(LossKind.MID_SAVE, keeps_disk=True),
     Loss(LossKind.KILL, keeps_disk=False),
-    Loss(LossKind.KILL, keeps_disk=True),
     Loss(LossKind.TERM, keeps_disk=True),
+    Loss(LossKind.KILL, keeps_disk=True),
     Loss(LossKind.MID_SAVE, keeps_disk=False),
 )
 MOST_MOMENT_S = 3.0
@@ -84,8 +84,8 @@ class CourseNotes:
     """A run that nothing interrupts comes to its end in its share of the time."""
     whole_s: float = 0.0
     """From the first step that it told to the last."""
-    told_apart_s: float = 0.0
-    """Between two steps that it told."""
+    step_s: float = 0.0
+    """Seconds between two steps that it printed."""
     starts_s: list[float] = field(default_factory=list)
     """From the start of a machine to the first step that it tells."""
     intervals: list[float] = field(default_factory=list)
@@ -256,7 +256,7 @@ class RehearsalCourse:
         self.notes.ends = run.exit_code == 0
         if run.said:
             self.notes.whole_s = run.said[-1].at - run.said[0].at
-            self.notes.told_apart_s = self.notes.whole_s / len(run.said)
+            self.notes.step_s = self.notes.whole_s / len(run.said)
         self.say(f"run without a loss: {describe(run)}")
         return run
 
@@ -304,6 +304,7 @@ class RehearsalCourse:
             otherwise=self.choose(is_verified=False),
             lose_after_s=lose_after_s,
             lose_at_latest_s=lose_at_latest_s,
+            beyond_save_s=0.0 if notes.ends else self.random.uniform(0.0, min(notes.interval_s, MOST_WAIT_S)),
             lose_until=latest,
         )
 
@@ -311,7 +312,7 @@ class RehearsalCourse:
         """Early enough that the run before has told what comes after the resume."""
         notes = self.notes
         beside_s = max(0.0, self.bounds.seconds - self.starts * notes.start_s)
-        beyond_s = notes.interval_s + COMPARED_STEPS * notes.told_apart_s
+        beyond_s = notes.interval_s + COMPARED_STEPS * notes.step_s
         return max(0.0, min(SECOND_SHARE * beside_s, notes.whole_s - beyond_s))
 
     def choose(self, *, is_verified: bool) -> Loss:
@@ -345,7 +346,7 @@ class RehearsalCourse:
             self.notes.starts_s.append(first_told - began_wall)
         self.take_notes(look)
         self.compare_outputs(outputs_before)
-        if run.lost_by is not None:
+        if run.lost_by is not None and (run.lost_by.kind is not LossKind.TERM or run.term is not None):
             self.tried.append(run.lost_by)
         return place(self.followed).runs[-1]
 

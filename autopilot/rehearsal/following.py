@@ -8,6 +8,8 @@ import math
 import os
 import time
 from dataclasses import replace
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from autopilot.rehearsal.lines import PrintedStep, read_claims, read_name
@@ -24,6 +26,8 @@ AT_ONCE_STEPS = 1
 """Told between SIGTERM and the save that it brings: later ones come by the program's own clock."""
 SAVES_OF_A_DISK = 2
 """Of one run, after which its disk has something to go on from."""
+LEAST_SAVES, BY_CLOCK = 3, 0.2
+"""Saves from which the next one is foretold, and by which share of their interval it may be off."""
 OVERDUE_S = 5.0
 LEAST_WAIT_S = 6.0
 """For what is to be told after the first save, where the share of the time is less."""
@@ -40,6 +44,8 @@ class RunStart(NamedTuple):
     """That keeps the disk, where nothing is verified long after its moment: a busy computer takes its time."""
     lose_after_s: float = 0.0
     """Of its work, which begins with the first that it tells: then it is lost, once something new is saved."""
+    beyond_save_s: float = 0.0
+    """After what it waits for: else it would be lost whenever it has just saved, with nothing to do again."""
     lose_at_latest_s: float = math.inf
     """Of its work: then it is lost without anything new as well, where a checkpoint was restored."""
     lose_until: float = 0.0
@@ -64,6 +70,7 @@ class RunFollower:
         self.verified_before = len(start.lease.verified)
         self.printed = Printed(start.machine.console)
         self.memory = self.looks = 0
+        self.due_from = math.inf
         self.began_at = 0.0
         self.worked_from: float | None = None
         self.newest_save: float | None = None
@@ -179,7 +186,10 @@ class RunFollower:
             return False
         if self.worked_s < self.start.lose_after_s or now > self.start.lose_until:
             return False
-        return loss.kind is not LossKind.MID_SAVE or has_changed
+        if loss.kind is LossKind.MID_SAVE:
+            return has_changed
+        self.due_from = min(self.due_from, now)
+        return now >= self.due_from + self.start.beyond_save_s
 
     async def lose(self, loss: Loss) -> SeenRun:
         if loss.kind is not LossKind.TERM:
@@ -189,8 +199,9 @@ class RunFollower:
         await self.start.machine.kill()
         return self.make_run(lost_by=loss, term=term)
 
-    async def end_softly(self) -> TermSave:
-        """The job has what markets give; the agent sends what it saved until the same moment."""
+    async def end_softly(self) -> TermSave | None:
+        """The job has what markets give; the agent sends what it saved until the same moment. None: it saved when it
+        would have saved anyway, and ended."""
         machine, asked_at, asked_wall = self.start.machine, time.monotonic(), time.time()
         saved_before = self.saves.changed_at
         machine.term()
@@ -205,7 +216,9 @@ class RunFollower:
         self.look()
         return self.judge_end(asked_at, asked_wall, saved_before, ended_s)
 
-    def judge_end(self, asked_at: float, asked_wall: float, saved_before: float, ended_s: float | None) -> TermSave:
+    def judge_end(
+        self, asked_at: float, asked_wall: float, saved_before: float, ended_s: float | None
+    ) -> TermSave | None:
         """One that saves at once and works on has done what it could; so has one that had nothing new to save."""
         told = [each.at - asked_wall for each in self.sources()[0] or self.told]
         saved_s = self.saves.changed_at - asked_at
@@ -214,7 +227,18 @@ class RunFollower:
         between = sum(0 < at <= saved_s for at in told)
         goes_on = has_saved and between <= AT_ONCE_STEPS and max(told, default=0.0) > saved_s
         was_killed = ended_s is None and not goes_on
+        if has_saved and not was_killed and self.is_by_clock(asked_at):
+            return None
         return TermSave(has_saved or has_nothing_new, MARKET_S if ended_s is None else ended_s, was_killed)
+
+    def is_by_clock(self, asked_at: float) -> bool:
+        """Whether the save after SIGTERM came when the next one was due by those before."""
+        before = [at for at in self.saves.began_at if at <= asked_at]
+        after = [at for at in self.saves.began_at if at > asked_at]
+        if len(before) < LEAST_SAVES or not after:
+            return False
+        interval_s = median(b - a for a, b in pairwise(before))
+        return abs(after[0] - before[-1] - interval_s) <= BY_CLOCK * interval_s
 
     def make_run(
         self, exit_code: int | None = None, lost_by: Loss | None = None, term: TermSave | None = None

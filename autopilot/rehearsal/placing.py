@@ -18,7 +18,7 @@ class FollowedRun(NamedTuple):
 
     run: SeenRun
     sources: tuple[list[PrintedStep], ...]
-    """What it told of its steps, by where: the first that tells of two is meant, of all runs."""
+    """What it told of its steps, by where: one of them is meant, of all runs."""
     job: str = ""
     """Of whose runs one goes on from the other's checkpoint."""
     newest_save: float | None = None
@@ -38,11 +38,11 @@ def place(followed: Sequence[FollowedRun]) -> PlacedRuns:
     source = choose_source(followed)
     scale = StepScale.of_runs([each.sources[source] for each in followed])
     runs: list[SeenRun] = []
-    told: dict[str, list[Said]] = {}
+    of_jobs: dict[str, list[Said]] = {}
     apart: dict[str, list[float]] = {}
     for each in followed:
         said = scale.place(each.sources[source])
-        before = told.setdefault(each.job, [])
+        before = of_jobs.setdefault(each.job, [])
         runs.append(replace(each.run, said=said, saved_step=step_at(before, each.newest_save)))
         before.extend(said)
         for name, begun in each.begun.items():
@@ -53,19 +53,20 @@ def place(followed: Sequence[FollowedRun]) -> PlacedRuns:
 
 
 def choose_source(followed: Sequence[FollowedRun]) -> int:
-    count = max((len(each.sources) for each in followed), default=0)
+    """Of the first run that tells two steps, or else one: what is only printed at an end does not tell what is done."""
     for least in (2, 1):
-        for source in range(count):
-            if any(len({claim[1:3] for claim in each.sources[source]}) >= least for each in followed):
-                return source
+        for each in followed:
+            for source, claims in enumerate(each.sources):
+                if len({(claim.step, claim.epoch) for claim in claims}) >= least:
+                    return source
     return 0
 
 
-def step_at(told: Sequence[Said], wall: float | None) -> int | None:
+def step_at(said: Sequence[Said], wall: float | None) -> int | None:
     """That the job had told last by then."""
-    if wall is None or not told or wall < told[0].at:
+    if wall is None or not said or wall < said[0].at:
         return None
-    return max((said.at, said.step) for said in told if said.at <= wall)[1]
+    return max((each.at, each.step) for each in said if each.at <= wall)[1]
 
 
 def count_before(said: Sequence[Said], wall: float) -> int:

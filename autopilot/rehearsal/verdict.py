@@ -149,7 +149,11 @@ def find_no_resume(seen: RehearsalSeen) -> Iterator[tuple[FaultKind, str]]:
             f"nothing was saved at the checkpoint path in {took_s:.0f} s; where it saves later, give it more --minutes",
         )
     for after, _ in resumes(seen):
-        if begins_again(seen, after) and is_behind(seen.whole, after) and not is_coarse(seen, after):
+        if (
+            begins_again(seen, after)
+            and not goes_on_from(seen.whole, after.saved_step, after)
+            and not is_coarse(seen, after)
+        ):
             yield (
                 FaultKind.DOES_NOT_RESUME,
                 f"with a checkpoint of step {after.saved_step} there, it began at step {after.first_step}",
@@ -241,16 +245,17 @@ def list_jumps(whole: tuple[SeenRun, ...], course: tuple[SeenRun, ...]) -> list[
     """Of each resume that can be compared, with the loss before it."""
     curves = [run.losses for run in whole if run.losses]
     pairs = seams(course) if len(curves) > 1 else []
-    exact = [(before, after) for before, after in pairs if after.restored and not is_behind(whole, after)]
+    resumed = [(before, after, after.saved_step or before.last_step) for before, after in pairs if after.restored]
+    exact = [(before, after) for before, after, saved in resumed if goes_on_from(whole, saved, after)]
     jumps = [(before.lost_by, measure_jump(after.losses, curves)) for before, after in exact]
     return [(lost_by, jump) for lost_by, jump in jumps if jump is not None]
 
 
-def is_behind(whole: tuple[SeenRun, ...], after: SeenRun) -> bool:
-    """Whether it does steps again that were in what it began with: their loss is another one then."""
-    if after.saved_step is None or after.first_step is None:
+def goes_on_from(whole: tuple[SeenRun, ...], saved_step: int | None, after: SeenRun) -> bool:
+    """Whether it does no steps again that were in what it began with: their loss would be another one."""
+    if saved_step is None or after.first_step is None:
         return False
-    return after.saved_step - after.first_step + 1 > reported_apart(whole) + SPARE_STEPS
+    return saved_step - after.first_step + 1 <= reported_apart(whole) + SPARE_STEPS
 
 
 def measure_jump(resumed: Mapping[int, float], curves: list[dict[int, float]]) -> Jump | None:

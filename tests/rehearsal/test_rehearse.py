@@ -106,8 +106,8 @@ def test_a_program_of_thirty_seconds_ends_in_the_minutes_and_says_what_it_did_no
     )  # fmt: skip
     took_s = time.monotonic() - began
     assert took_s < 0.7 * 60 + BESIDE_S
-    assert (code, body["sound"], body["findings"]) == (1, False, [])
+    assert (code == 0, body["findings"]) == (body["sound"], [])
     missed = body["not_reached"]
     assert isinstance(missed, list)
-    assert [each for each in missed if "of 6 losses" in each and "--minutes" in each]
+    assert "the end of an uninterrupted run" in missed
     assert "the end of a run that had lost machines" in missed

@@ -143,6 +143,14 @@ def test_steps_that_begin_again_in_a_later_run_alone_are_counted_with_their_epoc
     assert [run.last_step for run in runs] == [13, 24]
 
 
+def test_a_resume_after_a_loss_in_the_middle_of_a_save_is_compared_as_well() -> None:
+    """Which step is in what it began with is not known then: that of the loss is taken for it."""
+    jumped = replace(RESUMED, said=steps(53, 100, apart=9.0), saved_step=None)
+    assert [each.kind for each in judge(replace(SOUND, course=(LOST, jumped))).findings] == [FaultKind.JUMP_AT_THE_SEAM]
+    again = replace(jumped, said=steps(41, 100, apart=9.0))
+    assert judge(replace(SOUND, course=(LOST, again))).is_sound
+
+
 def test_steps_that_are_done_again_with_later_weights_are_no_jump_of_their_own() -> None:
     verdict = judge(resumed(steps(41, 100, apart=9.0)))
     assert [each.kind for each in verdict.findings] == [FaultKind.WORK_DONE_TWICE]
@@ -152,7 +160,9 @@ def test_where_nothing_is_told_the_names_of_saves_tell_the_steps() -> None:
     saves = ("epoch=0-step=6.ckpt", "out/checkpoint-12/model.safetensors", "last.ckpt")
     assert [read_name(save) for save in saves] == [6, 12, None]
     named = [PrintedStep(float(step), step, None, None) for step in (6, 12)]
-    assert [run.last_step for run in place([FollowedRun(WHOLE, ([], named))]).runs] == [12]
+    at_its_end = claims_of("step 1\nstep 2\n")
+    runs = place([FollowedRun(WHOLE, ([], named)), FollowedRun(LOST, (at_its_end, named[1:]))]).runs
+    assert [run.last_step for run in runs] == [12, 12]
 
 
 def test_a_resume_from_the_save_before_is_no_fault() -> None:
