@@ -141,11 +141,6 @@ class KnownHosts:
     def find(self, provider: str, machine_id: str) -> HostRecord | None:
         return self.records.get((provider, machine_id))
 
-    def longest_load_s(self, provider: str, image: str, least: int = 1) -> float | None:
-        """Of the market's machines where the image has come up, each as it was last; None: fewer than ``least``."""
-        loads = self.loads.get((provider, image), ())
-        return loads[-1] if len(loads) >= least else None
-
     def is_blocked(self, provider: str, machine_id: str) -> bool:
         record = self.find(provider, machine_id)
         return record is not None and record.blocked_at is not None

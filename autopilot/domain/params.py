@@ -130,7 +130,7 @@ class Loading:
         """Seconds for which a machine may be silent before it is given up.
 
         ``longest_s``: the longest that the image took on the market's machines; None: it has come up on none, or
-        nothing counts. ``silent``: machines in a row before it that did not say why they failed.
+        nothing counts. ``silent``: machines in a row before it that did not say why they failed, as far as they count.
         A host whose disk has the image's layers says little of one that has to fetch them: hence the least, and the
         growth, without which an image that takes longer than it did would come up nowhere.
         """

@@ -35,6 +35,7 @@ from autopilot.pricing.auction.choice import (
 )
 from autopilot.pricing.auction.first_step import NO_LAUNCHES, first_step_s
 from autopilot.pricing.auction.shadows import LossCosts
+from autopilot.pricing.host_odds import patience_s
 from autopilot.pricing.rule.bidding import ceiling
 from autopilot.pricing.rule.cost import Candidate
 from autopilot.pricing.traffic import received_gb, restart_s
@@ -160,7 +161,7 @@ class _Auctioned:
         # A load is counted to the agent's first word, and what follows is as expected.
         after_s = max(start_s - params.timing.boot_s, 0.0)
         took_s = tuple(load + after_s for load in hosts.loads.get((provider, job.spec.image), ())[-MOST_LOADS:])
-        give_up_s = params.loading.patience_s(hosts.longest_load_s(provider, job.spec.image), job.silent_starts)
+        give_up_s = patience_s(hosts, job, provider, params)
         return first_step_s(start_s, took_s, hosts.by_market.get(provider, NO_LAUNCHES), give_up_s)
 
     def _costs(self) -> LossCosts:

@@ -17,7 +17,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.offer import Capabilities
 from autopilot.domain.params import Params
 from autopilot.domain.start_faults import FAILED_BEFORE, count_last
-from autopilot.pricing.host_odds import is_known_dud, usual_load_s
+from autopilot.pricing.host_odds import is_known_dud, patience_s
 
 
 def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params: Params) -> bool:
@@ -36,9 +36,10 @@ def loads_too_long(job: Job, lease: Lease, market: Market, now: datetime, params
 def _patience(job: Job, lease: Lease, market: Market, params: Params) -> timedelta:
     """For a machine that has worked the whole time is waited: it is no dud, and may have woken while no daemon was
     there."""
-    is_beside, has_worked = job.main is not None and job.main.id != lease.id, lease.agent.boot > 0
-    longest_s = None if has_worked else usual_load_s(market.hosts, job, lease.provider, is_beside=is_beside)
-    return timedelta(seconds=params.loading.patience_s(longest_s, job.silent_starts))
+    if lease.agent.boot > 0:
+        return timedelta(seconds=params.loading.timeout_s)
+    is_beside = job.main is not None and job.main.id != lease.id
+    return timedelta(seconds=patience_s(market.hosts, job, lease.provider, params, is_beside=is_beside))
 
 
 def is_left_at_once(job: Job, lease: Lease, market: Market, params: Params) -> bool:

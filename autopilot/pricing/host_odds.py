@@ -88,13 +88,19 @@ def is_known_dud(hosts: KnownHosts, lease: Lease) -> bool:
     return _odds(record).shrunk(0.0, MACHINE_WEIGHT) >= LEFT_AT_ONCE
 
 
-def usual_load_s(hosts: KnownHosts, job: Job, provider: str, *, is_beside: bool) -> float | None:
-    """Seconds that the image takes at the most, as far as is known; None: the whole time is waited for.
+def patience_s(
+    hosts: KnownHosts, job: Job, provider: str, params: Params, *, is_beside: bool = False, more: int = 0
+) -> float:
+    """Seconds for which the job's next silent machine is waited for on that market.
 
     ``is_beside``: of a machine beside one that works. Starts in vain are not counted there, so that nothing grows with
-    them: it takes more machines to know how long the image takes where its layers are not there yet.
+    them: it takes more machines to know how long the image takes where its layers are not there yet. ``more``: silent
+    machines after those of the job. Each machine but the first on which the image has come up speaks against one of
+    them: that they are silent says less of the image, and more of their hosts.
     """
-    return hosts.longest_load_s(provider, job.spec.image, LOADS_BESIDE if is_beside else 1)
+    loads = hosts.loads.get((provider, job.spec.image), ())
+    longest_s = loads[-1] if len(loads) >= (LOADS_BESIDE if is_beside else 1) else None
+    return params.loading.patience_s(longest_s, max(job.silent_starts + more - max(len(loads) - 1, 0), 0))
 
 
 def _odds(record: HostRecord | None) -> LaunchOdds:
@@ -103,10 +109,9 @@ def _odds(record: HostRecord | None) -> LaunchOdds:
 
 def _waits_s(hosts: KnownHosts, provider: str, job: Job, params: Params) -> list[float]:
     """How long the next silent machine is waited for, the one after it, and so on; after the last it grows no more."""
-    longest_s = usual_load_s(hosts, job, provider, is_beside=job.main is not None)
     if job.main is not None:
-        return [params.loading.patience_s(longest_s, job.silent_starts)]
-    return [params.loading.patience_s(longest_s, job.silent_starts + number) for number in range(MOST_GROWN + 1)]
+        return [patience_s(hosts, job, provider, params, is_beside=True)]
+    return [patience_s(hosts, job, provider, params, more=number) for number in range(MOST_GROWN + 1)]
 
 
 def _lost_s(share: float, waits_s: list[float]) -> float:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from autopilot.domain.start_faults import find_fault
 from autopilot.providers.runpod.create import command, with_entrypoint
 from autopilot_lab.sandbox.boxes import Boxes, Launch
 from autopilot_lab.sandbox.image_traits import BRINGS_PYTHON, NO_BASH, NO_PYTHON, OWN_USER, SERVED, traits_of
-from autopilot_lab.sandbox.programs import MANAGERS, make_path
+from autopilot_lab.sandbox.programs import MANAGERS, cover_unsafe, make_path
 from autopilot_lab.sandbox.runpod import containers
 from tests.patience import eventually
 
@@ -92,3 +96,48 @@ async def test_an_entrypoint_that_takes_the_command_for_its_arguments_is_replace
     assert "agent in" not in said
     code, said = await run(tmp_path / "replaced", SERVED, containers.command(with_entrypoint(plain), entrypoint))
     assert (code, said.splitlines()[-1]) == (0, f"agent in /var/lib/autopilot with {ORDERS}"), said
+
+
+CHANGES = """
+rm -rf {victim}
+touch {victim}/new /etc/autopilot-was-here /usr/bin/autopilot-was-here /var/lib/autopilot-was-here
+for each in {programs}; do "$each" install docker.io; echo "$each: $?"; done
+umount / ; mount -t tmpfs none /mnt
+mkdir -p "$AUTOPILOT_ROOT/var/lib" && echo mine > "$AUTOPILOT_ROOT/var/lib/file"
+echo mine > "$TMPDIR/file"
+"""
+
+
+@pytest.fixture
+def victim() -> Iterator[Path]:
+    """A directory of the computer that is none for temporary files of this test."""
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    (directory / "file").write_text("the computer's")
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def has_own_roots() -> None:
+    program = "from autopilot_lab.sandbox.supervisor import take_own_root; take_own_root([], {})"
+    tried = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"this system permits no namespaces of mounts: {tried.stderr.splitlines()[-1]}")
+
+
+@pytest.mark.usefixtures("has_own_roots")
+async def test_a_machine_has_a_root_of_its_own_and_cannot_change_the_computer(tmp_path: Path, victim: Path) -> None:
+    """Each program by its path: no PATH leads past it. None is called that is not covered."""
+    covered = cover_unsafe(tmp_path / "covered")
+    programs = [each for each in covered if Path(each).name in ("apt-get", "dpkg", "systemctl", "useradd", "docker")]
+    computer = look_at_computer()
+    text = CHANGES.format(victim=victim, programs=" ".join(programs))
+    code, said = await run(tmp_path, "some/image:1", ["sh", "-c", text])
+    assert code == 0, said
+    assert (victim / "file").read_text() == "the computer's"
+    assert "Read-only file system" in said
+    assert look_at_computer() == computer
+    for each in programs:
+        assert f"{Path(each).name}: this sandbox installs nothing\n{each}: 100\n" in said
+    root = tmp_path / "boxes/1/root"
+    assert [(root / name).read_text() for name in ("var/lib/file", "tmp/file")] == ["mine\n", "mine\n"]

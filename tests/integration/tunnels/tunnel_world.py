@@ -43,7 +43,7 @@ class Box:
         self.door = self._open()
 
     def _open(self, port: int = 0) -> SshDoor:
-        return SshDoor(self.home, self.network, lambda: tuple(self.keys), lambda: self.forwards, port)
+        return SshDoor(self.home, self.network, lambda: tuple(self.keys), lambda: self.forwards, lambda: None, port)
 
     @property
     def address(self) -> SshAddress:

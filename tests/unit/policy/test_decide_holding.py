@@ -422,6 +422,16 @@ def test_a_new_home_is_given_up_early_where_the_image_has_come_up_on_three_machi
         assert acts(job, market, now=patience_s) == (Release(new.id, Reason.STUCK_LOADING),)
 
 
+def test_each_further_machine_on_which_the_image_came_up_speaks_against_a_silent_one() -> None:
+    records = [HostRecord("vastai", name, "h", "RTX 4090", START).with_loaded(a_spec().image, 400) for name in "abc"]
+    market = replace(MARKET, hosts=KnownHosts.of({record.key: record for record in records}))
+    loading = a_lease(agent_state="", agent_boot=0, status=InstanceStatus.PROVISIONING, running_since=None)
+    for silent, patience in ((2, 800), (3, 1200)):
+        job = a_job(loading, failed_starts=silent_starts(silent))
+        assert acts(job, market, now=patience - 1) == ()
+        assert acts(job, market, now=patience) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
 def test_a_machine_that_has_worked_has_the_whole_time_however_fast_others_load() -> None:
     """It may have woken while no daemon was there to hear it."""
     lease = a_lease()

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from autopilot_lab.sandbox.apart import OwnNetwork
 from autopilot_lab.sandbox.image_traits import traits_of
 from autopilot_lab.sandbox.machine_traits import MachineTraits, read_traits
-from autopilot_lab.sandbox.programs import make_path
+from autopilot_lab.sandbox.programs import cover_unsafe, make_path, writable_place
 
 _log = logging.getLogger(__name__)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -34,6 +35,7 @@ _IMAGE_NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)?autopilot/([a-z0-9][a-z0-9_
 BOX_ADDRESS = "127.0.0.1"
 """Address of the ports of a box, also if its market shows another one."""
 _DIRECTORIES = ("workspace", "root", "tmp")
+_EVERYBODYS = (Path("/tmp"), Path("/dev"), Path("/proc"))  # noqa: S108 - as on any machine
 PROGRAMS = ".programs"
 """Beside the boxes: what their PATH names."""
 
@@ -82,6 +84,7 @@ class Boxes:
         # Keys restart with every sandbox: disks of an earlier one must not show through.
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
+        self._covered = cover_unsafe(self._directory / PROGRAMS / "covered")
 
     def start(self, key: str, boot: int, launch: Launch) -> None:
         # The disks of all markets lie beside each other, and beside what the machines are to be like.
@@ -130,6 +133,12 @@ class Boxes:
                     found.append(Ended(key, running.boot, int(report.split()[1])))
         return found
 
+    def namespace(self, key: str) -> str | None:
+        """Its mounts, for ``nsenter``; None: it does not run."""
+        with self._lock:
+            running = self._running.get(key)
+        return None if running is None else f"/proc/{running.supervisor.pid}/ns/mnt"
+
     async def settle(self) -> None:
         """Wait until everything asked for so far has happened."""
         await asyncio.wrap_future(self._thread.submit(lambda: None))
@@ -157,6 +166,8 @@ class Boxes:
             "env": launch.env | _paths(root) | {"PATH": path},
             "cwd": str(root),
             "mode": launch.mode,
+            "writable": self._writable(key, launch),
+            "covered": self._covered,
         }
         inside = nullcontext() if launch.network is None else launch.network.enter()
         with self.console_path(key).open("ab") as console, inside:
@@ -175,6 +186,12 @@ class Boxes:
         os.set_blocking(supervisor.stdout.fileno(), False)
         with self._lock:
             self._running[key] = _Running(boot, supervisor)
+
+    def _writable(self, key: str, launch: Launch) -> list[str]:
+        """Directories: where its disk lies, programs that its image may install, and what any program may write to."""
+        installs = writable_place(self._directory / PROGRAMS, launch.image)
+        own = [self._directory / key, installs, launch.shared, Path(tempfile.gettempdir())]
+        return [str(each) for each in (*own, *_EVERYBODYS) if each is not None and each.is_dir()]
 
     def _terminate(self, key: str) -> None:
         running = self._running.get(key)

@@ -51,14 +51,19 @@ class SshDoor:
         network: OwnNetwork,
         keys: Callable[[], Iterable[str]],
         forwards: Callable[[], bool],
+        mounts: Callable[[], str | None],
         port: int = 0,
         host: str = "127.0.0.1",
     ) -> None:
-        """``port`` 0: any that is free, of ``host``. Raises ``UserError``, ``OSError``."""
+        """``mounts``: those that who logs in sees, for ``nsenter``. ``port`` 0: any that is free, of ``host``.
+
+        Raises ``UserError``, ``OSError``.
+        """
         self._home = home
         self._network = network
         self._keys = keys
         self._forwards = forwards
+        self._mounts = mounts
         self._program = find_sshd()
         self._make_host_key()
         self._listening = socket.create_server((host, port))
@@ -88,7 +93,9 @@ class SshDoor:
         (self._home / "authorized_keys").write_text("".join(f"{key}\n" for key in self._keys()))
         config = _CONFIG.format(home=self._home, forwarding="yes" if self._forwards() else "no")
         (self._home / "config").write_text(config)
-        words = ["nsenter", f"--net={self._network.path}", self._program, "-i", "-e", "-f", str(self._home / "config")]
+        mounts = self._mounts()
+        own = [f"--net={self._network.path}", *([] if mounts is None else [f"--mount={mounts}"])]
+        words = ["nsenter", *own, self._program, "-i", "-e", "-f", str(self._home / "config")]
         with (self._home / "log").open("ab") as log:
             self._servers.append(
                 subprocess.Popen(words, stdin=connection.fileno(), stdout=connection.fileno(), stderr=log)

@@ -100,7 +100,14 @@ class LocalContainers:
         self._close_door(instance.id)
         network = OwnNetwork()
         home = self._boxes.beside(str(instance.id))
-        door = SshDoor(home, network, lambda: tuple(instance.ssh_keys), ssh.forwards, host=ssh.host)
+        door = SshDoor(
+            home,
+            network,
+            lambda: tuple(instance.ssh_keys),
+            ssh.forwards,
+            lambda: self._boxes.namespace(str(instance.id)),
+            host=ssh.host,
+        )
         self._doors[instance.id] = network, door, ssh.serve(network)
         instance.ssh_host = None if ssh.has_names else ssh.host
         instance.ssh_port = door.port

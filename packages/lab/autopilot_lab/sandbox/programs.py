@@ -13,6 +13,17 @@ from pathlib import Path
 from autopilot_lab.sandbox.image_traits import PYTHONS, ImageTraits, traits_of
 
 MANAGERS = ("apt-get", "apt", "aptitude", "dpkg", "apk", "dnf", "microdnf", "yum", "rpm", "zypper", "pacman", "snap")
+UNSAFE = (
+    *MANAGERS,
+    *("systemctl", "service", "poweroff", "shutdown", "reboot", "halt", "init", "telinit"),
+    *("useradd", "userdel", "usermod", "groupadd", "passwd", "mkfs", "fdisk", "swapoff", "modprobe", "insmod"),
+    *("docker", "dockerd", "containerd", "ctr", "podman", "iptables", "ip6tables", "nft"),
+)
+"""Programs that change or stop the computer."""
+SOCKETS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/systemd/private", "/run/dbus/system_bus_socket")
+"""By which the computer is asked to do the same."""
+_PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MANY_IN_ONE = ("busybox", "toybox", "coreutils")
 _REFUSES = """#!/bin/sh
 echo "{name}: this sandbox installs nothing" >&2
 exit 100
@@ -41,6 +52,29 @@ def make_path(directory: Path, image: str) -> str:
                 # A link would look for its library where the link lies.
                 _write(programs / "python3", f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
     return f"{managers}:{programs if traits.lacks else os.environ.get('PATH', os.defpath)}"
+
+
+def writable_place(directory: Path, image: str) -> Path | None:
+    """Where the image's package manager installs to; None: nowhere."""
+    return _of_image(directory, image) if traits_of(image).brings_python else None
+
+
+def cover_unsafe(directory: Path) -> dict[str, str]:
+    """For machines with a root of their own: the path of a program or socket of the computer, and of what stands in its
+    place. The latter lie in ``directory``, which is made.
+
+    A program that is many in one stays: without the right to write it can change nothing.
+    """
+    directory.mkdir(parents=True)
+    covered = {os.path.realpath(each): os.devnull for each in SOCKETS if os.path.exists(each)}
+    places = dict.fromkeys(f"{os.environ.get('PATH', os.defpath)}:{_PLACES}".split(os.pathsep))
+    found = (os.path.join(place, name) for place in places for name in UNSAFE)
+    for real in {os.path.realpath(each) for each in found if os.path.isfile(each)}:
+        name = os.path.basename(real)
+        if name not in _MANY_IN_ONE:
+            _write(directory / name, _REFUSES.format(name=name))
+            covered[real] = str(directory / name)
+    return covered
 
 
 def _of_image(directory: Path, image: str) -> Path:

@@ -1,7 +1,12 @@
 """The first process of an instance: starts the container's command and makes sure that nothing of it survives.
 
 A script of its own, standard library only. The first line of standard input is JSON: ``command`` (list), ``env``
-(object), ``cwd`` and ``mode``. Output of the command goes to standard error; ``exited CODE`` to standard output.
+(object), ``cwd``, ``mode`` and, for a machine with a root of its own, ``writable`` (list of directories) and
+``covered`` (object: a program or socket of the computer, and what stands in its place). Output of the command goes to
+standard error; ``exited CODE`` to standard output.
+
+A root of its own is a namespace of mounts in which all but the writable directories can only be read. Where the system
+permits none, the command sees the computer as it is.
 
 Anything more on standard input asks the container politely: SIGTERM to the command, and to nothing beneath it.
 
@@ -13,15 +18,23 @@ is reported; in ``service`` mode (an image with a login daemon) the rest lives o
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import select
 import signal
+import struct
 import sys
 import time
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_CAPBSET_DROP = 36, 24
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
+_RIGHTS = (16, 17, 21, 22, 25, 27)
+"""CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_ADMIN, CAP_SYS_BOOT, CAP_SYS_TIME and CAP_MKNOD."""
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> int:
@@ -31,7 +44,7 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)
     child_ended = _wakeup_pipe()
     order = json.loads(_first_line())
-    os.chdir(order["cwd"])
+    _settle(order["cwd"], order.get("writable"), order.get("covered"))
     child = _spawn(order["command"], order["env"])
     if child is None:
         _report(127)
@@ -54,9 +67,55 @@ def main() -> int:
 
 
 def _become_subreaper() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _settle(cwd: str, writable: list[str] | None, covered: dict[str, str] | None) -> None:
+    if writable is not None:
+        with contextlib.suppress(OSError):
+            take_own_root(writable, covered or {})
+    os.chdir(cwd)
+
+
+def take_own_root(writable: list[str], covered: dict[str, str]) -> None:
+    """For this process and all that it starts. Raises ``OSError``; this process is then as it was, or sees no less.
+
+    Root keeps the rights over its own files and processes, and none to change mounts, stop the computer or set its
+    clock. Anybody else has no such right outside of the user namespace, and by starting a program none in it.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    _call("unshare", _CLONE_NEWNS | (_CLONE_NEWUSER if uid else 0))
+    if uid:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    _call("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+    for place in writable:
+        _bind(place, place, _MS_REC)
+    for place, instead in covered.items():
+        _bind(instead, place)
+    _set_mounts("/", is_writable=False)
+    for place in writable:
+        _set_mounts(place, is_writable=True)
+    for right in _RIGHTS if uid == 0 else ():
+        _call("prctl", _PR_CAPBSET_DROP, right, 0, 0, 0)
+
+
+def _bind(source: str, place: str, flags: int = 0) -> None:
+    _call("mount", os.fsencode(source), os.fsencode(place), None, _MS_BIND | flags, None)
+
+
+def _set_mounts(place: str, *, is_writable: bool) -> None:
+    """Of that directory and all that is mounted beneath it."""
+    wish = struct.pack("QQQQ", *((0, _RDONLY) if is_writable else (_RDONLY, 0)), 0, 0)
+    _call("syscall", _SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(place), _AT_RECURSIVE, wish, len(wish))
+
+
+def _call(name: str, *arguments: int | bytes | None) -> None:
+    long = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    if getattr(_libc, name)(*long) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 def _wakeup_pipe() -> int:
