@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 HOUR = timedelta(hours=1)
 LEARN_FROM = timedelta(days=7)
 READ_WITHIN_S = 10.0
+"""What one answer to a plan may take; a week of a few hundred machines takes seconds to read. Source: assumed."""
 READ_AT_ONCE = timedelta(hours=6)
 LEAST_RECORDED = timedelta(hours=4)
 """From then on bids that are learnt cost less than those of the rule (docs/research/2026-11-bids-and-rules.md)."""
@@ -85,20 +86,22 @@ class Auctions:
 
     async def read_for(
         self, job: Job, candidates: Sequence[Candidate], market: Market, now: datetime
-    ) -> Bidders | None:
-        """The same for a job that is only planned: what is on record is read for it, if that takes no longer than
-        ``READ_WITHIN_S``."""
+    ) -> tuple[Bidders | None, bool]:
+        """The same for a job that is only planned, and whether what is on record is still being read for it: for that
+        ``READ_WITHIN_S`` are waited."""
         kind = kind_of(job, candidates, market, self._params)
         if kind is None:
-            return None
+            return None, False
         kind = self._like(kind)
         record = self._records.get(kind)
         if record is None or not record.is_read:
             self._begin_reading(kind, now)
             reading = self._reading[kind]
             done, _ = await asyncio.wait([reading], timeout=READ_WITHIN_S)
-            record = reading.result() if done else None
-        return _bidders_of(record)
+            if not done:
+                return None, True
+            record = reading.result()
+        return _bidders_of(record), False
 
     def _like(self, kind: AuctionKind) -> AuctionKind:
         """The one that is on record already, if it serves as well."""

@@ -83,7 +83,8 @@ class Outlooks:
     async def of_plan(self, job: Job, market: Market, now: datetime) -> Outlook:
         """For a job that is planned: what its bids would be made by."""
         found = best_of_each(job, market, now, self._params)
-        return Outlook(bidders=await self._auctions.read_for(job, found, market, now))
+        bidders, is_learning = await self._auctions.read_for(job, found, market, now)
+        return Outlook(bidders=bidders, is_learning=is_learning)
 
     def _may_wait(self, job: Job, now: datetime) -> bool:
         """Whether its first machine can wait for bids to be learnt: what it bids on is watched, and it is new."""

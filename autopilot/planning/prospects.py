@@ -154,6 +154,8 @@ def _unknowns(job: Job, candidates: list[Candidate], market: Market) -> tuple[st
         notes.append("without [work] estimate neither its total cost nor its end can be estimated")
     elif job.spec.deadline is None:
         notes.append(WITHOUT_DEADLINE)
+    if market.outlook.is_learning:
+        notes.append("the floors on record are still being read: bids are planned without them. Plan again in a minute")
     if candidates and best(candidates, CapacityType.SPOT) is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND:
         if _falls_back(job):
             notes.append(

@@ -51,7 +51,7 @@ class _Paused:
     lease: Lease
 
     def answer(self) -> Answer:
-        rung = self._rung()
+        rung = self.rung()
         rebid = None if rung is None else self._cost_at(rung)
         return self._act(rung, rebid), (self._note(rung, rebid),)
 
@@ -71,7 +71,7 @@ class _Paused:
         if not self._has_waited_out:
             if (reason := self._why_start()) is not None:
                 return (Start(lease.id, reason),)
-            if rung is not None and rebid is not None and self._is_cheapest(rebid):
+            if rung is not None and rebid is not None and self.is_cheapest(rebid):
                 return (ChangeBid(lease.id, rung, Reason.OUTBID),)
             if self._other is None and not self.situation.pressure.needs_on_demand:
                 return ()
@@ -137,15 +137,15 @@ class _Paused:
         if self._cause in TO_START:
             if self._since_change is not None:
                 return self._cause if self._other is None else None  # it did not bring it back
-            return self._cause if self._cause in GIVES_BACK or self._is_cheapest(self._cost_as_it_is()) else None
+            return self._cause if self._cause in GIVES_BACK or self.is_cheapest(self._cost_as_it_is()) else None
         is_waiting = self._able is not None and not self._able.resumes_by_itself
         has_won = self.lease.is_spot and self.lease.observed.price_to_win is not None
-        return Reason.FLOOR_MOVED if is_waiting and has_won and self._is_cheapest(self._cost_as_it_is()) else None
+        return Reason.FLOOR_MOVED if is_waiting and has_won and self.is_cheapest(self._cost_as_it_is()) else None
 
-    def _is_cheapest(self, cost: Decimal) -> bool:
+    def is_cheapest(self, cost: Decimal) -> bool:
         return self._other is None or cost <= self._other.cost
 
-    def _rung(self) -> Decimal | None:
+    def rung(self) -> Decimal | None:
         """The bid that would bring it back, where one above ours is shown; $/h."""
         able, situation = self._able, self.situation
         if able is None or not (able.can_rebid and able.pauses_when_outbid) or not is_beaten(self.lease):
@@ -154,13 +154,15 @@ class _Paused:
         return raised_bid(situation.job.spec, self.lease, situation.params, markup, pays_bid=self._pays_bid)
 
     def _cost_at(self, rung: Decimal) -> Decimal:
-        """Dollars to finish there with that bid; with what it does to the price of our other machines."""
+        """Dollars to finish there with that bid."""
+        return _cost_of_return(self.situation, self.lease, self.price_at(rung), keeps_disk=self._keeps_disk)
+
+    def price_at(self, rung: Decimal) -> Decimal:
+        """$/h with that bid; with what it does to the price of our other machines."""
         to_win = self.lease.observed.price_to_win
         price = rung if self._pays_bid or to_win is None else min(rung, to_win)
         ours = self.situation.market.ours.get((self.lease.provider, self.lease.machine_id))
-        if ours is not None:
-            price += ours.dearer_by(price)
-        return _cost_of_return(self.situation, self.lease, price, keeps_disk=self._keeps_disk)
+        return price if ours is None else price + ours.dearer_by(price)
 
     def _cost_as_it_is(self) -> Decimal:
         to_win = self.lease.observed.price_to_win
@@ -189,26 +191,17 @@ class _Paused:
 def keep_by_raise(situation: Situation, lease: Lease) -> Answer | None:
     """A machine that was outbid, and is told so minutes before it stops, is kept by the raise that would bring it back
     afterwards: nothing is lost yet. None: it is not so, or a raise is not to be made."""
-    job, market, params = situation.job, situation.market, situation.params
-    view, to_win = market.providers.get(lease.provider), lease.observed.price_to_win
-    is_told = view is not None and view.capabilities.notice_may_be_withdrawn and view.capabilities.can_rebid
-    if view is None or not is_told or to_win is None or to_win <= lease.bid:
+    job, params, now, held = situation.job, situation.params, situation.now, _Paused(situation, lease)
+    able, rung = situation.market.able(lease.provider), held.rung()
+    if able is None or not able.notice_may_be_withdrawn or rung is None:
         return None
     changed_at, settle = lease.bidding.changed_at, timedelta(seconds=params.bids.rebid_settle_s)
-    if changed_at is not None and situation.now - changed_at < settle:
+    if changed_at is not None and now - changed_at < settle:
         return None
-    pays_bid = view.capabilities.bills_at_bid
-    rung = raised_bid(job.spec, lease, params, learnt_markup(situation), pays_bid=pays_bid)
-    if rung is None or not covers_raise(job, lease, rung, situation.now, params):
+    cost = lease_cost_to_finish(job, lease, held.price_at(rung), 0.0, situation.market.outlook, now, params)
+    if not covers_raise(job, lease, rung, now, params) or not held.is_cheapest(cost):
         return None
-    price = rung if pays_bid else min(rung, to_win)
-    ours = market.ours.get((lease.provider, lease.machine_id))
-    price += ours.dearer_by(price) if ours is not None else 0
-    cost = lease_cost_to_finish(job, lease, price, 0.0, market.outlook, situation.now, params)
-    other = situation.candidates.best(CapacityType.SPOT if waits_for_spot(situation) else None)
-    if other is not None and other.cost < cost:
-        return None
-    note = Note("outbid", (("price_to_win", to_win), ("rebid", rung), ("cost_of_rebid", cost)))
+    note = Note("outbid", (("price_to_win", lease.observed.price_to_win), ("rebid", rung), ("cost_of_rebid", cost)))
     return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
 
 

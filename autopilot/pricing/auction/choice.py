@@ -166,19 +166,17 @@ class BidPlan:
     expected: Expected
     cost: float
     """J, $ to the end of the work."""
-    spot_h: float
-    """x."""
 
 
-def choose(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMBERS) -> BidChoice:
+def choose(work: WorkLeft, auction: OpenAuction) -> BidChoice:
     """Equal arguments give equal answers."""
     on_demand = _within(work, auction)
     if on_demand < inf and is_forced(work):
         return BidChoice(Do.ON_DEMAND, is_forced=True)
-    plan = plan_bid(work, auction, numbers)
+    plan = plan_bid(work, auction)
     if plan is None:
         return _without_bid(work, on_demand, is_short=work.left_h < inf)
-    return _Chooser(work, auction, numbers, plan, on_demand).choose()
+    return _Chooser(work, auction, plan, on_demand).choose()
 
 
 def is_forced(work: WorkLeft) -> bool:
@@ -190,21 +188,21 @@ def is_forced(work: WorkLeft) -> bool:
     return work.slack_h <= work.first_step_h + work.costs.start_h
 
 
-def plan_bid(work: WorkLeft, auction: OpenAuction, numbers: ChoiceNumbers = NUMBERS) -> BidPlan | None:
+def plan_bid(work: WorkLeft, auction: OpenAuction) -> BidPlan | None:
     """The markup of least J; None: no bid does any work."""
     on_demand = _within(work, auction)
     is_bound = work.left_h < inf and on_demand < inf
-    free_h = max(work.slack_h - numbers.reserve_h, 0.01)
+    free_h = max(work.slack_h - NUMBERS.reserve_h, 0.01)
     least = min((machine.floor for machine in auction.machines), default=None)
     best: BidPlan | None = None
     for expected in _expect_all(Same(auction.bidders), work.costs, None if auction.bidders.are_warm else least):
-        spot_h, cost = work.work_h, expected.price * work.work_h
-        feared = numbers.fear * expected.lost
+        cost = expected.price * work.work_h
+        feared = NUMBERS.fear * expected.lost
         if is_bound and free_h < feared * work.work_h:
             spot_h = free_h / feared
             cost = expected.price * spot_h + on_demand * (work.work_h - spot_h)
         if best is None or cost < best.cost:
-            best = BidPlan(expected, cost, spot_h)
+            best = BidPlan(expected, cost)
     return best
 
 
@@ -234,7 +232,6 @@ class _Chooser:
 
     work: WorkLeft
     auction: OpenAuction
-    numbers: ChoiceNumbers
     plan: BidPlan
     on_demand: float
     """Infinite where there is none, or the budget does not reach."""
@@ -260,7 +257,7 @@ class _Chooser:
     @property
     def _short_h(self) -> float:
         """Hours of slack below which it is short."""
-        return self.numbers.reserve_h + self.numbers.kappa * self._feared * self.work.work_h
+        return NUMBERS.reserve_h + NUMBERS.kappa * self._feared * self.work.work_h
 
     @property
     def _is_short(self) -> bool:
@@ -268,19 +265,19 @@ class _Chooser:
 
     @property
     def _feared(self) -> float:
-        return self.numbers.fear * self.plan.expected.lost
+        return NUMBERS.fear * self.plan.expected.lost
 
     @property
     def _time_price(self) -> float:
         """λ: $ for an hour of slack, where it is scarce."""
-        scarce_h = self.numbers.reserve_h + self.numbers.scarce * self._feared * self.work.work_h
+        scarce_h = NUMBERS.reserve_h + NUMBERS.scarce * self._feared * self.work.work_h
         if self.on_demand == inf or self.work.slack_h >= scarce_h:
             return 0.0
-        return max(self.on_demand - self.plan.expected.price, 0.0) / max(self._feared, self.numbers.least_lost)
+        return max(self.on_demand - self.plan.expected.price, 0.0) / max(self._feared, NUMBERS.least_lost)
 
     @property
     def _saving_h(self) -> float:
-        return min(self.work.work_h, self.numbers.horizon_h)
+        return min(self.work.work_h, NUMBERS.horizon_h)
 
     @property
     def _markup(self) -> float:
@@ -313,8 +310,8 @@ class _Chooser:
         if cheapest is None or mine is None or mine is cheapest:
             return cheapest
         least, own = self._hourly(cheapest), self._hourly(mine)
-        costs = self.numbers.leave_lost_h * self._time_price + self.numbers.move_h * least
-        stays = own <= self.numbers.raise_ratio * least or costs > (own - least) * self._saving_h
+        costs = NUMBERS.leave_lost_h * self._time_price + NUMBERS.move_h * least
+        stays = own <= NUMBERS.raise_ratio * least or costs > (own - least) * self._saving_h
         return mine if stays else cheapest
 
     def _bid(self, machine: AuctionedMachine) -> float | None:
@@ -324,7 +321,7 @@ class _Chooser:
             return min(bid, (machine.floor + limit) / 2) if machine.floor < limit else None
         if bid < limit:
             return bid
-        bid = machine.floor * min(self.numbers.last_markup, self._markup)
+        bid = machine.floor * min(NUMBERS.last_markup, self._markup)
         return bid if bid < limit else None
 
     def _is_worth(self, bid: float) -> bool:
@@ -332,12 +329,12 @@ class _Chooser:
         if not self._is_short or self.on_demand == inf:
             return True
         storm = expect(self.auction.bidders.storm, self.work.costs)
-        lost = self.numbers.most_storm if storm is None else min(storm.lost, self.numbers.most_storm)
-        return bid + self.numbers.storm * lost * self._time_price < self.on_demand
+        lost = NUMBERS.most_storm if storm is None else min(storm.lost, NUMBERS.most_storm)
+        return bid + NUMBERS.storm * lost * self._time_price < self.on_demand
 
     def _while_running(self) -> BidChoice:
         stay, cheapest = BidChoice(Do.STAY), self._cheapest()
-        if self.work.since_h < self.numbers.rest_h:
+        if self.work.since_h < NUMBERS.rest_h:
             return stay
         if self._costs_no_less and self._pays_to_move(self.on_demand):
             return BidChoice(Do.ON_DEMAND)
@@ -351,8 +348,8 @@ class _Chooser:
     def _pays_to_move(self, there: float) -> bool:
         """From the machine that runs to one of so many $/h."""
         here = self._here()
-        costs = self.numbers.move_h * here + self.numbers.move_lost_h * self._time_price
-        return here > self.numbers.move_ratio * there and (here - there) * self._saving_h > costs
+        costs = NUMBERS.move_h * here + NUMBERS.move_lost_h * self._time_price
+        return here > NUMBERS.move_ratio * there and (here - there) * self._saving_h > costs
 
     def _here(self) -> float:
         """$/h of the machine that runs."""
@@ -363,10 +360,10 @@ class _Chooser:
 
     def _while_on_demand(self) -> BidChoice:
         """Back to spot after a rest, if the hours that slack lasts there save more than the way."""
-        stay, cheapest, numbers = BidChoice(Do.STAY), self._cheapest(), self.numbers
+        stay, cheapest = BidChoice(Do.STAY), self._cheapest()
         first_step_h, on_demand = self.work.first_step_h, self.auction.on_demand
-        free_h = self.work.slack_h - first_step_h - numbers.hysteresis * numbers.reserve_h
-        if cheapest is None or self._costs_no_less or self.work.since_h < numbers.rest_h or free_h <= 0.0:
+        free_h = self.work.slack_h - first_step_h - NUMBERS.hysteresis * NUMBERS.reserve_h
+        if cheapest is None or self._costs_no_less or self.work.since_h < NUMBERS.rest_h or free_h <= 0.0:
             return stay
         bid, hours = self._bid(cheapest), min(self._saving_h, free_h / max(self._feared, 1e-9))
         if bid is None or not self._is_worth(bid):

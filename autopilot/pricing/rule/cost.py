@@ -157,9 +157,8 @@ class Pricing:
             ours = market.ours.get((offer.provider, offer.machine_id))
             hourly += ZERO if ours is None else ours.dearer_by(price)
         # Many offers of a market cost the same, where bids are in steps.
-        kind = offer.provider, offer.gpu, offer.num_gpus
-        prices = hourly, offer.download_price, offer.upload_price
-        key = (*kind, *prices, offer.download_mbps, burden, is_spot, per_h)
+        kind, traffic = (offer.provider, offer.gpu, offer.num_gpus), (offer.download_price, offer.upload_price)
+        key = (kind, hourly, traffic, offer.download_mbps, burden, is_spot, per_h)
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = self._find(offer, able, hourly, burden, per_h)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,11 +17,13 @@ from autopilot.domain.job import GpuChoice, Job
 from autopilot.domain.lease import Span
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
+from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY
 from autopilot.domain.reasons import Reason
 from autopilot.engine.auctions import AuctionKind, Auctions, add_own
 from autopilot.engine.history import observation
+from autopilot.planning.prospects import prospects
 from autopilot.policy.eligibility import eligible
 from autopilot.ports.store import StoreUnavailable
 from autopilot.pricing.auction.shadows import MARKUPS, FloorLook, Shadows
@@ -112,9 +115,32 @@ async def test_what_is_planned_is_read_for_as_well(store: MemoryStore) -> None:
     await recorded(store, timedelta(days=2))
     auctions, job = Auctions(store, P), a_job_due()
     candidates = price_candidates(job, MARKET, eligible(job, MARKET, START, P), P)
-    planned = await auctions.read_for(job, candidates, MARKET, START)
+    planned, is_learning = await auctions.read_for(job, candidates, MARKET, START)
     assert planned is not None
+    assert not is_learning
     assert planned == await ask(Auctions(store, P), job)
+
+
+async def test_a_plan_does_not_wait_for_long_and_says_that_it_is_made_without_the_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_read = asyncio.Event()
+
+    class Slow(MemoryStore):
+        @asynccontextmanager
+        async def snapshot(self) -> AsyncIterator[Any]:
+            await may_read.wait()
+            async with super().snapshot() as uow:
+                yield uow
+
+    monkeypatch.setattr("autopilot.engine.auctions.READ_WITHIN_S", 0.0)
+    auctions, job = Auctions(Slow(), P), a_job_due()
+    candidates = price_candidates(job, MARKET, eligible(job, MARKET, START, P), P)
+    assert await auctions.read_for(job, candidates, MARKET, START) == (None, True)
+    market = replace(MARKET, outlook=Outlook(is_learning=True))
+    assert any("still being read" in note for note in prospects(job, candidates, market, START, P, 0.0).notes)
+    may_read.set()
+    await auctions.close()
 
 
 class TestOwnMachines:

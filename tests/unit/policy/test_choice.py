@@ -102,7 +102,6 @@ class TestBid:
         plan = plan_bid(TIGHT, ONE)
         assert plan is not None
         assert plan.cost <= 3.0 * 20.0
-        assert 0.0 < plan.spot_h <= 20.0
 
     def test_work_that_is_never_saved_is_bid_for_higher(self) -> None:
         # Half an hour without a loss is likely at any bid, a day is at high ones alone.
