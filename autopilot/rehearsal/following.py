@@ -29,6 +29,7 @@ SAVES_OF_A_DISK = 2
 LEAST_SAVES, BY_CLOCK = 3, 0.2
 """Saves from which the next one is foretold, and by which share of their interval it may be off."""
 OVERDUE_S = 5.0
+"""Beyond the moment of a loss that waits for a verified checkpoint."""
 LEAST_WAIT_S = 6.0
 """For what is to be told after the first save, where the share of the time is less."""
 
@@ -173,7 +174,7 @@ class RunFollower:
             self.told.append(PrintedStep(time.time(), step, None, None))
 
     def losses(self) -> list[Loss]:
-        is_overdue = self.worked_s >= 2 * self.start.lose_after_s + OVERDUE_S
+        is_overdue = self.worked_s >= self.start.lose_after_s + OVERDUE_S
         return [each for each in (self.start.loss, self.start.otherwise if is_overdue else None) if each is not None]
 
     def is_due(self, loss: Loss, has_changed: bool) -> bool:
