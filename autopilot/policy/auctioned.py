@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from itertools import islice
+from itertools import dropwhile, islice, takewhile
 from math import inf
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Note, Release
 from autopilot.domain.floors import Bidders
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
@@ -143,6 +144,7 @@ class _Auctioned:
             machine=_name(main) if main is not None and is_spot else "",
             bid=float(main.computes_at) if main is not None and is_spot else 0.0,
             since_h=inf if main is None else self._since_h(main),
+            lasted_h=inf if main is None else _lasted_h(main),
             budget=inf if left is None else float(left),
         )
 
@@ -334,6 +336,17 @@ class _Auctioned:
             numbers = (("markup", plan.expected.markup), ("price", plan.expected.price), ("lost", plan.expected.lost))
             rows.append(Note("bidders", tuple((name, round(number, 4)) for name, number in numbers)))
         return tuple(rows)
+
+
+def _lasted_h(main: Lease) -> float:
+    """For how long the last bid held a machine that is paused now."""
+    if main.state is not LeaseState.PAUSED:
+        return inf
+    to_its_end = dropwhile(lambda span: span.status is not InstanceStatus.RUNNING, reversed(main.spans))
+    ran = list(takewhile(lambda span: span.status is InstanceStatus.RUNNING, to_its_end))
+    if not ran or ran[0].ended_at is None:
+        return inf
+    return (ran[0].ended_at - ran[-1].started_at).total_seconds() / HOUR_S
 
 
 def _name(machine: Offer | Lease) -> str:

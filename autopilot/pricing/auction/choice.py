@@ -16,6 +16,9 @@ on another machine (a high percentile, failed tries included: ``first_step``), c
 3. Reserve. Slack is short where S < reserve + κ · fear · ρ · w. A bid must then be cheaper than on demand together with
    what the losses of the last hours would cost, at λ = (c − p) / (fear · ρ) for an hour lost.
 
+A machine that a rival took soon after the last bid is bid on at what the next machine costs, which a rival as well
+would rather take, and left where that is cheaper: step by step both would lose more time than the steps are worth.
+
 A move pays for itself: what it saves over the next hours is more than what it costs, so the dollars that are moved away
 in an hour of work are bounded by what was saved. No machine is left for a price within ``rest_h`` of its start. Where
 spot costs no less than on demand in the long run, it is neither begun nor gone back to, and one that runs is kept while
@@ -60,7 +63,13 @@ class ChoiceNumbers:
     move_ratio: float = 1.05
     """A machine is left for a price only where its bid is more than that many times the other's."""
     raise_ratio: float = 1.15
-    """One that was lost is bid on again where it costs no more than that many times the cheapest."""
+    """One that was lost is bid on again where it costs no more than that many times the cheapest, if its last bid had
+    held for ``lasting_h``."""
+    lasting_h: float = 2.0
+    """Hours. A bid that was beaten within ``rest_h`` was beaten by a rival who will bid again; after so many the floor
+    has risen."""
+    least_lasted_h: float = 0.1
+    """Hours for which a bid is taken to have held, at the least: a list is a few minutes old."""
     move_h: float = 0.1
     """Hours of two machines that are paid for a move."""
     move_lost_h: float = 0.06
@@ -106,6 +115,8 @@ class WorkLeft:
     bid: float = 0.0
     since_h: float = inf
     """For how long it has held what it holds."""
+    lasted_h: float = inf
+    """Of a machine that was lost: for how long the last bid has held it."""
     budget: float = inf
     """What it may still spend."""
 
@@ -283,6 +294,12 @@ class _Chooser:
     def _markup(self) -> float:
         return self.plan.expected.markup
 
+    @property
+    def _lasted(self) -> float:
+        """1.0: the bid that was lost had held for long. 0.0: a rival beat it soon, and will again."""
+        beyond_h = self.work.lasted_h - NUMBERS.rest_h
+        return min(max(beyond_h / (NUMBERS.lasting_h - NUMBERS.rest_h), 0.0), 1.0)
+
     def _hourly(self, machine: AuctionedMachine) -> float:
         """$/h there, with what a start costs spread over the hours of a saving."""
         paid = machine.floor * (self._markup if self.auction.pays_bid else 1.0)
@@ -311,7 +328,14 @@ class _Chooser:
             return cheapest
         least, own = self._hourly(cheapest), self._hourly(mine)
         costs = NUMBERS.leave_lost_h * self._time_price + NUMBERS.move_h * least
-        stays = own <= NUMBERS.raise_ratio * least or costs > (own - least) * self._saving_h
+        ratio = 1.0 + (NUMBERS.raise_ratio - 1.0) * self._lasted
+        # The next bid is taken to hold for as long.
+        again = (
+            own
+            * (self.work.costs.again_h + self.work.costs.checkpoint_h / 2)
+            / max(self.work.lasted_h, NUMBERS.least_lasted_h)
+        )
+        stays = own <= ratio * least or costs > (own + again - least) * self._saving_h
         return mine if stays else cheapest
 
     def _bid(self, machine: AuctionedMachine) -> float | None:
@@ -319,10 +343,21 @@ class _Chooser:
         limit, bid = self.auction.limit, machine.floor * self._markup
         if not self.auction.pays_bid:
             return min(bid, (machine.floor + limit) / 2) if machine.floor < limit else None
+        against_rival = self._against_rival(machine)
+        if bid < against_rival < limit:
+            return against_rival
         if bid < limit:
             return bid
         bid = machine.floor * min(NUMBERS.last_markup, self._markup)
         return bid if bid < limit else None
+
+    def _against_rival(self, machine: AuctionedMachine) -> float:
+        """The sooner the last bid for it was lost, the nearer to what the next machine costs."""
+        if machine.name != self.work.machine or self._lasted >= 1.0:
+            return 0.0
+        others = (each for each in self.auction.machines if each is not machine)
+        next_one = min((self._hourly(each) for each in others), default=0.0) - machine.storage_rate
+        return machine.floor + (1.0 - self._lasted) * (next_one - machine.floor)
 
     def _is_worth(self, bid: float) -> bool:
         """Whether a bid is better than on demand, or than to wait, as slack is."""

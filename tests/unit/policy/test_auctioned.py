@@ -12,8 +12,9 @@ import pytest
 from autopilot.domain.actions import Acquire, ChangeBid, Decision, Release
 from autopilot.domain.floors import Bidders, Tally
 from autopilot.domain.hosts import HostRecord, KnownHosts
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease
+from autopilot.domain.lease import Lease, Span
 from autopilot.domain.market import ProviderView
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.outlook import Outlook
@@ -130,6 +131,26 @@ def test_a_machine_that_was_outbid_is_won_back() -> None:
     held = a_paused_lease(machine_id="held", bid=D("0.2"), price_to_win=D("0.21"), on_demand_price=D(1))
     actions = decided(held=held).actions
     assert [action.bid for action in actions if isinstance(action, ChangeBid)] == [D("0.231")]
+
+
+def test_one_that_was_beaten_within_minutes_is_bid_on_at_the_price_of_the_next() -> None:
+    """Its last bid held from its last start, whatever was billed meanwhile, until it was stopped."""
+
+    def raised_to(minutes: int) -> list[Decimal]:
+        ended = START + timedelta(minutes=minutes)
+        spans = (
+            Span(InstanceStatus.RUNNING, D("0.19"), D(0), START, START + timedelta(minutes=1)),
+            Span(InstanceStatus.RUNNING, D("0.2"), D(0), START + timedelta(minutes=1), ended),
+            Span(InstanceStatus.STOPPED, D(0), D(0), ended),
+        )
+        held = a_paused_lease(
+            machine_id="held", bid=D("0.2"), price_to_win=D("0.21"), on_demand_price=D(1), spans=spans
+        )
+        actions = decided(replace(OFFER, floor=D("0.3")), held=held).actions
+        return [action.bid for action in actions if isinstance(action, ChangeBid)]
+
+    assert raised_to(180) == [D("0.231")]
+    assert raised_to(5) == [D("0.331")]
 
 
 def test_a_machine_is_told_from_one_of_the_same_id_on_another_market() -> None:

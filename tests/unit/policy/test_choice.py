@@ -219,15 +219,33 @@ class TestOutbid:
     def test_near_the_end_it_is_won_back_at_a_price_that_a_start_would_cost(self) -> None:
         assert choose(replace(LOST_A, work_h=0.1), auction({"a": 1.5, "b": 1.0})).machine == "a"
 
-    def test_two_copies_that_raise_each_other_part_before_it_gets_dear(self) -> None:
-        price, machine, raises = 1.0, "a", 0
+    def test_a_rival_who_is_back_soon_meets_a_bid_of_what_the_next_machine_costs(self) -> None:
+        market = auction({"a": 1.05, "b": 1.2})
+        plain, at_once = (choose(replace(LOST_A, lasted_h=lasted_h), market) for lasted_h in (2.0, 0.2))
+        assert (plain.machine, at_once.machine) == ("a", "a")
+        assert plain.bid < 1.2 <= at_once.bid == pytest.approx(choose(AMPLE, auction({"b": 1.2})).bid)
+        between = choose(replace(LOST_A, lasted_h=1.25), market)
+        assert plain.bid < between.bid < at_once.bid
+
+    def test_a_bid_against_a_rival_keeps_to_the_limit(self) -> None:
+        market = replace(auction({"a": 1.05, "b": 1.2}), limit=1.15)
+        assert choose(replace(LOST_A, lasted_h=0.2), market) == choose(LOST_A, market)
+
+    def test_what_a_rival_takes_again_and_again_is_left_for_one_that_costs_no_more(self) -> None:
+        market = auction({"a": 1.05, "b": 1.04})
+        assert choose(LOST_A, market).machine == "a"
+        assert choose(replace(LOST_A, lasted_h=0.2), market).machine == "b"
+
+    def test_two_copies_end_their_war_after_a_bid_or_two(self) -> None:
+        """They lost half of their time to steps of 0.2 %, 47 times each."""
+        bid, raises, machine = 1.0, 0, "a"
         while machine == "a":
-            chosen = choose(replace(LOST_A, bid=price), auction({"a": price, "b": 1.0}))
-            assert chosen.do is Do.BID
+            beaten = replace(LOST_A, bid=bid, lasted_h=0.2)
+            chosen = choose(beaten, auction({"a": 1.001 * bid, "b": 1.2}))
             machine, raises = chosen.machine, raises + 1
-            price = max(price, chosen.bid if machine == "a" else price)
-            assert raises < 1000
-        assert price < 1.25
+            bid = max(bid, chosen.bid)
+            assert raises < 4
+        assert bid < 1.3
 
 
 def test_where_spot_is_dear_for_long_nothing_goes_to_and_fro_for_a_cheap_moment() -> None:
@@ -275,6 +293,7 @@ def _any_work(rng: Random) -> WorkLeft:
         machine=machine,
         bid=rng.uniform(0.1, 2.0) if machine else 0.0,
         since_h=rng.choice((0.0, 0.6, inf)),
+        lasted_h=rng.choice((0.0, 0.6, inf)),
         budget=rng.choice((inf, rng.uniform(0.0, 100.0))),
     )
 
