@@ -137,6 +137,15 @@ class SlurmCluster:
         for process in self._processes.values():
             process.kill()
             process.wait()
+        self._end_the_rest()
+
+    def _end_the_rest(self) -> None:
+        """What a node leaves behind that was said to be down."""
+        mark = f"SLURM_CONF={self.conf}".encode()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    os.kill(int(pid), signal.SIGKILL)
 
 
 @contextmanager
