@@ -18,6 +18,7 @@ from autopilot.config.settings import ProviderSettings, Settings, load_settings
 from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.runpod.config import RunpodSettings
+from autopilot.providers.slurm.config import SlurmSettings
 from autopilot.providers.ssh.config import SshSettings
 from autopilot.providers.vastai.config import VastaiSettings
 
@@ -27,6 +28,7 @@ MARKETS: dict[str, type[BaseModel]] = {
     "mithril": MithrilSettings,
     "nebius": NebiusSettings,
     "ssh": SshSettings,
+    "slurm": SlurmSettings,
 }
 TABLES: dict[str, type[BaseModel]] = {
     "owners.alice": OwnerSettings,

@@ -20,6 +20,9 @@ from autopilot.providers.nebius.config import NebiusSettings
 from autopilot.providers.nebius.create import LEAST_DISK_GB
 from autopilot.providers.runpod import create, mapping, pacing, spot
 from autopilot.providers.runpod.config import RunpodSettings
+from autopilot.providers.slurm import config as slurm_config
+from autopilot.providers.slurm import wire as slurm_wire
+from autopilot.providers.slurm.commands import NOTICE_S
 from autopilot.providers.ssh.adapter import AGENT_WITHIN_S
 from autopilot.providers.ssh.config import MOST_GPUS, MOST_JOBS, MOST_MACHINES, MachineSettings, SshSettings
 from autopilot.providers.ssh.machine import AGAIN_S, UNSEEN_S
@@ -124,6 +127,25 @@ def test_the_page_of_ones_own_machines_states_the_numbers() -> None:
     assert f"digits and dashes. {MOST_MACHINES} at most" in SSH
     assert f"Jobs at once, {MOST_JOBS} at most" in SSH
     assert f"no agent within {AGENT_WITHIN_S / 60:g} minutes" in SSH
+
+
+SLURM = (PAGES / "slurm.md").read_text()
+
+
+def test_settings_of_a_cluster_and_their_defaults_are_shown() -> None:
+    shown = re.findall(r"^\| `(\w+)` \| (?:`(.+?)` )?\| ", SLURM.split("## Settings")[1], re.MULTILINE)
+    models = {**slurm_config.SlurmSettings.model_fields, **slurm_config.PartitionSettings.model_fields}
+    plain = {name: "" if isinstance(field.default, tuple | dict) else field.default for name, field in models.items()}
+    told = {name: "" if default is None else f"{default}" for name, default in plain.items()}
+    assert dict(shown) == {**told, "gpu": "", "vram_gb": ""}
+
+
+def test_the_page_of_a_cluster_states_the_numbers() -> None:
+    assert f"| {NOTICE_S} s before the time limit" in SLURM
+    assert f"by Slurm's names. {slurm_config.MOST_PARTITIONS} at most" in SLURM
+    assert f"waiting or running, {slurm_config.MOST_JOBS} at most" in SLURM
+    rows, leases = slurm_wire.MOST_ROWS, slurm_wire.MOST_LEASES
+    assert f"{slurm_wire.MOST_ANSWER // 1024} kB, {rows} jobs of yours, {leases} leases" in SLURM
 
 
 def test_what_is_told_about_spot_is_what_the_probe_says() -> None:

@@ -156,7 +156,14 @@ def test_functions_are_no_bare_participles() -> None:
 
 
 ALIKE = (
-    {"providers/vastai", "providers/runpod", "providers/mithril", "providers/nebius", "providers/ssh"},
+    {
+        "providers/vastai",
+        "providers/runpod",
+        "providers/mithril",
+        "providers/nebius",
+        "providers/ssh",
+        "providers/slurm",
+    },
     {
         "autopilot_lab/sandbox",
         "autopilot_lab/sandbox/market",
