@@ -5,19 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from autopilot.openssh.options import HARDENED
+from autopilot.openssh.options import call_own
 from autopilot.openssh.run import run_ssh
 from autopilot.providers.slurm import commands
 from autopilot.providers.slurm.config import SlurmSettings
 from autopilot.providers.slurm.wire import MOST_ANSWER, UnreadableOutput, clean, read_sections
-
-OPTIONS = {
-    **HARDENED,
-    "StrictHostKeyChecking": "yes",
-    "ClearAllForwardings": "yes",
-    "RemoteCommand": "none",
-}
-"""Which key, which user and which way, the user's own configuration says; whom to believe, its ``known_hosts``."""
 
 
 class Unreached(Exception):
@@ -69,11 +61,7 @@ class ClusterShell:
     def _words(self) -> list[str]:
         if not self._settings.host:
             return ["sh"]
-        words = ["ssh", "-T"]
-        if self._settings.ssh_config_file is not None:
-            words += ["-F", str(self._settings.ssh_config_file)]
-        words += [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
-        return [*words, "--", self._settings.host, "exec sh"]
+        return call_own(self._settings.host, "exec sh", self._settings.ssh_config_file)
 
 
 def new_token() -> str:

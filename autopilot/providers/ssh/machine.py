@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from autopilot.openssh.options import HARDENED
+from autopilot.openssh.options import call_own
 from autopilot.openssh.run import run_ssh
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown
@@ -16,13 +16,6 @@ from autopilot.providers.ssh.config import MachineSettings, SshSettings
 from autopilot.providers.ssh.wire import MOST_ANSWER, SeenMachine, clean, read_answer, read_seen
 from autopilot.providers.values import Unreadable
 
-OPTIONS = {
-    **HARDENED,
-    "StrictHostKeyChecking": "yes",
-    "ClearAllForwardings": "yes",
-    "RemoteCommand": "none",
-}
-"""Which key, which user and which way, the user's own configuration says; whom to believe, its ``known_hosts``."""
 RUN = "exec python3 -I -c '{}'".format(
     "import json,sys;r=sys.stdin.readline();s=sys.stdin.read();"
     'n={"__name__":"asked","SOURCE":s};exec(s,n);n["answer"](json.loads(r))'
@@ -123,7 +116,10 @@ class OwnMachine:
         """Raises ``Unreached``, ``Unreadable``."""
         line = json.dumps({**request, "directory": self.settings.directory}).encode() + b"\n"
         try:
-            async with asyncio.timeout(self._common.timeout_s), run_ssh(self._words()) as run:
+            async with (
+                asyncio.timeout(self._common.timeout_s),
+                run_ssh(call_own(self.settings.host, RUN, self._common.config_file)) as run,
+            ):
                 await run.give(line + program())
                 said = await run.read_to_end(MOST_ANSWER)
                 errors, code = await run.end(), run.process.returncode
@@ -136,10 +132,3 @@ class OwnMachine:
             has_begun = bool(said) or not any(each in errors for each in _NEVER_BEGAN)
             raise Unreached(f"{self.name}: {words}", has_begun)
         return read_answer(said)
-
-    def _words(self) -> list[str]:
-        words = ["ssh", "-T"]
-        if self._common.config_file is not None:
-            words += ["-F", str(self._common.config_file)]
-        words += [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
-        return [*words, "--", self.settings.host, RUN]
