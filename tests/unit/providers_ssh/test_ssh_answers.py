@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import OfferQuery
 from autopilot.providers.ssh import mapping
 from autopilot.providers.ssh.config import MachineSettings
+from autopilot.providers.ssh.shipped import program
 from autopilot.providers.ssh.shipped.program import ANSWER
 from autopilot.providers.ssh.wire import MOST_TEXT, SeenLease, SeenMachine, clean, read_answer, read_seen
 from autopilot.providers.values import Unreadable
@@ -184,3 +186,18 @@ def test_what_is_no_offer_of_ours_is_refused(identifier: str) -> None:
 
 def test_words_of_a_machine_are_one_short_line() -> None:
     assert clean("a\nb\x1b[31m" + "c" * 1000) == "ab[31m" + "c" * (MOST_TEXT - 8)
+
+
+@pytest.mark.parametrize("record", ["", "{", "[]", "{}", "directory"])
+def test_a_lease_whose_record_cannot_be_read_is_not_taken_for_none(tmp_path: Path, record: str) -> None:
+    place = program.Place(str(tmp_path))
+    lease = tmp_path / "leases/ap1.x"
+    lease.mkdir(parents=True)
+    assert place.names() == [], "without a record it is somebody else's"
+    path = lease / "lease.json"
+    if record == "directory":
+        path.mkdir()
+    else:
+        path.write_text(record)
+    with pytest.raises((OSError, ValueError)):
+        program.look(place, {})

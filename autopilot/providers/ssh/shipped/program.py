@@ -123,7 +123,8 @@ class Place:
         return os.path.join(self.leases, name)
 
     def lease(self, name: str) -> dict[str, Any] | None:
-        """Its record. None: there is no such lease, or the directory is another user's or a link."""
+        """Its record. None: there is no such lease, or the directory is another user's or a link. Raises ``OSError``,
+        ``ValueError``: what cannot be read may run."""
         path = self.path(name)
         try:
             found = os.lstat(path)
@@ -131,8 +132,14 @@ class Place:
             return None
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             return None
-        record = read_json(os.path.join(path, "lease.json"))
-        return record if isinstance(record, dict) and isinstance(record.get("token"), str) else None
+        try:
+            with open(os.path.join(path, "lease.json")) as file:
+                record = json.loads(file.read(MOST_BYTES))
+        except FileNotFoundError:
+            return None
+        if not isinstance(record, dict) or not isinstance(record.get("token"), str):
+            raise ValueError("the record of " + name + " is damaged")
+        return record
 
 
 # -- processes
